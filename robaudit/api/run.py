@@ -134,7 +134,7 @@ class Run(stored.Run):
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
             options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``top``, ``per_class``, ``id``, ``radius``,
-                ``confidence``, ``baseline``.
+                ``confidence``.
 
         Raises:
             RobauditError: the section is unknown, it does not use an option, or a run has none of these results.

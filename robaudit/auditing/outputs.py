@@ -17,7 +17,6 @@ from robaudit.files import file_sha256, writing
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
-from robaudit.stats.attacks import contradicted
 from robaudit.stats.frame import FrameBuilder
 from robaudit.stats.summary import summarise
 from robaudit.store.folder import OUTPUTS, RunFolder
@@ -98,7 +97,7 @@ class _Tally:
             self.samples += 1
             self.labelled += first.label is not None
             self.digest.update(f"{first.sample_id}\x1f{sample.digest}\x1f{first.label}\x1e".encode())
-            for row in contradicted(sample.rows):
+            for row in sample.rows:
                 self._add(row)
                 yield row
 

@@ -99,7 +99,7 @@ def show(
         list[str] | None,
         typer.Option(
             metavar="R|all",
-            rich_help_panel="Sections certified, scores and corruption",
+            rich_help_panel="Sections certified and scores",
             help="certified: at this radius (repeatable), or at every one where it falls. Default: 0, 0.25, 0.5, ...",
         ),
     ] = None,
@@ -107,16 +107,8 @@ def show(
         float | None,
         typer.Option(
             metavar="P",
-            rich_help_panel="Sections certified, scores and corruption",
+            rich_help_panel="Sections certified and scores",
             help="certified, scores: confidence of the intervals. Default: 0.95.",
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="alexnet|RUN",
-            rich_help_panel="Sections certified, scores and corruption",
-            help="corruption: also mCE, errors relative to AlexNet on ImageNet-C, or to another run's.",
         ),
     ] = None,
     format_: Annotated[
@@ -155,7 +147,6 @@ def show(
         radius=tuple(value for value in radii if value is not None),
         every_radius=None in radii,
         confidence=confidence,
-        baseline=baseline,
         label=tuple(label or ()),
     )
     _show(section, [run, *(with_ or ())], ask, format_, output)

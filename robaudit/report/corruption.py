@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,22 +13,20 @@ from robaudit.report.pictures.page import PictureSize, Sketch, paneled, percent_
 from robaudit.report.pictures.style import line_style, ring
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Column, Table, cells
-from robaudit.stats.corruption import ALEXNET, Baseline, CorruptionError, CorruptionReport, baseline_of, corruption_report, mean_error
+from robaudit.stats.corruption import CorruptionReport, corruption_report, mean_error
 from robaudit.stats.intervals import LIKE_THESE, Bounds
-from robaudit.store.run import Run, read_run
+from robaudit.store.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_ALEXNET = "alexnet"
-
 
 class CorruptionSection(Section[CorruptionReport]):
-    """Accuracy by corruption and severity, the mean error and, against a baseline, the mean corruption error (mCE)."""
+    """Accuracy by corruption and severity, and the mean error."""
 
     title = "Accuracy by corruption and severity"
     words = "The share of noisy copies that are classified correctly."
-    uses = frozenset({"estimators", "baseline"})
+    uses = frozenset({"estimators"})
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels, and votes under noise whose level is a severity."""
@@ -38,10 +35,10 @@ class CorruptionSection(Section[CorruptionReport]):
 
     def records(self, run: Run, ask: Ask) -> list[CorruptionReport]:
         """A report for each requested estimator, else for the first that counts votes."""
-        return [corruption_report(run, estimator, _baseline(ask.baseline, estimator)) for estimator in ask.estimators or (None,)]
+        return [corruption_report(run, estimator) for estimator in ask.estimators or (None,)]
 
     def tables(self, entries: Sequence[Entry[CorruptionReport]], ask: Ask) -> Iterator[Table]:
-        """A line for each noise and run, a column for each severity, then the mean error and the error relative to the baseline."""
+        """A line for each noise and run, a column for each severity, then the mean error."""
         for estimator in dict.fromkeys(entry.record.estimator for entry in entries):
             yield _table([entry for entry in entries if entry.record.estimator == estimator])
 
@@ -81,19 +78,10 @@ class CorruptionSection(Section[CorruptionReport]):
                 yield {"estimator": entry.record.estimator, "noise": label, "severity": level, "accuracy": cell.value, **ends}
 
 
-def _baseline(name: str | None, estimator: str | None) -> tuple[str, Baseline] | None:
-    """AlexNet on ImageNet-C, or another run, by its name."""
-    if name is None or name == _ALEXNET:
-        return None if name is None else ("AlexNet", ALEXNET)
-    other = read_run(Path(name))
-    return other.info["name"], baseline_of(corruption_report(other, estimator))
-
-
 def _table(entries: Sequence[Entry[CorruptionReport]]) -> Table:
     several = len(entries) > 1
     reports = [entry.record for entry in entries]
     levels = sorted({level for report in reports for level in report.levels})
-    against = any(report.against for report in reports)
     rows, intervals = [], [entry.record.error_intervals() for entry in entries]
     for label in dict.fromkeys(label for report in reports for label in report.cells):
         for entry, ends in zip(entries, intervals, strict=True):
@@ -104,9 +92,8 @@ def _table(entries: Sequence[Entry[CorruptionReport]]) -> Table:
                 for level in levels
             )
             mean = _percent(sum(errors[label]) / len(errors[label]), ends.get(label)) if label in errors else ""
-            relative = [] if not against else ["" if report.against is None else _relative(report.against[1], label)]
-            rows.append(cells((label, *([entry.name] if several else []), *values, mean, *relative)))
-    heads = (*(f"{level:g}" for level in levels), "mean error", *(["CE"] if against else []))
+            rows.append(cells((label, *([entry.name] if several else []), *values, mean)))
+    heads = (*(f"{level:g}" for level in levels), "mean error")
     named = [(f"{entry.name}: " if several else "", entry.record) for entry in entries]
     return Table(
         f"Accuracy by severity: share of noisy copies classified correctly ({reports[0].estimator})",
@@ -128,23 +115,7 @@ def _conclusions(report: CorruptionReport) -> list[str]:
         lines.append(f"mean error {_percent(mean_error(report.errors), report.mean_error_interval)}, over {over} and 5 severities.")
     if left_out:
         lines.append(f"Not at all five severities, and in no mean: {', '.join(left_out)}.")
-    if report.against is not None:
-        name, absolute, relative = report.against
-        lines.append(
-            f"mCE {_percent(absolute.value, absolute.interval)}, relative mCE {_percent(relative.value, relative.interval)} "
-            f"(against {name}: the mean over {len(absolute.by_corruption)})."
-        )
-        if absolute.missing:
-            few = ", ".join(absolute.missing)
-            lines.append(
-                f"Not measured: {few}. The published mCE is the mean over all {len(absolute.missing) + len(absolute.by_corruption)}."
-            )
     return lines
-
-
-def _relative(error: CorruptionError, label: str) -> str:
-    value = error.by_corruption.get(label)
-    return "" if value is None else _percent(value, error.intervals.get(label))
 
 
 def _percent(value: float, ends: Bounds | None) -> str:

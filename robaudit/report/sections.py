@@ -57,7 +57,6 @@ class Ask:
         radius: certified accuracy at these radii; None: at round ones.
         every_radius: at every radius at which it falls.
         confidence: of intervals over images.
-        baseline: the network or run whose errors divide the others.
         label: names of the runs, in their order; for every section.
     """
 
@@ -74,7 +73,6 @@ class Ask:
     radius: Sequence[float] = ()
     every_radius: bool = False
     confidence: float | None = None
-    baseline: str | None = None
     label: Sequence[str] = ()
 
 

@@ -13,7 +13,6 @@ from robaudit.levels import LevelChoice, NoiseLevel, from_weak_to_strong
 from robaudit.names import PartName, ResultName, series
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import LOSS, IntervalKind, Quantity
-from robaudit.stats.attacks import ROUNDING
 from robaudit.stats.bootstrap import PairedDifference
 from robaudit.stats.flags import Flag, flag, usual_threshold
 from robaudit.stats.frame import Columns, common_names
@@ -23,6 +22,8 @@ from robaudit.stats.run import Run
 from robaudit.stats.summary import Mean, mean_of
 
 MOST_WORST = 6
+ROUNDING = 1e-4
+"""Relative tolerance of losses: more than passes with and without gradients differ by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Losses:
         worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
         attacked: images with a value of an attack and a value by q.
         beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the whole interval of a norm is above them
-            (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
+            (:func:`not_missed`): there the attacks failed.
     """
 
     at: NoiseLevel

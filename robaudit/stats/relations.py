@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from robaudit.levels import GAUSSIAN
@@ -22,8 +21,8 @@ from robaudit.numerics.intervals import antithetic_share, clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
 from robaudit.results import Certificate
 from robaudit.rows import Row
-from robaudit.stats.attacks import ROUNDING, target_of
 from robaudit.stats.intervals import TAIL, repeats_scale
+from robaudit.stats.losses import ROUNDING
 
 _UNIFORM, _LAPLACE = "uniform", "laplace"
 _DECLARED = "lipschitz"
@@ -368,16 +367,16 @@ def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
 
 
 def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
-    series: dict[object, list[tuple[float, Row]]] = {}
-    for row in rows:
-        name = ResultName.parse(row.estimator)
-        if row.quantity == LOSS.name and name.part is not None and name.part.name is PartName.Q:
-            series.setdefault((name.estimator, row.at, target_of(row)), []).append((name.part.number, row))
-    for norms in series.values():
-        ascending = [row for _, row in sorted(norms, key=itemgetter(0))]
-        for low, high in itertools.combinations(ascending, 2):
-            first, second = interval_ends(low)[0], interval_ends(high)[1]
-            yield BoundingPair(f"loss at {low.at}", Claim(low, first, random=True), Claim(high, second, random=True))
+    """Norms of one estimator by ascending order, and norms of the same order by two estimators, which may have missed a bad region."""
+    named = [(ResultName.parse(row.estimator), row) for row in rows if row.quantity == LOSS.name]
+    norms = [(name, name.part.number, row) for name, row in named if name.part is not None and name.part.name is PartName.Q]
+    for (first, q, low), (second, order, high) in itertools.permutations(norms, 2):
+        same = first.estimator == second.estimator
+        about = [(row.at, row.loss and row.loss.target) for row in (low, high)]
+        if about[0] == about[1] and (q < order if same else q == order):
+            least, most = interval_ends(low)[0], interval_ends(high)[1]
+            loose = [not same and approximate(row) for row in (low, high)]
+            yield BoundingPair(f"loss at {low.at}", Claim(low, least, True, loose[0]), Claim(high, most, True, loose[1]))
 
 
 RELATIONS = (
@@ -411,7 +410,7 @@ RELATIONS = (
     ),
     Relation(
         "Z_q rises with q",
-        "norms of the same losses",
+        "norms of the same losses rise with their order, and estimators of the same norm agree",
         "Lyapunov's inequality",
         (ROUNDING, 0.0),
         _orders,

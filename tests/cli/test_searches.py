@@ -16,8 +16,6 @@ from tests.unit.models.test_lipschitz import seeded
 
 ATTACK: dict[str, Any] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 5}}
 RANDOM: dict[str, Any] = {"radius_random": {"directions": 60, "norm": "l2"}}
-WEAK = {"adversarial_loss": {"label": "weak", "steps": 1, "restarts": 1}}
-STRONG = {"adversarial_loss": {"label": "strong", "steps": 10, "restarts": 2}}
 CERTIFICATES = ["margin_radius", {"smoothed_margin": {"samples": 50}}]
 SIZES = [64, 30, 10]
 
@@ -46,27 +44,6 @@ def test_neither_chunks_nor_batches_change_a_bit(tmp_path: Path, run_cli: RunCli
     code, out, _ = run_cli("verify", "run", "--samples", "all")
     assert code == 0
     assert "rows of 2 samples recomputed: all as written, bit for bit\n" in out
-
-
-@pytest.mark.bits
-def test_a_beaten_attack_says_so_in_the_end(tmp_path: Path, run_cli: RunCli) -> None:
-    """The note comes with the estimator that beats it, in an extension as at once; verify finds nothing to complain of."""
-    write(tmp_path, boxed(WEAK))
-    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
-    assert {row["note"] for row in read_rows(tmp_path / "run")} == {""}
-    write(tmp_path, boxed(WEAK, STRONG))
-    assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend").code == 0
-    assert run_cli("estimate", "spec.yaml", "--out", "once").code == 0
-    assert (tmp_path / "run" / "samples.csv").read_bytes() == (tmp_path / "once" / "samples.csv").read_bytes()
-    found = read_rows(tmp_path / "run")
-    weak, strong = ([row for row in found if row["estimator"] == name] for name in ("weak", "strong"))
-    for one, other in zip(weak, strong, strict=True):
-        assert (one["interval"], one["lower"], one["upper"]) == ("lower bound", one["value"], "")
-        beaten = float(other["value"]) > float(one["value"]) * (1 + 1e-6)
-        assert one["note"] == (f"the attack failed: strong found a loss of {float(other['value']):.4g}" if beaten else "")
-        assert other["note"] == ""
-    assert any(row["note"] for row in weak)
-    assert run_cli("verify", "run", "--samples", "all").code == 0
 
 
 def test_no_gate_on_results_without_a_value(tmp_path: Path, run_cli: RunCli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,9 @@ def test_an_approximation_is_no_bug() -> None:
     assert not found.violations
     assert findings(check(made([proof(0.2, "linf"), votes(999, 1000, BOX)], precision="bf16")))[0][1] is LOOSE
     assert findings(check(made([bare, votes(100, 1000)]))) == []  # known to differ from measurements
+    copies = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
+    missed = [replace(loss(value, 10, name=name), interval=copies) for name, value in (("qnorm_path", 1.0), ("qnorm_mc", 2.0))]
+    assert findings(check(made(missed))) == [("Z_q rises with q", LOOSE, ("qnorm_mc:q=10", "qnorm_path:q=10"))]
 
 
 def test_comparisons_that_need_the_number_of_pixels() -> None:
