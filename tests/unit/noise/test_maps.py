@@ -17,6 +17,7 @@ from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
+from robaudit.noise.linear import LinearCorruption
 from robaudit.noise.poisson import Poisson
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.sensor import Sensor
@@ -38,6 +39,7 @@ def test_golden_values() -> None:
     assert mapped(Laplace(), 0.0, [0.0, 1.0, -2.0], math.sqrt(2)) == pytest.approx([0.0, 1.1478745, -3.0900370], rel=1e-6)
     assert mapped(Speckle(), 0.5, [1.0, -2.0], 0.1) == pytest.approx([0.55, 0.4])
     assert mapped(ScaledGaussian(scale=(2.0,)), 0.5, [1.0, -2.0], 0.1) == pytest.approx([0.7, 0.1])
+    assert mapped(LinearCorruption(mean=0.4, std=0.1), 0.5, [1.0, -2.0], 0.25) == pytest.approx([0.5, 0.425])
     assert mapped(Impulse(), 0.5, [-1.7, -1.6, 0.0, 1.6, 1.7], 0.1) == [0.0, 0.5, 0.5, 0.5, 1.0]  # Phi^-1(.95) = 1.645
     assert mapped(Poisson(), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0) == [0.0, 0.25, 0.5, 1.25]  # counts of mean 2, by 4 photons
     assert mapped(Sensor(read_noise=0, bits=2), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0) == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0])
