@@ -136,19 +136,6 @@ def test_no_matrix_of_pixels_by_pixels() -> None:
 # --- a covariance from a file -----------------------------------------------------------------------------------------
 
 
-def test_the_two_forms_of_a_factor_are_the_same(tmp_path: Path) -> None:
-    shape = (2, 3, 4)
-    factor = np.random.default_rng(0).normal(size=(5, *shape))
-    np.savez(tmp_path / "directions.npz", factor=factor)
-    np.savez(tmp_path / "columns.npz", factor=factor.reshape(5, -1).T.astype(np.float32), diagonal=np.zeros(24))
-    one, other = (made(CovarianceGaussian, tmp_path, file=name) for name in ("directions.npz", "columns.npz"))
-    assert one.latent_shape(shape) == (5,)
-    assert other.latent_shape(shape) == (29,)
-    x, z = images(3, shape), normal(3, (29,))
-    assert torch.allclose(one.noisy(x, z[:, :5], 0.1, ids="abc"), other.noisy(x, z, 0.1, ids="abc"), atol=1e-6)
-    assert one.files == (tmp_path / "directions.npz",)
-
-
 def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path) -> None:
     """What a kind keeps from a first call must not be barred from autograd."""
     shape = (1, 3, 4)
@@ -159,6 +146,7 @@ def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path
         made(ScaledGaussian, tmp_path, scale="s.npy"),
         CorrelatedGaussian(length=1.25),
     ]
+    assert forms[0].files == (tmp_path / "f.npz",)
     for form in forms:
         x, z = images(2, shape), normal(2, form.latent_shape(shape))
         with torch.inference_mode():

@@ -111,7 +111,7 @@ def test_scales_in_the_spec(tmp_path: Path) -> None:
         ({"other": np.ones((60, 2))}, "no array factor"),
         ({"factor": np.ones((59, 2))}, "factor in"),
         ({"factor": np.ones((60, 0))}, "factor in"),
-        ({"factor": np.ones((2, 3, 5, 4))}, "factor in"),
+        ({"factor": np.ones((2, 3, 4, 5))}, "factor in"),
         ({"factor": np.full((60, 2), np.inf)}, "not finite"),
         ({"factor": np.ones((60, 2)), "diagonal": np.ones(59)}, "diagonal in"),
         ({"factor": np.ones((60, 2)), "diagonal": -np.ones(60)}, "negative"),
