@@ -201,14 +201,10 @@ _SAME_SHAPE = "give the data set resize and crop as the copies had them"
 def _loaded(path: Path) -> NDArray[Any]:
     """A .npy file, mapped; never unpickled."""
     try:
-        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not an array of numbers in NumPy's format"
+        return np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not an array of numbers in NumPy's format"
         raise DataError(str(path), f"cannot be read ({reason})", "download it again") from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise DataError(str(path), "is an archive of arrays", "give one array, as a .npy file")
-    return array
 
 
 def _described(array: NDArray[Any]) -> str:
