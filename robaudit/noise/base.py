@@ -42,7 +42,7 @@ File = Annotated[Path, AfterValidator(_located)]
 class Noise(SpecSection, ABC):
     """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
 
-    A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables that it needs (uniform ones, a
+    A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables (uniform numbers, a
     count) are made from these: Phi(z) is uniform. So the draws belong to (run seed, kind, sample) and not to the level or the model,
     -z is as good a draw as z, and the failures of a network are a region in the space of z.
 

@@ -29,9 +29,9 @@ def _visible(name: str) -> str:
 
 
 class CorruptedSet(Noise):
-    """The image's corrupted copy, found by its sample id; ``name`` is the corruption and ``path`` the folder of the set.
+    """The image's corrupted copy, looked up by sample id; ``name`` is the corruption and ``path`` the folder of the set.
 
-    Two layouts are understood. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width, channels), severity s of sample i in
+    There are two layouts. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width, channels), severity s of sample i in
     row (s - 1) N + i, and ids are row numbers (data sets of kind npz and torchvision have such ids). Folders:
     ``path/NAME/SEVERITY/ID``, where ids are paths like ``n01440764/ILSVRC2012_val_00000293.JPEG`` (kind images); the suffix may differ.
 
@@ -125,10 +125,10 @@ class CorruptedSet(Noise):
         if isinstance(copies, np.ndarray):
             _require(str(self._array), copies, shape)
             rows = [_row(str(self._array), name, copies.shape[1]) for name in ids]
-            found = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
+            stored = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
         else:
-            found = np.stack([_image(copies / f"{level:g}", name, shape) for name in ids])
-        pixels = torch.from_numpy(found).to(torch.float64).div_(255).to(x)
+            stored = np.stack([_image(copies / f"{level:g}", name, shape) for name in ids])
+        pixels = torch.from_numpy(stored).to(torch.float64).div_(255).to(x)
         return pixels if len(pixels) == len(z) else pixels.repeat(len(z), 1, 1, 1)
 
     def _copies(self) -> NDArray[np.uint8] | Path:
