@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from pydantic import Field
@@ -14,8 +15,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.losses import LossEstimator
 from robaudit.estimators.objective import Objective
 from robaudit.estimators.streams import Streams
-from robaudit.noise.base import Ball
-from robaudit.numerics.attack import Attack, Domain, ascend, best_rows
+from robaudit.numerics.attack import Attack, Ball, ascend, best_rows
 from robaudit.numerics.metropolis import Walk, metropolis
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
@@ -104,8 +104,7 @@ class AdversarialLoss(LossEstimator):
             for z in batch.normals(PURPOSE, image, self.restarts - 1):
                 rows[done : done + len(z)] = batch.pixels(torch.full((len(z),), image, device=x.device), z)
                 done += len(z)
-        domain = Domain(ball.norm, ball.radius, batch.noise.clip)
-        return ascend(loss.loss_slopes, x, starts, domain, self.steps)
+        return ascend(loss.loss_slopes, x, starts, replace(ball, clipped=batch.noise.clip), self.steps)
 
     def _search(self, batch: ImageBatch, loss: Objective, group: Tensor) -> Attack:
         """Chains with an inverse temperature that rises as the cube of the step number."""

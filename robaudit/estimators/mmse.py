@@ -11,13 +11,14 @@ from torch import Tensor
 
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, LinearFit
 from robaudit.estimators.linear import FewClasses, linked
-from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
+from robaudit.numerics.jackknife import jackknife, logit, logit_inverse
 from robaudit.numerics.margins import standardise
+from robaudit.numerics.normal import normal_cdf
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 from robaudit.results import Result
 
 _GROUPS = 8
-_SCALES = {"normal_cdf": (probit, probit_inverse), "mv_sigmoid": (logit, logit_inverse)}
+_SCALES = {"normal_cdf": (torch.special.ndtri, normal_cdf), "mv_sigmoid": (logit, logit_inverse)}
 AT_ONCE = 2**20
 """Gradient values averaged at once."""
 

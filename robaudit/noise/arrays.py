@@ -1,4 +1,4 @@
-"""Arrays from the user's files: read without running code, checked, and kept on the device that uses them."""
+"""Arrays from the user's files: read without running code, checked, and cached on the device that uses them."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def _numbers(array: object, path: Path, option: str) -> Tensor:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
         raise SpecError(option, f"{path} holds no numbers", "write it with numpy, as floats")
     with torch.inference_mode(False):  # cached, and used with gradients
-        found = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
-    if not found.isfinite().all():
+        tensor = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
+    if not tensor.isfinite().all():
         raise SpecError(option, f"{path} has numbers that are not finite", "replace NaN and infinity")
-    return found
+    return tensor
 
 
 class Placed:

@@ -46,13 +46,13 @@ class CorrelatedGaussian(SigmaNoise):
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """V V^T with V = Kh^1/2 U Kw^1/2, in float64."""
         step = 1 if gradients.device.type == "cpu" else max(1, len(gradients))
-        found = []
+        grams = []
         for u in gradients.split(step):
             maps = u.double().unflatten(2, x.shape[1:])  # (images, margins, channels, height, width)
             if self.channels == "shared":
                 maps = maps.sum(2, keepdim=True)
-            found.append(gram(_smoothed(maps.flatten(0, 1), self.length).unflatten(0, u.shape[:2]).flatten(2)))
-        return torch.cat(found)
+            grams.append(gram(_smoothed(maps.flatten(0, 1), self.length).unflatten(0, u.shape[:2]).flatten(2)))
+        return torch.cat(grams)
 
 
 def _smoothed(z: Tensor, length: float) -> Tensor:

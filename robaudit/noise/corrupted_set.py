@@ -29,9 +29,9 @@ def _visible(name: str) -> str:
 
 
 class CorruptedSet(Noise):
-    """The image's corrupted copy, found by its sample id; ``name`` is the corruption and ``path`` the folder of the set.
+    """The image's corrupted copy, looked up by sample id; ``name`` is the corruption and ``path`` the folder of the set.
 
-    Two layouts are understood. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width, channels), severity s of sample i in
+    There are two layouts. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width, channels), severity s of sample i in
     row (s - 1) N + i, and ids are row numbers (data sets of kind npz and torchvision have such ids). Folders:
     ``path/NAME/SEVERITY/ID``, where ids are paths like ``n01440764/ILSVRC2012_val_00000293.JPEG`` (kind images); the suffix may differ.
 
@@ -125,10 +125,10 @@ class CorruptedSet(Noise):
         if isinstance(copies, np.ndarray):
             _require(str(self._array), copies, shape)
             rows = [_row(str(self._array), name, copies.shape[1]) for name in ids]
-            found = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
+            stored = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
         else:
-            found = np.stack([_image(copies / f"{level:g}", name, shape) for name in ids])
-        pixels = torch.from_numpy(found).to(torch.float64).div_(255).to(x)
+            stored = np.stack([_image(copies / f"{level:g}", name, shape) for name in ids])
+        pixels = torch.from_numpy(stored).to(torch.float64).div_(255).to(x)
         return pixels if len(pixels) == len(z) else pixels.repeat(len(z), 1, 1, 1)
 
     def _copies(self) -> NDArray[np.uint8] | Path:
@@ -201,14 +201,10 @@ _SAME_SHAPE = "give the data set resize and crop as the copies had them"
 def _loaded(path: Path) -> NDArray[Any]:
     """A .npy file, mapped; never unpickled."""
     try:
-        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not an array of numbers in NumPy's format"
+        return np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not an array of numbers in NumPy's format"
         raise DataError(str(path), f"cannot be read ({reason})", "download it again") from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise DataError(str(path), "is an archive of arrays", "give one array, as a .npy file")
-    return array
 
 
 def _described(array: NDArray[Any]) -> str:

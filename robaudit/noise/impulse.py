@@ -14,7 +14,7 @@ from robaudit.noise.base import Noise
 
 
 class Impulse(Noise):
-    """Each value becomes 0 with probability share / 2, 1 with probability share / 2, and is kept otherwise.
+    """Each value becomes 0 with probability share / 2, 1 with probability share / 2, and stays as it is otherwise.
 
     The level is the share of replaced values (not pixels), so the channels of a colour pixel are hit
     independently. A value becomes 0 where z < q and 1 where z >= -q, with q = Phi^-1(share / 2).

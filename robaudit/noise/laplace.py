@@ -39,6 +39,6 @@ class Laplace(SigmaNoise):
 
 
 def _log_erfc(t: Tensor) -> Tensor:
-    """log erfc(t) for t >= 0. Each branch is kept away from where it overflows: gradients pass through both."""
+    """log erfc(t) for t >= 0. Each branch is clamped where it overflows: gradients pass through both."""
     near, far = t.clamp_max(1.0), t.clamp_min(1.0)
     return torch.where(t < 1.0, torch.log1p(-torch.erf(near)), torch.special.erfcx(far).log() - far * far)

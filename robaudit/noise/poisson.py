@@ -19,7 +19,7 @@ class Poisson(AdditiveNoise):
     """N / photons with independent counts N ~ Poisson(x photons): mean x, variance x / photons; black stays black.
 
     The level is the number of photons detected at a white pixel (1). The count is the quantile of its distribution at Phi(z), so
-    brighter pixels and other levels are driven by the same z. Values may exceed 1: ask for ``clip`` if a sensor would saturate.
+    brighter pixels and other levels are driven by the same z. Values may exceed 1: use ``clip`` where a sensor would saturate.
 
     Source: EMVA 1288, release 4, section 2.1; quantile: Giles (2016), ACM Trans. Math. Softw. 42.
     """
@@ -33,10 +33,10 @@ class Poisson(AdditiveNoise):
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """Poisson counts of mean x photons, divided by photons; to z they are x + sqrt(x / photons) z."""
-        found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
+        pixels = z.new_empty(len(z), *x.shape[1:]) if out is None else out
         for rows, count in counts(x, z.detach(), level):
-            found[rows] = count.div_(level)
-        return followed(found, z * (x / level).sqrt()) if z.requires_grad else found
+            pixels[rows] = count.div_(level)
+        return with_gradient(pixels, z * (x / level).sqrt()) if z.requires_grad else pixels
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """The standard deviation of white, 1 / sqrt(photons)."""
@@ -47,7 +47,7 @@ class Poisson(AdditiveNoise):
         return diagonal_gram(gradients, x.double().sqrt().flatten(1))
 
 
-def followed(pixels: Tensor, smooth: Tensor) -> Tensor:
+def with_gradient(pixels: Tensor, smooth: Tensor) -> Tensor:
     """The pixels, with the gradient of a smooth map."""
     return pixels + (smooth - smooth.detach())
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.levels import LevelName
 from robaudit.noise.base import Noise, Shape
-from robaudit.noise.poisson import counts, followed
+from robaudit.noise.poisson import counts, with_gradient
 from robaudit.spec.fields import Number, no_bool
 
 
@@ -45,14 +45,14 @@ class Sensor(Noise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """Electrons in units of white, quantised. The gradient with respect to z assumes normal photons, and is zero in black and white."""
         channels, steps = x.shape[1], 2.0**self.bits - 1.0
-        found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
+        pixels = z.new_empty(len(z), *x.shape[1:]) if out is None else out
         for rows, electrons in counts(x, z[:, :channels].detach(), level):
             if self.read_noise:
                 electrons.add_(z[rows, channels:].detach().double() * self.read_noise)
-            found[rows] = electrons.div_(level).clamp_(0.0, 1.0).mul_(steps).round_().div_(steps)
+            pixels[rows] = electrons.div_(level).clamp_(0.0, 1.0).mul_(steps).round_().div_(steps)
         if not z.requires_grad:
-            return found
+            return pixels
         smooth = z[:, :channels] * (x / level).sqrt()
         if self.read_noise:
             smooth = smooth + z[:, channels:] * (self.read_noise / level)
-        return followed(found, torch.where((found > 0) & (found < 1), smooth, 0.0))
+        return with_gradient(pixels, torch.where((pixels > 0) & (pixels < 1), smooth, 0.0))

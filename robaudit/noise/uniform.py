@@ -13,7 +13,8 @@ from torch.autograd.function import once_differentiable
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, Ball, Shape
+from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.numerics.attack import Ball
 from robaudit.numerics.rowwise import diagonal_gram, total
 
 _SHORTEST = 1e-6  # shorter than any draw; z = 0 is the image itself

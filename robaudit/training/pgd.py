@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robaudit.noise.base import shape_of
 from robaudit.noise.uniform import Uniform
-from robaudit.numerics.attack import Domain, ascend
+from robaudit.numerics.attack import Ball, ascend
 from robaudit.training.base import Batch, Objective
 
 
@@ -35,7 +35,7 @@ class Pgd(Objective):
         start = ball.noisy(x, z, self.eps, ids=[""] * len(x))
         with batch.searching():
             ascent = ascend(
-                lambda image, pixels: _slopes(batch, image, pixels), x, start[:, None], Domain(self.norm, self.eps, self.clip), self.steps
+                lambda image, pixels: _slopes(batch, image, pixels), x, start[:, None], Ball(self.norm, self.eps, self.clip), self.steps
             )
         return batch.cross_entropy(ascent.points)
 

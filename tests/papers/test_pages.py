@@ -10,13 +10,15 @@ import pytest
 from tests.papers import __main__ as command
 from tests.papers.giraudon import radii, score, with_radii
 from tests.papers.han import CIFAR_ADV
-from tests.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, item, judged, lower, number
+from tests.papers.item import ITEMS, TRIAL, Budget, Claim, Part, Session, Verdict, at_most, item, judged, lower, number
 from tests.papers.page import write
 from tests.shared import needs_shared
 
+SMALL = Budget("small", 0.07, 0.05)
 
-def session(folder: Path) -> Session:
-    return Session(folder / "build", folder / "pages", TRIAL)
+
+def session(folder: Path, budget: Budget = SMALL) -> Session:
+    return Session(folder / "build", folder / "pages", budget)
 
 
 @needs_shared
@@ -90,5 +92,5 @@ def test_an_unknown_item_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 @needs_shared
 @pytest.mark.parametrize("name", ITEMS)
 def test_every_item(name: str, tmp_path: Path) -> None:
-    (page, _) = write(session(tmp_path), {name: ITEMS[name].make(session(tmp_path))})
+    (page, _) = write(session(tmp_path), {name: ITEMS[name].make(session(tmp_path, TRIAL))})
     assert f"## {name}: " in page.read_text(encoding="utf-8")

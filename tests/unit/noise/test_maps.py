@@ -17,6 +17,7 @@ from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
+from robaudit.noise.linear import LinearCorruption
 from robaudit.noise.poisson import Poisson
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.sensor import Sensor
@@ -38,6 +39,7 @@ def test_golden_values() -> None:
     assert mapped(Laplace(), 0.0, [0.0, 1.0, -2.0], math.sqrt(2)) == pytest.approx([0.0, 1.1478745, -3.0900370], rel=1e-6)
     assert mapped(Speckle(), 0.5, [1.0, -2.0], 0.1) == pytest.approx([0.55, 0.4])
     assert mapped(ScaledGaussian(scale=(2.0,)), 0.5, [1.0, -2.0], 0.1) == pytest.approx([0.7, 0.1])
+    assert mapped(LinearCorruption(mean=0.4, std=0.1), 0.5, [1.0, -2.0], 0.25) == pytest.approx([0.5, 0.425])
     assert mapped(Impulse(), 0.5, [-1.7, -1.6, 0.0, 1.6, 1.7], 0.1) == [0.0, 0.5, 0.5, 0.5, 1.0]  # Phi^-1(.95) = 1.645
     assert mapped(Poisson(), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0) == [0.0, 0.25, 0.5, 1.25]  # counts of mean 2, by 4 photons
     assert mapped(Sensor(read_noise=0, bits=2), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0) == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0])
@@ -134,19 +136,6 @@ def test_no_matrix_of_pixels_by_pixels() -> None:
 # --- a covariance from a file -----------------------------------------------------------------------------------------
 
 
-def test_the_two_forms_of_a_factor_are_the_same(tmp_path: Path) -> None:
-    shape = (2, 3, 4)
-    factor = np.random.default_rng(0).normal(size=(5, *shape))
-    np.savez(tmp_path / "directions.npz", factor=factor)
-    np.savez(tmp_path / "columns.npz", factor=factor.reshape(5, -1).T.astype(np.float32), diagonal=np.zeros(24))
-    one, other = (made(CovarianceGaussian, tmp_path, file=name) for name in ("directions.npz", "columns.npz"))
-    assert one.latent_shape(shape) == (5,)
-    assert other.latent_shape(shape) == (29,)
-    x, z = images(3, shape), normal(3, (29,))
-    assert torch.allclose(one.noisy(x, z[:, :5], 0.1, ids="abc"), other.noisy(x, z, 0.1, ids="abc"), atol=1e-6)
-    assert one.files == (tmp_path / "directions.npz",)
-
-
 def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path) -> None:
     """What a kind keeps from a first call must not be barred from autograd."""
     shape = (1, 3, 4)
@@ -157,6 +146,7 @@ def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path
         made(ScaledGaussian, tmp_path, scale="s.npy"),
         CorrelatedGaussian(length=1.25),
     ]
+    assert forms[0].files == (tmp_path / "f.npz",)
     for form in forms:
         x, z = images(2, shape), normal(2, form.latent_shape(shape))
         with torch.inference_mode():
