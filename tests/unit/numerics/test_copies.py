@@ -76,10 +76,10 @@ def test_copies_about_a_centre_tell_of_the_orders_next_to_it() -> None:
     assert not far.known.any()
 
 
-@pytest.mark.parametrize(("d", "orders"), [(1, (1.0, 30.0, 1000.0)), (2, (1.0, 30.0, 1000.0)), (5, (1.0, 30.0))])
+@pytest.mark.parametrize(("d", "orders"), [(2, (1.0, 30.0, 1000.0)), (5, (1.0, 30.0))])
 def test_adapted_copies_cover(d: int, orders: tuple[float, ...]) -> None:
     """log l = -|z - 1|^2 / 2, whose tilted distributions become narrow."""
-    generator, images, grid = torch.Generator().manual_seed(d), 60, temperature_grid(1000.0, 80)
+    generator, images, grid = torch.Generator().manual_seed(d), 30, temperature_grid(1000.0, 80)
 
     def values(_: Tensor, z: Tensor) -> Tensor:
         return (z.double() - 1).square().sum(1) / -2
@@ -92,7 +92,8 @@ def test_adapted_copies_cover(d: int, orders: tuple[float, ...]) -> None:
         grid,
     )
     assert sum(copies.sizes) <= 78 * AT_ONCE
-    for q, start, found in zip(orders, starts(copies, grid, orders), copies_estimates(orders, starts(copies, grid, orders)), strict=True):
+    reached = starts(copies, grid, orders)
+    for q, start, found in zip(orders, reached, copies_estimates(orders, reached), strict=True):
         truth = d / q * (math.log1p(q) / -2 - q / (1 + q) / 2)
         assert (start.temperature == q).double().mean() > 0.9
         assert ((found.value - truth).abs() <= found.half_width)[start.temperature == q].double().mean() >= 0.85

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, t
 
@@ -17,7 +17,7 @@ from robaudit.numerics.intervals import (
     quantile_ranks,
 )
 
-SAMPLES = 400
+SAMPLES = 150
 
 
 @given(n=st.integers(1, 20_000), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.999]))
@@ -60,6 +60,7 @@ def test_mean_interval_refuses_what_has_no_mean(values: list[float]) -> None:
         mean_interval(values, 0.0, 1.0)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=60))
 def test_mean_interval_holds_the_mean_and_has_a_width(values: list[float]) -> None:
     lower, upper = mean_interval(values, 0.0, 1.0)
@@ -72,15 +73,15 @@ def test_mean_interval_holds_the_mean_and_has_a_width(values: list[float]) -> No
     assert alone == pytest.approx((0.025 * values[0], 1 - 0.025 * (1 - values[0])), abs=1e-9)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 48, 100, 1000])
+@pytest.mark.parametrize("n", [1, 2, 48, 1000])
 def test_for_zeros_and_ones_it_is_clopper_and_pearson_s(n: int) -> None:
-    k = np.unique(np.linspace(0, n, 25).round().astype(np.int64))
+    k = np.unique(np.linspace(0, n, 13).round().astype(np.int64))
     for confidence in (0.9, 0.95, 0.9995):
         ends = np.array([mean_interval(np.repeat([1.0, 0.0], [i, n - i]), 0.0, 1.0, confidence) for i in k])
         np.testing.assert_allclose(ends.T, clopper_pearson(k, n, confidence), rtol=2e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [5, 20, 48, 100])
+@pytest.mark.parametrize("n", [5, 48])
 @pytest.mark.parametrize("usual", [0.1, 0.5, 0.9])
 def test_each_end_misses_as_rarely_as_it_says_where_a_rare_value_carries_the_mean(n: int, usual: float) -> None:
     """Two values: the chance to miss is a sum over the binomial distribution. It is largest just beyond an end."""
@@ -93,7 +94,7 @@ def test_each_end_misses_as_rarely_as_it_says_where_a_rare_value_carries_the_mea
                 assert max(chances[ends[:, 0] > mean].sum(), chances[ends[:, 1] < mean].sum()) <= 0.025 + 1e-6
 
 
-@pytest.mark.parametrize(("n", "ones", "a", "b"), [(5, 0.0, 0.3, 0.3), (5, 0.95, 8, 2), (48, 0.0, 5, 0.5), (48, 0.9, 1, 4)])
+@pytest.mark.parametrize(("n", "ones", "a", "b"), [(5, 0.0, 0.3, 0.3), (5, 0.95, 8, 2), (48, 0.9, 1, 4)])
 def test_coverage_for_beta_and_mixtures_with_ones(n: int, ones: float, a: float, b: float) -> None:
     generator = np.random.default_rng([n, round(100 * ones), round(10 * a)])
     x = np.where(generator.random((SAMPLES, n)) < ones, 1.0, generator.beta(a, b, (SAMPLES, n)))

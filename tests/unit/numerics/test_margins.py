@@ -50,7 +50,7 @@ def test_moments_of_pairs() -> None:
 
 def test_the_covariance_is_unbiased() -> None:
     """Average over many replicates of margins with a known covariance (linear plus an even square)."""
-    replicates, pairs = 20_000, 8
+    replicates, pairs = 5_000, 8
     z = normals(replicates, pairs, seed=3)
     g = torch.stack([2 * z + z.square(), -2 * z + z.square()], dim=2).flatten(1)[:, :, None]
     covariance = pair_moments(*halves(g)).covariance[:, 0, 0]

@@ -66,7 +66,7 @@ def test_relu_goldens(m: float, s: float, mean: float, variance: float) -> None:
     assert float(found[1]) == pytest.approx(variance, abs=5e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.floats(-8, 8), st.floats(0.01, 10))
 def test_relu_against_quadrature(a: float, s: float) -> None:
     """Of max(a + Z, 0), relative to themselves, in both tails."""
@@ -106,7 +106,7 @@ def test_covariances_behind_a_relu(rho: float) -> None:
 
 def test_moments_behind_a_relu_against_draws() -> None:
     before = covariance(6)
-    draws = torch.randn(400_000, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    draws = torch.randn(100_000, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     x = (before.mean + draws @ torch.linalg.cholesky(before.covariance).T).clamp_min(0)
     found = through_relu(before, 8)
     sampled = torch.cov(x.T)

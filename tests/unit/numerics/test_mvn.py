@@ -81,7 +81,7 @@ def test_equicorrelated_half_orthant_is_one_over_k_plus_one(k: int) -> None:
     assert abs(value.item() - 1.0 / (k + 1)) <= error.item() <= 1e-3
 
 
-@pytest.mark.parametrize("k", [5, 30, 200])
+@pytest.mark.parametrize("k", [5, 40])
 @pytest.mark.parametrize("mean", [-1.0, 1.0, 3.0])
 def test_one_factor_by_quadrature(k: int, mean: float) -> None:
     random = np.random.default_rng(k)
@@ -209,7 +209,7 @@ def test_same_seed_same_bits_and_no_global_generator() -> None:
 def test_the_error_is_honest() -> None:
     misses = problems_seen = 0
     for k, rank, mean in ((4, 30, 1.0), (9, 300, 1.0), (9, 300, 3.0), (9, 9, 1.5), (9, 4, 1.5), (30, 200, 2.0)):
-        z, correlation = limits(80, k, seed=k, mean=mean), gram(80, k, rank, seed=k)
+        z, correlation = limits(60, k, seed=k, mean=mean), gram(60, k, rank, seed=k)
         truth, truth_error = mvn_cdf(z, correlation, points=1 << 14, tolerance=2e-4, seed=1000)
         value, error = mvn_cdf(z, correlation, seed=1)
         assert error.max().item() <= 2e-3

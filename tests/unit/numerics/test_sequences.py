@@ -25,7 +25,7 @@ counts = st.integers(0, 20_000)
 priors = st.sampled_from(sorted(PRIORS))
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(s=counts, f=counts, name=priors, confidence=st.sampled_from([0.5, 0.8, 0.95, 0.999]))
 @example(s=8367, f=1, name="around .5", confidence=0.999)
 @example(s=1, f=419, name="lopsided", confidence=0.8)
@@ -45,7 +45,7 @@ def test_the_interval_is_where_the_martingale_is_small(s: int, f: int, name: str
     np.testing.assert_array_equal(((lower <= p) & (p <= upper))[clear], inside[clear])
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(s=counts, f=counts, name=priors)
 def test_the_ends_are_exact(s: int, f: int, name: str) -> None:
     prior = PRIORS[name]
@@ -60,7 +60,7 @@ def test_the_ends_are_exact(s: int, f: int, name: str) -> None:
             assert log_martingale(s, f, inner, prior) <= math.log(20) + 1e-5
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(s=counts, f=counts, name=priors)
 def test_the_martingale_is_one(s: int, f: int, name: str) -> None:
     """The probability of a sequence is that of its two continuations together, and so E_p[M_{t+1}] = M_t for every p."""
@@ -125,7 +125,7 @@ def test_deciding_takes_fewer_draws_than_other_sequences() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.9])
-@pytest.mark.parametrize("p", [*PROBABILITIES, 0.8999])
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.8999, 0.99])
 def test_a_decision_covers_whoever_looks_after_every_draw(p: float, threshold: float) -> None:
     inside = np.ones(1)
     for t in range(1, 160):

@@ -87,7 +87,7 @@ def test_the_ends_are_order_statistics(seed: int) -> None:
 
 def test_coverage() -> None:
     """Intervals that miss the closed form are fewer than 5 %, up to chance."""
-    plan, searches = SearchPlan(0.9, 0.3, 50_000, 1.0), 300
+    plan, searches = SearchPlan(0.9, 0.3, 50_000, 1.0), 100
     found = [search(plan, once(normal_flips(1000 + seed, 0.02)))[0] for seed in range(searches)]
     truth = 0.02 / norm.ppf(0.9)
     missed = sum(not one.lower <= truth <= one.upper for one in found)
