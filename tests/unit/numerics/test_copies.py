@@ -55,25 +55,11 @@ def test_a_linear_log_loss_about_its_own_centre_has_no_error() -> None:
         assert (std_error < 1e-5).all()
 
 
-def test_the_parts_as_controls_shorten_the_interval_of_plain_copies() -> None:
-    """Half of the copies are elsewhere; the interval at small t is shorter than that of as many plain ones all the same."""
-    mixed, plain = about((2.0, 0.0), 2.0).log_mass(at(0.5))[1], about(None, 1.0).log_mass(at(0.5))[1]
-    assert (mixed * math.sqrt(2) < plain).all()  # plain: 500 copies, mixed: 1,000
-
-
 def test_copies_reach_as_far_as_they_are_enough() -> None:
     """Those about the tilted distribution at t = 4 reach it; plain ones do not."""
     for centre, reaches in (((4.0, 0.0), True), (None, False)):
         (start,) = starts(about(centre, 4.0), (0.0, 1.0, 2.0), (4.0,))
         assert ((start.temperature == 4) == reaches).all()
-
-
-def test_copies_about_a_centre_tell_of_the_orders_next_to_it() -> None:
-    """Where l^q leaves next to none of them with a weight, they do not."""
-    copies = about((4.0, 0.0), 4.0)
-    (near, far) = starts(copies, (0.0, 1.0), (4.0, 12.0))
-    assert near.known.all()
-    assert not far.known.any()
 
 
 @pytest.mark.parametrize(("d", "orders"), [(2, (1.0, 30.0, 1000.0)), (5, (1.0, 30.0))])

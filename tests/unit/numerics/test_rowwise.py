@@ -165,14 +165,3 @@ def test_a_probability_has_the_same_bits_whatever_stands_beside_it(k: int, rows:
 def test_the_same_bits_with_many_variables(options: dict[str, float]) -> None:
     z, r = mixed(99, 16, seed=5)
     assert_each_row_alone(lambda z, r: mvn_cdf(z, r, **options), z, r)  # type: ignore[arg-type]
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=12))
-def test_the_first_row_of_each_place(shuffled: list[tuple[int, bool]]) -> None:
-    found = sorted(shuffled, key=lambda one: one[0])
-    at, chosen = (torch.tensor(column) for column in zip(*found, strict=True))
-    rows, has = rowwise.first_rows(chosen, at, 5)
-    for place, row, some in zip(range(5), rows.tolist(), has.tolist(), strict=True):
-        here = [number for number, (where, one) in enumerate(found) if where == place and one]
-        assert some == bool(here)
-        assert not here or row == here[0]
