@@ -6,11 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
-from robaudit.noise.corrupted_set import CorruptedSet
-from robaudit.noise.corruption import FORMS, Corruption
-from robaudit.noise.spatial import Spatial
+from robaudit.noise.corruption import FORMS
 from robaudit.stats.corruption import ALEXNET, mce, mean_error, relative_mce
 
 PAGE = (Path(__file__).parents[3] / "docs" / "noise.md").read_text(encoding="utf-8")
@@ -36,17 +33,6 @@ def test_the_parameters(name: str) -> None:
 def test_the_errors_of_alexnet() -> None:
     cells = [cell for row in rows("[a-z]+_noise|.*_blur") for cell in row]
     assert {name: float(error) for name, error in zip(cells[::2], cells[1::2], strict=True)} == dict(ALEXNET.mean)
-
-
-@pytest.mark.parametrize("kind", [Spatial, Corruption, CorruptedSet])
-def test_the_options(kind: type[BaseModel]) -> None:
-    for name, field in kind.model_fields.items():
-        if name not in ("name", "clip") or (name == "name" and kind is not Spatial):
-            described = rows(f"`{name}`")
-            assert described
-            if not field.is_required():
-                default = str(field.default).lower().removesuffix(".0")
-                assert any(default in row[1] for row in described)
 
 
 def test_the_examples() -> None:

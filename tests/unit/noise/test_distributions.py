@@ -1,4 +1,4 @@
-"""20,000 draws of every kind have the stated mean, covariance and distribution."""
+"""8,000 draws of every kind have the stated mean, covariance and distribution."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ from tests.unit.noise.kinds import kinds, made, normal, write_files
 
 SHAPE: Shape = (2, 4, 5)
 PIXELS = math.prod(SHAPE)
-N = 20_000
+N = 8_000
 ERRORS = 5  # standard errors
 
 # A kind, its options and a level.
 ADDITIVE: list[tuple[type[AdditiveNoise], dict[str, Any], float]] = [
     (Gaussian, {}, 0.1),
     (ScaledGaussian, {"scale": [0.5, 2.0]}, 0.1),
-    (ScaledGaussian, {"scale": "channels.npy"}, 0.1),
     (ScaledGaussian, {"scale": "pixels.npy"}, 3.0),
     (ScaledGaussian, {"scale": "values.npy"}, 0.1),
     (CorrelatedGaussian, {"length": 1.5}, 0.2),
@@ -47,7 +46,6 @@ ADDITIVE: list[tuple[type[AdditiveNoise], dict[str, Any], float]] = [
     (Laplace, {}, 0.1),
     (Speckle, {}, 0.4),
     (Poisson, {}, 0.5),
-    (Poisson, {}, 12.0),
     (Poisson, {}, 1000.0),
 ]
 NAMES = [f"{cls.__name__} {' '.join(map(str, options.values()))} {level}" for cls, options, level in ADDITIVE]
@@ -141,7 +139,7 @@ def agree(observed: np.ndarray, probability: np.ndarray) -> bool:
     return p > 1e-4
 
 
-@pytest.mark.parametrize("photons", [0.5, 4.0, 20.0, 300.0])
+@pytest.mark.parametrize("photons", [0.5, 20.0])
 def test_poisson_counts(photons: float) -> None:
     x = torch.full((1, *SHAPE), 0.5)
     counts = (sample(Poisson(), photons, x)[:, :4] * photons).round().long().flatten().numpy()
@@ -160,9 +158,7 @@ def codes(x: float, photons: float, read_noise: float, bits: int) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize(
-    ("x", "photons", "read_noise", "bits"), [(0.5, 100.0, 2.0, 8), (0.02, 30.0, 1.5, 8), (0.99, 50.0, 5.0, 4), (0.3, 8.0, 0.7, 10)]
-)
+@pytest.mark.parametrize(("x", "photons", "read_noise", "bits"), [(0.02, 30.0, 1.5, 8), (0.99, 50.0, 5.0, 4)])
 def test_sensor_codes(x: float, photons: float, read_noise: float, bits: int) -> None:
     """Clipping at black and white included."""
     form, most = Sensor(read_noise=read_noise, bits=bits), 2**bits - 1
@@ -172,7 +168,7 @@ def test_sensor_codes(x: float, photons: float, read_noise: float, bits: int) ->
     assert agree(observed, codes(float(np.float32(x)), photons, read_noise, bits))
 
 
-@pytest.mark.parametrize(("photons", "read_noise", "bits"), [(200.0, 2.0, 12), (2000.0, 10.0, 8), (50.0, 0.0, 8)])
+@pytest.mark.parametrize(("photons", "read_noise", "bits"), [(200.0, 2.0, 12), (50.0, 0.0, 8)])
 def test_sensor_moments_are_those_of_the_standard(photons: float, read_noise: float, bits: int) -> None:
     """Mean x, variance x / photons + (read_noise / photons)^2 + step^2 / 12, away from black and white, in noise wider than a step."""
     x = 0.3 + 0.2 * image().double()
@@ -186,7 +182,7 @@ def test_sensor_moments_are_those_of_the_standard(photons: float, read_noise: fl
     assert (products.mean(0).abs() <= ERRORS * standard_error(products)).all()  # values are independent
 
 
-@pytest.mark.parametrize("share", [1e-3, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("share", [1e-3, 0.5, 1.0])
 def test_impulse_shares(share: float) -> None:
     """Half of the share to 0, half to 1, the rest untouched; values are hit independently."""
     x = torch.full((1, *SHAPE), 0.25)
