@@ -137,17 +137,17 @@ def test_own_code_needs_consent(run_cli: RunCli, tmp_path: Path) -> None:
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "unknown key": ({"epoch": 3}, "spec.yaml:19: unknown key 'epoch'; did you mean 'epochs'?"),
     "objective": ({"objective": "pdg"}, "spec.yaml:19: objective: unknown objective 'pdg'; did you mean 'pgd'?"),
-    "option": ({"objective": {"pgd": {"esp": 0.3}}}, "spec.yaml:21: unknown key 'objective.pgd.esp'; did you mean 'eps'?"),
     "no option": ({"objective": "pgd"}, "the key 'objective.pgd.eps' is missing; radius of the ball"),
-    "two objectives": ({"objective": {"pgd": {}, "mcr": {}}}, "spec.yaml:19: objective: has one key, the objective's name"),
     "level": ({"objective": {"augmentation": {"noise": {"sigma": [0.1, 0.2]}}}}, "noise has 2 levels; give one"),
-    "network": ({"network": {"architecture": "robaudit:lenet"}}, "architecture robaudit:lenet: there is no such network"),
     "images": ({"network": {"architecture": "robaudit:mlp"}}, "spec.yaml:1: network: cannot take images of 1 x 8 x 8"),
     "classes": (
         {"network": {"architecture": "robaudit:digits_cnn", "architecture_options": {"num_classes": 4}}},
         "the network gives 4 logits, and the labels have 10 classes; see architecture_options",
     ),
-    "audited images": ({"audit": {"dataset": {"kind": "npz", "path": "large.npz"}}}, "cannot take images of 1 x 28 x 28"),
+    "no labels": (
+        {"dataset": {"kind": "npz", "path": "large.npz", "labels_key": None}},
+        "sample '0' has no label; training needs one for each image",
+    ),
     "orthogonal": (
         {"network": {"architecture": "robaudit:digits_cnn", "orthogonal": True}},
         "the network has a Conv2d layer; orthogonal: true",
@@ -173,13 +173,6 @@ def test_settings(run_cli: RunCli, tmp_path: Path) -> None:
     assert spec.epochs == 1
     wrong = run_cli("train", path, "--set", "objective")
     assert (wrong.code, wrong.err) == (2, "error: --set objective: is not of the form key=value; for example --set lr=0.01\n")
-
-
-def test_without_labels(run_cli: RunCli, tmp_path: Path) -> None:
-    save_npz(tmp_path / "images.npz")
-    done = run_cli("train", write(tmp_path, digits(dataset={"kind": "npz", "path": "images.npz", "labels_key": None})))
-    assert done.code == 2
-    assert "sample '0' has no label; training needs one for each image" in done.err
 
 
 class Faulty(CrossEntropy):
