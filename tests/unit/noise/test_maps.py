@@ -117,19 +117,11 @@ def test_gram_is_that_of_the_whole_covariance(channels: str) -> None:
     assert torch.allclose(form.gram(u, images(2, shape)), right)
 
 
-def test_shared_noise_is_the_same_in_every_channel() -> None:
-    form = CorrelatedGaussian(length=2.0, channels="shared")
-    assert form.latent_shape((3, 6, 5)) == (1, 6, 5)
-    noise = form.noisy(torch.zeros(1, 3, 6, 5), normal(4, (1, 6, 5)), 0.1, ids=["a"])
-    assert torch.equal(noise[:, 0], noise[:, 1])
-    assert torch.equal(noise[:, 0], noise[:, 2])
-
-
 def test_no_matrix_of_pixels_by_pixels() -> None:
-    """1024 x 1024 pixels: their covariance matrix would take 8 TB."""
-    noise = CorrelatedGaussian(length=3.0).noisy(torch.zeros(1, 1, 1024, 1024), normal(1, (1, 1024, 1024)), 1.0, ids=["a"])
+    """512 x 512 pixels: their covariance matrix would take 550 GB."""
+    noise = CorrelatedGaussian(length=3.0).noisy(torch.zeros(1, 1, 512, 512), normal(1, (1, 512, 512)), 1.0, ids=["a"])
     assert float(noise.var()) == pytest.approx(
-        1.0, abs=5 * math.sqrt(2 * 4 * math.pi * 9) / 1024
+        1.0, abs=5 * math.sqrt(2 * 4 * math.pi * 9) / 512
     )  # sum of squared correlations: pi length^2
 
 
@@ -156,16 +148,3 @@ def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path
         second.square().sum().backward()
         assert free.grad is not None
         assert torch.equal(second.detach(), first)
-
-
-@pytest.mark.parametrize("level", [1e-6, 0.3, 1e3])
-def test_gradient_of_the_box(level: float) -> None:
-    """2 eps phi(z), also far out."""
-    x = torch.full((3, 1, 1, 2), 0.5, dtype=torch.float64)
-    z = torch.tensor([0.0, -0.3, 1.0, -2.5, 6.0, 30.0], dtype=torch.float64).view_as(x).requires_grad_(True)
-    pixels = Uniform().noisy(x, z, level, ids=[""] * 3)
-    torch.testing.assert_close(pixels.detach(), Uniform().noisy(x, z.detach(), level, ids=[""] * 3), rtol=0, atol=0)
-    weights = torch.arange(1.0, 7.0, dtype=torch.float64).view_as(x)
-    (gradient,) = torch.autograd.grad(pixels, z, weights)
-    expected = 2 * level * torch.exp(-z.detach().square() / 2) / math.sqrt(2 * math.pi) * weights
-    torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=0)

@@ -18,10 +18,8 @@ from robaudit.numerics.lipschitz import (
     average_windows,
     convolution,
     dense,
-    differences,
     largest_of_adaptive_windows,
     largest_of_windows,
-    rounded_up,
     separable,
 )
 from tests.convolutions import dense_convolution
@@ -60,7 +58,7 @@ def test_the_goldens() -> None:
         assert truth <= convolution(weight, (size, size), stride=stride, padding=padding).l2 <= bound + 6e-6
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 5),
     st.integers(1, 4),
@@ -95,7 +93,7 @@ def test_a_convolution_is_never_below_its_exact_norm(
     assert at_least(plain, truth)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 4),
     st.integers(1, 3),
@@ -128,7 +126,7 @@ def test_convolutions_of_one_and_three_dimensions(dims: int) -> None:
         assert at_least(convolution(weight, size, stride=stride, padding=1), truth)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**6))
 def test_dense(rows: int, columns: int, seed: int) -> None:
     matrix = drawn(rows, columns, seed=seed)
@@ -137,13 +135,7 @@ def test_dense(rows: int, columns: int, seed: int) -> None:
     assert found == pytest.approx(truth, rel=1e-9)
 
 
-def test_rounding_is_upwards() -> None:
-    assert rounded_up(1.0, 1) > 1.0
-    assert rounded_up(1.0, 10**6) < 1 + 1e-8
-    assert rounded_up(0.0, 5) == 0.0
-
-
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.tuples(st.integers(3, 8), st.integers(3, 8)),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),
@@ -172,7 +164,7 @@ def test_adaptive_pooling(size: tuple[int, int], outputs: tuple[int, int]) -> No
     assert largest_of_adaptive_windows(size, outputs).l2 ** 2 == pytest.approx(float((matrix > 0).sum(0).max()))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2))
 def test_max_pooling_counts_the_windows_of_a_pixel(kernel: int, stride: int, dilation: int, padding: int) -> None:
     """Exactly, on images that are wide enough: a pixel that is the largest of all its windows moves all of their maxima."""
@@ -193,15 +185,6 @@ def test_max_pooling_counts_the_windows_of_a_pixel(kernel: int, stride: int, dil
     ],
 )
 def test_activations_are_bounded_and_no_more(function: object, constant: float) -> None:
-    x = torch.linspace(-3, 3, 600_001, dtype=torch.float64, requires_grad=True)
+    x = torch.linspace(-10, 10, 2_000_001, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(function(x).sum(), x)  # type: ignore[operator]
     assert float(slope.abs().max()) < constant < float(slope.abs().max()) + 2e-9
-
-
-def test_differences_of_rows() -> None:
-    rows = drawn(5, 7).double()
-    for order in (1.0, 2.0):
-        found = differences(rows, order)
-        truth = torch.linalg.vector_norm(rows[:, None] - rows, order, dim=2)
-        assert (found >= truth).all()
-        torch.testing.assert_close(found, truth, rtol=1e-12, atol=0)

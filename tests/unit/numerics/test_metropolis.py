@@ -65,22 +65,6 @@ def test_reaches_the_density_from_anywhere() -> None:
     assert (walk.best[:, 0] < 0).all()
 
 
-def test_climbs_to_the_maximum() -> None:
-    """log l = -|z - c|^2 at a large t: the best point is near c, and log l there is what is remembered."""
-    centre = torch.tensor([0.5, -1.0, 0.25], dtype=torch.float64)
-
-    def values(_: Tensor, z: Tensor) -> Tensor:
-        return -(z - centre).square().sum(1)
-
-    rows = 40
-    walk = Walk.at(values, quick(rows, (3,), 13)(), 4)
-    normals, thresholds = quick(rows, (3,), 14), quick(rows, (), 15)
-    for i in range(40):
-        metropolis(values, walk, 1e4 * (i / 39) ** 3, 10, normals, thresholds, first=10 * i)
-    assert torch.equal(values(walk.image, walk.best), walk.highest)
-    assert (walk.highest > -1e-2).all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_image_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) -> None:
     images, chains, shape = 6, 3, (2, 3, 4)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -50,18 +48,6 @@ def test_any_rate_within_six_standard_deviations(rate: float, values: list[float
     assert (found.diff() >= 0).all()
     assert (found == found.round()).all()
     assert between(rates, z, found, slack=1).all()
-
-
-@given(st.floats(0.0, 1e6) | st.floats(0.0, 20.0))
-def test_no_draw_is_too_far(rate: float) -> None:
-    """Up to 40 standard deviations, counts are finite, ordered, and never absurdly large."""
-    z = torch.linspace(-40.0, 40.0, 161, dtype=torch.float64)[None]
-    found = poisson_quantile(torch.full_like(z, rate), z)[0]
-    assert found.isfinite().all()
-    assert (found.diff() >= 0).all()
-    assert found[0] >= 0
-    assert found[-1] <= 60 + rate * 4 + 40 * math.sqrt(rate)
-    assert rate > 0 or not found.any()
 
 
 def test_golden_values() -> None:

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import bdtrc
 from scipy.stats import binom, laplace, norm, uniform
@@ -19,7 +19,6 @@ from robaudit.numerics.smoothing import (
     GAUSSIAN,
     LAPLACE,
     Question,
-    Theorem,
     fewest_draws,
     largest_radius,
     needed,
@@ -64,7 +63,6 @@ def test_impossible_counts(k: int, n: int, alpha: float) -> None:
 
 
 @pytest.mark.parametrize("name", THEOREMS)
-@settings(max_examples=40)
 @given(p=st.floats(0.5000001, 0.9999), level=st.floats(1e-3, 10))
 def test_radius_and_probability_are_inverse(name: str, p: float, level: float) -> None:
     theorem = THEOREMS[name]
@@ -91,7 +89,7 @@ def test_no_set_loses_its_majority_within_the_radius_and_one_does_at_it(name: st
     """Quadrature with cells of probability 1/400 on each axis: a share is off by one cell or so of each axis."""
     theorem, slack = THEOREMS[name], 2 / 400
     radius = theorem.radius(p, 1.0)
-    for angle in np.linspace(0, math.pi / 2, 3):
+    for angle in np.linspace(0, math.pi / 2, 5):
         direction = np.array([math.cos(angle), math.sin(angle)])
         unit = direction / np.linalg.norm(direction, {"l1": 1, "l2": 2}[theorem.norm])
         shares = [least_share(name, tuple(r * radius * unit), p) for r in (0.3, 0.7, 1.0)]
@@ -114,12 +112,11 @@ def test_the_fewest_draws() -> None:
 
 
 @pytest.mark.parametrize("name", THEOREMS)
-@settings(max_examples=30)
-@given(n=st.integers(10, 1000), share=st.floats(0.01, 1.3))
+@given(n=st.integers(10, 3000), share=st.floats(0.01, 1.3))
 def test_what_a_radius_needs_is_the_smallest_count(name: str, n: int, share: float) -> None:
     theorem = THEOREMS[name]
     radius = share * largest_radius(theorem, 0.5, n, ALPHA)
-    if not radius:
+    if not radius or share == 1.0:  # the largest radius itself is met to rounding
         return
     k = needed(theorem, 0.5, radius, n, ALPHA)
     certified = [theorem.radius(float(p), 0.5) >= radius for p in p_lower(np.arange(n + 1), n, ALPHA)]
@@ -151,18 +148,18 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.theorem.norm)
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: f"{one.radius} {one.draws} {one.alpha}")
 def test_questions_exactly(question: Question) -> None:
     """False answers, bounds above the truth, answers that n draws would have given, and draws."""
     threshold = question.theorem.probability(question.radius, question.level)
-    odds = np.array([-2.0, -1e-9, 1.0, 3.0])
+    odds = np.array([-2.0, -1e-9, 0.3, 3.0])
     p = 1 / (1 + (1 - threshold) / threshold * np.exp(-odds))
-    found = [outcomes(question, at) for at in p.tolist()]
-    for at, (yes, wrong, spent) in zip(p.tolist(), found, strict=True):
+    found = [outcomes(question, one) for one in p.tolist()]
+    for one, (yes, wrong, spent) in zip(p.tolist(), found, strict=True):
         assert wrong <= question.alpha * (1 + 1e-9)
-        assert at >= threshold or yes <= question.alpha
+        assert one >= threshold or yes <= question.alpha
         assert spent <= question.draws
-        certain = bdtrc(question.needed - 1, question.draws, at)  # the last draw says yes
+        certain = bdtrc(question.needed - 1, question.draws, one)  # the last draw says yes
         assert yes >= certain - EARLY * question.alpha - 1e-4
     assert found[0][2] < 0.1 * question.draws, "hopeless images stop at once"
     assert found[-1][2] < 0.5 * question.draws, "easy ones early"
@@ -176,9 +173,3 @@ def test_a_bound_depends_on_its_own_count_alone() -> None:
     for i, k in enumerate(kept.tolist()):
         for all_of_them, alone in zip(whole, question.look(np.array([k]), 400), strict=True):
             assert all_of_them[i] == alone[0]
-
-
-def test_the_scale_of_laplace_noise_is_that_of_its_deviation() -> None:
-    """b = sigma / sqrt 2."""
-    theorem: Theorem = LAPLACE
-    assert theorem.radius(0.9, 0.5) == pytest.approx(-0.5 / math.sqrt(2) * math.log(0.2))

@@ -69,7 +69,7 @@ def test_the_looks_are_wrong_in_5_percent_together(plan: SearchPlan) -> None:
         assert 1 - inside <= look.alpha
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_the_ends_are_order_statistics(seed: int) -> None:
     plan, levels = SearchPlan(0.95, 0.2, 50_000, 1.0), normal_flips(seed, 0.03)
     found, asked = search(plan, once(levels))
@@ -124,7 +124,7 @@ def flipping_back(levels: Levels, share: float, width: float) -> Flips:
 def test_draws_that_flip_back_are_noticed_and_the_ends_hold_what_they_say() -> None:
     """The ends are where all draws say so."""
     plan = SearchPlan(0.95, 0.2, 200_000, 1.0)
-    for seed in range(2):
+    for seed in range(5):
         flips = flipping_back(normal_flips(seed, 0.05), 0.5, 1.02)
         found, _ = search(plan, flips)
         look = next(look for look in plan.looks if look.draws == found.samples)
@@ -133,15 +133,6 @@ def test_draws_that_flip_back_are_noticed_and_the_ends_hold_what_they_say() -> N
         assert flips(found.lower, draws).sum() <= look.few
         assert flips(found.upper, draws).sum() >= look.many
         assert flips(found.lower * 0.95, every).mean() < 0.05 < flips(found.upper * 1.05, every).mean()
-
-
-def test_a_wrong_result_in_the_share_that_is_checked_has_all_checked() -> None:
-    plan = SearchPlan(0.95, 0.2, 200_000, 1.0)
-    found = [search(plan, flipping_back(normal_flips(seed, 0.05), share, 1.02))[0] for share in (0.0, 0.5) for seed in range(2)]
-    checked = [one.checked / one.samples for one in found]
-    assert max(checked[:2]) < 0.5
-    assert max(checked[2:]) > 1.0
-    assert [one.reversals for one in found[:2]] == [0] * 2
 
 
 def test_the_first_crossing() -> None:

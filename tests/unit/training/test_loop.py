@@ -125,10 +125,3 @@ def test_batches_differ_by_one_image_at_most() -> None:
 def test_a_loss_that_is_not_finite() -> None:
     with pytest.raises(RobauditError, match=r"epoch 1: the loss is (nan|inf); choose a smaller lr"):
         fit(network(), CrossEntropy(), images()[0] * torch.inf, images()[1], RECIPE)
-
-
-def test_progress_never_goes_back() -> None:
-    listener = Interrupting()
-    fit(network(), CrossEntropy(), *images(), RECIPE, listener=listener)
-    assert listener.shares == sorted(listener.shares)
-    assert listener.shares[-1] == 1.0
