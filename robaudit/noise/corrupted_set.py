@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from robaudit.errors import DataError, SampleError, SpecError, did_you_mean
 from robaudit.levels import LevelName
+from robaudit.noise.arrays import mapped
 from robaudit.noise.base import File, Noise, Shape
 
 _SEVERITIES = 5
@@ -29,9 +30,9 @@ def _visible(name: str) -> str:
 
 
 class CorruptedSet(Noise):
-    """The image's corrupted copy, looked up by sample id; ``name`` is the corruption and ``path`` the folder of the set.
+    """The image's corrupted copy, found by its sample id; ``name`` is the corruption and ``path`` the folder of the set.
 
-    There are two layouts. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width, channels), severity s of sample i in
+    Two layouts are understood. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width, channels), severity s of sample i in
     row (s - 1) N + i, and ids are row numbers (data sets of kind npz and torchvision have such ids). Folders:
     ``path/NAME/SEVERITY/ID``, where ids are paths like ``n01440764/ILSVRC2012_val_00000293.JPEG`` (kind images); the suffix may differ.
 
@@ -40,11 +41,14 @@ class CorruptedSet(Noise):
     Source: Hendrycks & Dietterich 2019; CIFAR-10-C and ImageNet-C are published by its authors.
     """
 
-    level_name, least, most = LevelName.SEVERITY, 1, _SEVERITIES
-    whole = quantises = True
-    summary = "a corrupted copy of x from a published set, such as CIFAR-10-C or ImageNet-C"
-    prefer = "the benchmark's own files: results that can be compared with published ones"
-    source = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
+    level_name: ClassVar[LevelName] = LevelName.SEVERITY
+    least: ClassVar[float] = 1
+    most: ClassVar[float] = _SEVERITIES
+    whole: ClassVar[bool] = True
+    quantises: ClassVar[bool] = True
+    summary: ClassVar[str] = "a corrupted copy of x from a published set, such as CIFAR-10-C or ImageNet-C"
+    prefer: ClassVar[str] = "the benchmark's own files: results that can be compared with published ones"
+    source: ClassVar[str] = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
 
     name: Annotated[str, AfterValidator(_visible)] = Field(pattern=r"^[\w.-]+$", description="the corruption: a file NAME.npy or a folder")
     path: File = Field(description="folder of the set, relative to the spec file")
@@ -71,8 +75,8 @@ class CorruptedSet(Noise):
         """Check that the set has this corruption at these severities, in the size of the images.
 
         Raises:
-            SpecError: there is no such folder, corruption or severity.
-            DataError: the array cannot be read, its rows are not a multiple of five, or its images have another shape.
+            SpecError: there is no such folder, corruption or severity, or the array cannot be read.
+            DataError: its rows are not a multiple of five, or its images have another shape.
         """
         copies = self._copies()
         if isinstance(copies, np.ndarray):
@@ -92,13 +96,14 @@ class CorruptedSet(Noise):
             labels: sample ids and their labels; None or a negative number: unknown.
 
         Raises:
-            DataError: they differ: the copies are of other images or in another order; or the labels cannot be read.
+            DataError: they differ: the copies are of other images or in another order.
+            SpecError: the labels cannot be read.
             SampleError: an id is not a row number.
         """
         copies = self._copies()
         if not (isinstance(copies, np.ndarray) and self._labels.is_file()):
             return
-        theirs, samples = _loaded(self._labels), copies.shape[1]
+        theirs, samples = mapped(self._labels, "path"), copies.shape[1]
         if theirs.shape not in ((samples,), (_SEVERITIES * samples,)) or theirs.dtype.kind not in "iu":
             what = f"is {_described(theirs)}, and {self._array.name} has {_SEVERITIES * samples} images"
             raise DataError(str(self._labels), what, "give one label for each image")
@@ -125,10 +130,10 @@ class CorruptedSet(Noise):
         if isinstance(copies, np.ndarray):
             _require(str(self._array), copies, shape)
             rows = [_row(str(self._array), name, copies.shape[1]) for name in ids]
-            stored = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
+            found = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
         else:
-            stored = np.stack([_image(copies / f"{level:g}", name, shape) for name in ids])
-        pixels = torch.from_numpy(stored).to(torch.float64).div_(255).to(x)
+            found = np.stack([_image(copies / f"{level:g}", name, shape) for name in ids])
+        pixels = torch.from_numpy(found).to(torch.float64).div_(255).to(x)
         return pixels if len(pixels) == len(z) else pixels.repeat(len(z), 1, 1, 1)
 
     def _copies(self) -> NDArray[np.uint8] | Path:
@@ -136,7 +141,7 @@ class CorruptedSet(Noise):
         if not self.path.is_dir():
             raise SpecError("path", f"no such folder: {str(self.path)!r}", "paths are relative to the spec file")
         if self._array.is_file():
-            images = _loaded(self._array)
+            images = mapped(self._array, "path")
             images = images[..., None] if images.ndim == 3 else images
             if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
                 raise DataError(str(self._array), f"is {_described(images)}", "it must be uint8 (rows, height, width, channels)")
@@ -196,15 +201,6 @@ def _image(folder: Path, name: str, shape: Shape) -> NDArray[np.uint8]:
 
 
 _SAME_SHAPE = "give the data set resize and crop as the copies had them"
-
-
-def _loaded(path: Path) -> NDArray[Any]:
-    """A .npy file, mapped; never unpickled."""
-    try:
-        return np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not an array of numbers in NumPy's format"
-        raise DataError(str(path), f"cannot be read ({reason})", "download it again") from None
 
 
 def _described(array: NDArray[Any]) -> str:
