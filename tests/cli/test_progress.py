@@ -154,13 +154,6 @@ def test_stages_on_a_terminal(columns: str, says: str, tmp_path: Path) -> None:
     assert re.search(rf"{says} *[━╸╺]{{4,}}", text)
 
 
-@pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TTY_COMPATIBLE": "0"}], ids=str)
-def test_no_bar_where_none_can_be_drawn(environment: dict[str, str], tmp_path: Path) -> None:
-    text = on_terminal(tmp_path, **environment)
-    assert "\x1b" not in text
-    assert "━" not in text
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_reader_that_is_gone_does_not_end_the_work(terminal: bool, tmp_path: Path) -> None:
     ours, theirs = pty.openpty() if terminal else os.pipe()
