@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -288,13 +287,3 @@ def test_bias_by_a_column_of_the_data(tmp_path: Path, run_cli: RunCli) -> None:
     spec["dataset"]["path"] = "moved/data.csv"
     write(tmp_path, spec, "moved.yaml")
     assert run_cli("bias-report", "csv", "--by", "scanner", "--data", "moved.yaml").out == table
-
-
-def test_bias_by_an_array(tmp_path: Path, run_cli: RunCli) -> None:
-    save_npz(tmp_path / "data.npz", count=6, scanner=np.array([1, 2, 1, 2, 1, 2]), two=np.zeros((6, 2)))
-    audit(write(tmp_path, digits(dataset={"kind": "npz", "path": "data.npz"}), "npz.yaml"), out=tmp_path / "npz")
-    lines = records(run_cli("bias-report", "npz", "--by", "scanner", "--format", "csv").out)
-    assert [(one["name"], one["images"]) for one in lines] == [("1", "3"), ("2", "3")]
-    assert "array 'two' has shape (6, 2); it needs one value for each image" in run_cli("bias-report", "npz", "--by", "two").err
-    assert "has no array 'camera' (it has: images, labels, scanner, two)" in run_cli("bias-report", "npz", "--by", "camera").err
-    assert "does not apply to the section confusion" in run_cli("show", "npz", "confusion", "--by", "scanner").err

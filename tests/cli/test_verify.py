@@ -34,13 +34,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    return tmp_path / "run"
-
-
 def change(run: Path, index: int, **values: Any) -> str:
     """Change a row and make the checksums fit; the id of its sample."""
     path = run / "samples.json"
