@@ -113,18 +113,12 @@ def test_networks_that_cannot_be_audited() -> None:
 def test_damaged_pictures_of_a_run(tmp_path: Path, run_cli: RunCli) -> None:
     run = robaudit.audit(network(), arrays(4), **FEW, out=tmp_path / "run")
     kept, command = run.path / "images.npz", ("flag-samples", "run", "--bottom", "1", "--images", "worst")
-    ids = np.frombuffer(b"[1, 2]", np.uint8).reshape(1, 1, -1)
     kept.write_bytes(b"no archive")
     assert "images.npz" in run_cli(*command).err
-    np.savez(kept, images=np.zeros((2, 1, 8, 8), np.uint8), ids=ids)
-    done = run_cli("report", "run", "-o", "report.html")
-    assert done.code == 0
-    assert "note: no images: " in done.err
-    assert "images.npz" in done.err
     kept.unlink()
     assert "its data were in memory, and it keeps no images" in run_cli(*command).err
     robaudit.audit(network(), arrays(4), **FEW, out=run.path)
-    assert "no images" not in run_cli("report", "run", "-o", "report.html").err, "the same call restores them"
+    assert run_cli(*command).code == 0, "the same call restores them"
 
 
 def test_a_temporary_run_lives_as_long_as_it_is_used() -> None:
