@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch import nn
-
 from robaudit.advice.comparison import ReferenceComparison, Truth, Truths, compare
 from robaudit.advice.verdicts import advice, remarks, verdict
 from robaudit.auditing.environment import deterministic, pick_device, plugins
@@ -27,9 +25,6 @@ from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec
-
-IMAGES, DRAWS = 50, 10_000
-"""Images, and draws of the reference."""
 
 STREAM = "reference"
 """The noise stream of the reference, which no run uses."""
@@ -80,12 +75,10 @@ class Validation:
 def validate(
     spec: AuditSpec,
     *,
-    images: int = IMAGES,
-    draws: int = DRAWS,
+    images: int,
+    draws: int,
     trust: bool = False,
     on_error: OnError = "stop",
-    model: nn.Module | None = None,
-    dataset: Dataset | None = None,
     listener: Listener | None = None,
     command: str | None = None,
 ) -> Validation:
@@ -100,7 +93,6 @@ def validate(
         draws: of the reference, per image and noise level.
         trust: allow Python code that the spec names.
         on_error: at an unusable sample: stop, or leave it out.
-        model, dataset: in place of the spec's.
         listener: receives notes, warnings and progress.
         command: the command line as the user typed it.
 
@@ -111,12 +103,10 @@ def validate(
     listener = listener or Listener()
     spec = filled(spec)
     device = pick_device(spec.run.device)
-    whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+    whole = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))
     with deterministic(spec.run.deterministic, device), rounded_products(False):
-        ready = prepare(Request(spec, trust=trust, skip_bad=on_error == "skip", model=model, dataset=subset), device, listener).at_levels(
-            listener
-        )
+        ready = prepare(Request(spec, trust=trust, skip_bad=on_error == "skip", dataset=subset), device, listener).at_levels(listener)
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
         computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
         usable = _without(subset, {skip.sample_id for skip in computed.skipped})

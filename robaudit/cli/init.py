@@ -52,7 +52,7 @@ def init(
         typer.Option(
             metavar="NAME",
             rich_help_panel=_MODEL,
-            help="As in training: none, imagenet, cifar10, cifar100, mnist, fashionmnist, half, or numbers: 0.5/0.25.",
+            help="As in training: none, imagenet, cifar10, cifar100, mnist, fashionmnist or half.",
         ),
     ] = None,
     sigma: Annotated[
@@ -110,7 +110,7 @@ def init(
         "--data",
         "images/",
     )
-    question = "Normalisation used in training (none, imagenet, cifar10, ..., or mean/std)"
+    question = "Normalisation used in training (none, imagenet, cifar10, ...)"
     mean, std = _answer(question, normalise, _NORMALISE, normalisation, asking and not source, "--normalise")
     if mean or (source and normalise is not None):  # none, although the model's own files say otherwise
         section |= {"mean": list(mean), "std": list(std)}
@@ -135,12 +135,9 @@ def init(
         _check(written, trust=trust or own)
     write_atomically(spec, text.encode())
     say(f"wrote {spec}")
-    emit(_next(f"robaudit estimate {spec}{' --trust' if own else ''}", gated=least is not None), None)
-
-
-def _next(command: str, *, gated: bool) -> str:
-    """What to run next."""
-    return f"next: {command}" + (f", then robaudit gate RUN; or both: {command} --until-decided\n" if gated else "\n")
+    command = f"robaudit estimate {spec}{' --trust' if own else ''}"
+    gated = "" if least is None else f", then robaudit gate RUN; or both: {command} --until-decided"
+    emit(f"next: {command}{gated}\n", None)
 
 
 def _answer(

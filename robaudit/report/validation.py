@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.advice.comparison import ReferenceComparison, Truth
 from robaudit.advice.validate import Validation
-from robaudit.advice.verdicts import milliseconds, short, signed
+from robaudit.advice.verdicts import milliseconds
 from robaudit.report import numbers
 from robaudit.report.pictures.kinds import picture
 from robaudit.report.pictures.page import (
@@ -51,16 +51,16 @@ def validation_tables(validation: Validation) -> Iterator[Table]:
 
 def _cells(comparison: ReferenceComparison) -> Iterator[str]:
     error = comparison.error
-    yield "-" if error is None else signed(error.bias) + _spread(comparison, error.bias_error)
-    yield "-" if error is None else short(error.rmse) + _spread(comparison, error.rmse_error)
-    yield "-" if comparison.rank is None else short(comparison.rank)
+    yield "-" if error is None else f"{error.bias:+z.3f}" + _spread(comparison, error.bias_error)
+    yield "-" if error is None else f"{error.rmse:z.3f}" + _spread(comparison, error.rmse_error)
+    yield "-" if comparison.rank is None else f"{comparison.rank:z.3f}"
     yield "-" if comparison.coverage is None else f"{comparison.coverage.held}/{comparison.coverage.total}"
     yield milliseconds(comparison.seconds)
 
 
 def _spread(comparison: ReferenceComparison, error: float | None) -> str:
     """Empty where noise changed no image: its effect on other images is then unknown, not zero."""
-    return "" if error is None or not comparison.touched else f" +- {short(error)}"
+    return "" if error is None or not comparison.touched else f" +- {error:z.3f}"
 
 
 # --- the figure
@@ -126,8 +126,8 @@ def _scatter(validation: Validation) -> Sketch:
         rows = ((name, row) for (name, at, label), row in validation.rows.items() if (label, at) == (comparison.estimator, comparison.at))
         pairs = [(row, validation.truths[name, comparison.at]) for name, row in rows]
         _dots(ax, pairs, line_style(labels.index(comparison.estimator))["color"], same=comparison.error is not None)
-        order = f"rank {'-' if comparison.rank is None else short(comparison.rank)}"
-        ax.set_xlabel(order if comparison.error is None else f"bias {short(comparison.error.bias)}, {order}")
+        order = f"rank {'-' if comparison.rank is None else f'{comparison.rank:z.3f}'}"
+        ax.set_xlabel(order if comparison.error is None else f"bias {comparison.error.bias:z.3f}, {order}")
 
     images = len({name for name, _ in validation.truths})
     return paneled(

@@ -140,9 +140,7 @@ OPTIONS = {
     "--set not YAML": (["estimate", "ok.yaml", "--set", "model.mean=[0.5"], "the value is not valid YAML; quote it"),
     "--sigma a list": (["estimate", "ok.yaml", "--sigma", "0.05,8/255"], "8/255; several: --sigma 0.05 --sigma 8/255"),
     "--sigma alone": (["estimate", "ok.yaml", "--sigma"], "Option '--sigma' requires an argument; see robaudit estimate --help"),
-    "--gate unquoted": (["estimate", "ok.yaml", "--gate", "mean", "0.9"], 'write a gate in quotes: --gate "mean >= 0.9"; see robaudit'),
     "another case": (["estimate", "ok.yaml", "--estimator", "Logit-Gaussian"], "did you mean 'logit_gaussian'?"),
-    "--set without section": (["estimate", "ok.yaml", "--set", "limit=3"], "unknown key 'limit'; write --set dataset.limit=3"),
     "--report": (["estimate", "ok.yaml", "--report", "x"], "--report x: a report is HTML or Markdown; name a file that ends in .html or"),
     "--set beyond the list": (["estimate", "ok.yaml", "--set", "estimators.9=mc"], "9 is not an index of the list"),
 }

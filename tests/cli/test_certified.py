@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certified")
     audit(write(folder, digits(limit=30, noise={"sigma": [0.25]}, estimators=ESTIMATORS, gates=[GATE])), out=folder / "run")
     return folder
-
-
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it, beside its spec."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    return tmp_path / "run"
 
 
 @pytest.mark.parametrize(("gate", "code"), [(GATE, 0), (GATE.replace(">= 0.5", ">= 0.99"), 1)])

@@ -43,10 +43,6 @@ def test_help_lists_every_command() -> None:
     assert all(re.search(rf"^\W+{command} ", done.stdout, re.MULTILINE) for command in commands())
 
 
-def test_module_is_the_program() -> None:
-    assert start("--version", program=(sys.executable, "-m", "robaudit")).stdout == start("--version").stdout
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a spec and its run, made by the real program; ``out`` and ``err`` hold what it printed."""

@@ -21,13 +21,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    return tmp_path / "run"
-
-
 def lines(run: Path) -> list[str]:
     return (run / "samples.csv").read_text().splitlines()
 

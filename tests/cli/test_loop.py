@@ -75,13 +75,6 @@ def test_the_same_bytes_with_any_number_of_workers(workers: str, whole: Path, tm
     assert outputs(tmp_path / "run") == outputs(whole / "run")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [8, 16, 64, 256])
-def test_the_same_bytes_with_any_batch_size_of_whole_eights(rows: int, whole: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    assert run_cli("estimate", whole / "spec.yaml", "--out", "run", "--set", f"run.batch_size={rows}").code == 0
-    assert outputs(tmp_path / "run") == outputs(whole / "run")
-
-
 def rows_by_key(rows: Sequence[Row]) -> dict[tuple[str, NoiseLevel, str], Row]:
     return {row.key: row for row in rows}
 

@@ -55,16 +55,6 @@ def test_a_noise_beside_others_gives_the_rows_that_it_gives_alone(run: Path, tmp
             file.unlink()
 
 
-def test_gates_address_label_and_level(run: Path, run_cli: RunCli) -> None:
-    kept = [float(row["value"]) for row in read_rows(run) if (row["noise"], row["level"], row["estimator"]) == ("night", "5.0", "mc")]
-    passed = run_cli("gate", run, f"mean(noise=night, level=5, estimator=mc) >= {max(np.mean(kept) - 0.3, 0):.3f}")
-    assert passed.code == 0, passed.out
-    assert "noise=night, level=5" in passed.out
-    ambiguous = run_cli("gate", run, "mean(sigma=0.3, estimator=mc) >= 0.1")
-    assert ambiguous.code == 2
-    assert "say noise=gaussian | laplace" in ambiguous.err
-
-
 def test_resumed_and_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     again = run_cli("estimate", run.parent / "spec.yaml", "--out", run)
     assert "nothing was recomputed" in again.err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("radii")
     audit(write(folder, digits(limit=30, noise=None, estimators=ESTIMATORS)), out=folder / "run")
     return folder
-
-
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it, beside its spec."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    return tmp_path / "run"
 
 
 @pytest.mark.parametrize(

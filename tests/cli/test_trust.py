@@ -80,15 +80,15 @@ def test_fresh_and_extend(tmp_path: Path, refuse: Refuse) -> None:
     refuse("estimate", "spec.yaml", "--fresh", "--extend", says="--fresh: refuses the run that --extend needs; leave one of them out")
 
 
-@pytest.mark.parametrize("command", ["estimate", "validate"])
-def test_the_default_folder_is_a_link(command: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_the_default_folder_is_a_link(tmp_path: Path, run_cli: RunCli) -> None:
     """`runs` may have come with the spec: nothing is written through it."""
     write(tmp_path, digits(limit=2))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "runs").symlink_to("elsewhere")
-    outcome = run_cli(command, "spec.yaml")
-    assert outcome.code == 2
-    assert "error: runs: is a symbolic link, which the default folder must not be; name the folder with --out" in outcome.err
+    for command in ("estimate", "validate"):
+        outcome = run_cli(command, "spec.yaml")
+        assert outcome.code == 2
+        assert "error: runs: is a symbolic link, which the default folder must not be; name the folder with --out" in outcome.err
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -115,23 +115,20 @@ def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli) -> N
     save_npz(tmp_path / "private" / "data.npz", count=4, shape=(1, 8, 8), images=np.full((4, 1, 8, 8), 7, np.uint8))
     write(tmp_path, digits(dataset={"kind": "npz", "path": "data.npz"}))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
-    command = ("report", "run", "-o", "report.html")
-    assert run_cli(*command).code == 0
-    assert b'<img src="data:image' in (tmp_path / "report.html").read_bytes()
     named(tmp_path / "run", path="private/data.npz")
+    command, pictures = ("report", "run", "-o", "report.html"), ("flag-samples", "run", "--threshold", "1", "--images")
     shown = run_cli(*command)
     problems = [line for line in shown.err.splitlines() if "no images" in line]
     assert shown.code == 0
     assert len(problems) == 1
     assert "private/data.npz: holds other images than the run, by the digests in its folder; name the spec" in problems[0]
     assert b"<img" not in (tmp_path / "report.html").read_bytes()
-    pictures = ("flag-samples", "run", "--threshold", "1", "--images", "worst")
-    assert run_cli(*pictures).code == 2
+    assert run_cli(*pictures, "worst").code == 2
     assert list((tmp_path / "worst").rglob("*.png")) == []
-    assert run_cli(*command, "--data", "spec.yaml").code == 0
-    assert b"data:image" in (tmp_path / "report.html").read_bytes()
+    assert run_cli(*pictures, "right", "--data", "spec.yaml").code == 0
+    assert len(list((tmp_path / "right").rglob("*.png"))) == 4
     (tmp_path / "run" / "state.db").unlink()
-    assert "run/state.db: is missing, and images are shown only if they have the digests in it" in run_cli(*command).err
+    assert "run/state.db: is missing, and images are shown only if they have the digests in it" in run_cli(*pictures, "worst").err
 
 
 def test_a_run_that_asks_for_a_download(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +150,7 @@ def test_a_run_whose_data_are_code(tmp_path: Path, run_cli: RunCli, refuse: Refu
     code = f"import os\nimport numpy as np\n\n\ndef make():\n    os.makedirs('canary', exist_ok=True)\n    return {data}\n"
     (tmp_path / "mine.py").write_text(code)
     write(tmp_path, digits(dataset={"kind": "python", "target": "mine:make"}))
-    assert run_cli("estimate", "spec.yaml", "--out", "run", "--trust", "--report", "first.html").code == 0
-    assert b"data:image" in (tmp_path / "first.html").read_bytes()
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "--trust").code == 0
     (tmp_path / "canary").rmdir()
     assert "code that a run folder names never runs" in run_cli("report", "run", "-o", "report.html").err
     assert not (tmp_path / "canary").exists()

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from robaudit.estimators.mc import MonteCarlo
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, save_npz, tree, write
@@ -35,12 +32,6 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 QUICKLY = pytest.mark.usefixtures("without_pictures")
-INTERRUPTIBLE = """
-import signal
-from robaudit.cli import main
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-main()
-"""
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -158,19 +149,12 @@ def test_bad_samples_stop_it_or_are_left_out(tmp_path: Path, run_cli: RunCli) ->
     assert [one["sample_id"] for one in document["skipped"]] == ["4"]
 
 
-@pytest.mark.slow
-def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
-    spec = write(tmp_path, digits(limit=40, estimators=[{"mc": {"samples": 10_000}}]))
-    program = [sys.executable, "-c", INTERRUPTIBLE]
+def test_ctrl_c_leaves_nothing(spec: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MonteCarlo, "estimate", interrupted)
     before = tree(tmp_path)
-    with subprocess.Popen([*program, "validate", str(spec), "--out", "found"], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "the estimators on" in line:
-                break
-        time.sleep(0.3)
-        os.kill(process.pid, signal.SIGINT)
-        rest = process.stderr.read()
-        assert process.wait(timeout=60) == 130
-    assert rest.splitlines()[-1] == "interrupted"
+    done = run_cli("validate", spec, "--out", "found")
+    assert (done.code, done.err.splitlines()[-1]) == (130, "interrupted")
     assert tree(tmp_path) == before

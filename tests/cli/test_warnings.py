@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -68,11 +66,6 @@ def test_it_leads(command: tuple[str, ...], run: Path, silent: Path, run_cli: Ru
     assert "arning" not in run_cli(first, silent, *rest).out
 
 
-def test_of_two_runs(run: Path, run_cli: RunCli) -> None:
-    first, *_ = run_cli("compare", run, run).out.splitlines()
-    assert first.startswith("warning: spec: gaussian noise: sigma 8 is 8 times")
-
-
 def test_other_formats_keep_standard_output(run: Path, run_cli: RunCli) -> None:
     for name in ("csv", "json"):
         _, out, err = run_cli("bias-report", run, "--format", name)
@@ -93,29 +86,6 @@ def test_strict(run: Path, silent: Path, run_cli: RunCli) -> None:
     assert second.startswith("pass  mean(estimator=mc, sigma=8) >= 0.01")
     assert last == "fail: of 2 gates 1 passed, 1 failed; intervals 95 %, each gate alone" + ONLY
     assert run_cli("gate", silent, GATE, "--strict").code == 0
-
-
-def test_a_gate_on_warnings_is_about_the_run(run: Path, refuse: Refuse) -> None:
-    line = refuse("gate", run, "warnings(sigma=8) <= 0")
-    assert line.endswith("gate 'warnings(sigma=8) <= 0': warnings are about the run; leave estimator and noise level out")
-    assert "a number of warnings is at least 0" in refuse("gate", run, "warnings <= -1")
-
-
-def test_documents(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    found = json.loads(run_cli("gate", run, GATE, "--format", "json").out)
-    assert (found["warnings"], found["verdict"]) == ([MEANT], "pass")
-    found = json.loads(run_cli("gate", run, "--strict", "--format", "json").out)
-    assert (found["exit_code"], found["gates"][0]["verdict"], found["gates"][0]["covers"]) == (1, "fail", "run")
-
-    suite = ElementTree.fromstring(run_cli("gate", run, GATE, "--format", "junit").out.split("\n", 1)[1])  # noqa: S314  our own
-    first, second = suite.iter("testcase")
-    assert (first.get("name"), [child.tag for child in first], first[0].get("message")) == ("warning", ["skipped"], MEANT)
-    assert [child.tag for child in second] == ["system-out"]
-    lines = run_cli("gate", run, GATE, "--format", "github").out.splitlines()
-    assert lines[0].startswith("::warning title=robaudit gate::spec: gaussian noise: sigma 8 is 8 times")
-    assert lines[1].startswith("::notice")
-    assert "**Warning:** gaussian noise" in (tmp_path / "summary.md").read_text()
 
 
 # --- estimate
