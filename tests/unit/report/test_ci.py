@@ -19,9 +19,8 @@ from robaudit.gates.decide import EXIT_CODES, Covers, Decision, Verdict, overall
 from robaudit.gates.measure import ClassPart
 from robaudit.levels import LevelName
 from robaudit.report.ci.document import Subject, gates_json, published
-from robaudit.report.ci.github import LEFT_OUT, github, step_summary
+from robaudit.report.ci.github import github, step_summary
 from robaudit.report.ci.junit import junit
-from robaudit.report.tables import within
 from robaudit.spec.gates import Gate
 from tests.levels import sigma
 
@@ -181,17 +180,6 @@ def test_step_summary_shows_names_as_they_are(given_: list[Decision], subject: S
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) in (4, 5), "no cell breaks out"
     assert text.startswith("### ")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30)), st.integers(0, 400))
-def test_summary_is_cut_on_a_line(lines: list[str], room: int) -> None:
-    text = "".join(line.replace("\r", "").replace("\n", "") + "\n" for line in lines)
-    cut = within(text, room, LEFT_OUT)
-    assert len(cut.encode()) <= room
-    if cut != text and cut:
-        kept = cut.partition("\n_The rest is left out")[0]
-        assert text.startswith(kept)
-        assert kept.endswith("\n")
 
 
 @settings(max_examples=25)
