@@ -313,14 +313,8 @@ def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLev
     if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
     if not several:
-        ids = ", ".join(dict.fromkeys(sample.id for level in every for sample in level.worst))
         ranked = ", ".join(dict.fromkeys(level.ranked_by for level in every))
-        yield f"Thin: the images with the highest loss by {ranked} (the first that flag-samples lists): {ids}."
-    low, high = _limits(every, thin=not several)
-    if low > 0 and any(value < low for level in every for value in _values(level, thin=not several)):
-        yield f"At the lower edge: below {low:.2g}, or 0."
-    if any(_known(result) and (result.mean.upper > high or result.mean.lower < low) for result in results):
-        yield "An interval that reaches an edge of the picture goes on beyond it."
+        yield f"Thin: the images with the highest loss by {ranked}; values far below the others are at the lower edge."
     for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
         failed = failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
         if failed:
