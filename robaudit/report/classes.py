@@ -94,11 +94,9 @@ class ClassesSection(Section[ClassBias]):
         order = [stats.index for stats in weakest_first(entries[0].record)]
         shown: list[int | None] = [*order] if len(order) <= _MOST_DRAWN else [*order[:_WORST], None, *order[-_BEST:]]
         runs = [entry.name for entry in entries]
-        leads = [words.gap_sentence(entry.record) for entry in entries]
         return Sketch(
             title="Robustness by class",
             about=str(entries[0].record.key),
-            lead=leads[0] if len(entries) == 1 else " ".join(f"{name}: {text}" for name, text in zip(runs, leads, strict=True)),
             caption=" ".join(_caption(entries, len(order) - len(shown) + 1 if None in shown else 0)),
             height=lambda look: len(shown) * look.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45 + legend_rows(runs, look) * look.line,
             draw=lambda body, look: _draw(body, look, entries, shown),
@@ -243,6 +241,9 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
 
 def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]:
     biases = [entry.record for entry in entries]
+    yield from (
+        f"{entry.name}: {words.gap_sentence(entry.record)}" if len(entries) > 1 else words.gap_sentence(entry.record) for entry in entries
+    )
     images, by = sum(stats.images for stats in biases[0].classes), "label" if biases[0].by == "label" else "predicted class"
     yield f"{images:,} images in {len(biases[0].classes):,} classes, by {by}."
     if any(stats.difference is not None for bias in biases for stats in bias.classes):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from robaudit.errors import NothingLeftError, SpecError
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.names import ResultName
-from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
+from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE
 from robaudit.report import numbers
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, log_scale, shorter, stacked
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GREY, GRID, INK, OLIVE, ORANGE, PURPLE, RED, TEAL
@@ -200,8 +200,6 @@ _NOISES = (BLUE, TEAL, PURPLE, OLIVE, GREY)
 _REACH, _ROOM = 1.6, 4.5  # factor of room at both ends; inches from which the legend has two columns
 _RANDOM = "radius_random"
 _MARKS = {Band.CERTIFIED: "certified", Band.EXACT: "exact", Band.FOUND: "attacked"}
-_SIGNS = {Band.FOUND: "<= ", Band.CERTIFIED: ">= ", Band.EXACT: ""}
-_AWAY = {Band.FOUND: 1, Band.CERTIFIED: -1}  # how bounds are rounded
 
 
 class Vote(NamedTuple):
@@ -342,19 +340,6 @@ def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
 
 def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
     """Sentences on what the picture cannot show."""
-    linf = [row for row in rows if norm_of(row) == math.inf and row.at.level is None and not row.censored and row.value > 0]
-    texts = [
-        f"{ResultName.parse(row.estimator).estimator} {_SIGNS[band]}{numbers.compact(row.value, _AWAY.get(band, 0))}"
-        for row in linf
-        if (band := band_of(row)) in _SIGNS
-    ]
-    if texts:
-        yield f"Radii in linf: {', '.join(texts)}."
-    rare = [row for row in rows if row.quantity == LOG10_P_FAIL.name]
-    if rare:
-        bounds = ("<= " if row.interval.kind is IntervalKind.UPPER_BOUND else "" for row in rare)
-        texts = [f"{sign}{numbers.compact(row.value)} at {row.at}" for sign, row in zip(bounds, rare, strict=True)]
-        yield f"log10 p_fail: {', '.join(texts)}."
     noises = [row.noise for row in rows if row.quantity == P_ROBUST.name and row.at.level is not None]
     unsized = [label for label in noises if (noise := setting.noises.get(label)) is None or usual_length(noise, 1.0, 1) is None]
     if unsized:

@@ -74,7 +74,7 @@ def page(
         sections=[_section(part) for part in content.parts],
         shown=shown,
         gallery=_gallery(content, shown),
-        made=[facts.provenance(views), *facts.session_tables(views), facts.versions(views)],
+        made=[facts.provenance(views), *facts.skipped_tables(views)],
         policy=policy,
         style=_safe(style),
         script=_safe(script),

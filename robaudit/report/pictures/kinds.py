@@ -91,7 +91,7 @@ def _drawn(sketch: Sketch, look: PictureSize, background: str) -> Figure:
     named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
     about = f"{sketch.about}. " if sketch.about and not look.title else ""
     title = wrapped(named, look.body, look.size + 2, bold=True) if look.title else []
-    words = wrapped(signs(f"{about}{sketch.lead} {sketch.caption}"), look.body, look.size) if look.caption else []
+    words = wrapped(signs(f"{about}{sketch.caption}"), look.body, look.size) if look.caption else []
     above = len(title) * (look.size + 2) * LEADING + GAP if title else 0.0
     below = len(words) * look.line + 2 * GAP if words else 0.0
     bold, faint = {"size": look.size + 2, "weight": "bold"}, {"color": FAINT}

@@ -64,7 +64,6 @@ class Sketch:
         caption: how many images, what the intervals cover, what was left out.
         height: inches of its body, for a look.
         draw: draws the body.
-        lead: the main finding, before the caption; left out on a page that states it above the picture.
         about: the estimator and noise level shown: after the title, or before the caption if there is no title.
     """
 
@@ -72,7 +71,6 @@ class Sketch:
     caption: str
     height: Callable[[PictureSize], float]
     draw: Callable[[SubFigure, PictureSize], None]
-    lead: str = ""
     about: str = ""
 
 
@@ -185,14 +183,13 @@ def paneled(
     styles: Mapping[str, Mapping[str, Any]] | None = None,
     ylabel: str = "",
     xlabel: str = "",
-    lead: str = "",
     about: str = "",
     **shared: Any,
 ) -> Sketch:
     """A picture made of panels side by side, below a legend of all of them.
 
     Args:
-        title, lead, about: as in :class:`Sketch`.
+        title, about: as in :class:`Sketch`.
         caption: its sentences.
         shown: the items of the panels.
         draw: draws the panel of an item.
@@ -226,7 +223,7 @@ def paneled(
             body.supxlabel(xlabel, size=look.size, color=FAINT)
         legend(body, names, look)
 
-    return Sketch(title, " ".join(caption), height, draw_all, lead, about)
+    return Sketch(title, " ".join(caption), height, draw_all, about)
 
 
 def percent_scale(axis: Axis) -> None:

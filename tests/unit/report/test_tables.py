@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -204,3 +205,28 @@ def test_a_mean_that_leans_is_explained() -> None:
     rows = [replace(row, interval=Interval.parse("confidence-sequence")) for row in mc(12)]
     assert any("stopped early" in line for line in shown(overall_tables(summarise(rows)), 140))
     assert not any("stopped early" in line for line in shown(overall_tables(summarise(mc(12))), 140))
+
+
+def bounded(name: str, value: float, lower: float | None, upper: float, label: int = 0) -> Row:
+    interval = Interval.parse("upper bound" if lower is None else "lognormal:4 repeats")
+    about: dict[str, Any] = {"estimator": "splitting", "quantity": "log10_p_fail", "label": label, "predicted": label, "votes": None}
+    return replace(ROW, sample_id=name, value=value, lower=lower, upper=upper, std_error=None, interval=interval, **about)
+
+
+def test_a_mean_with_bounds_is_one_and_quantiles_are_what_is_known() -> None:
+    """Rows that bound a value from one side only, on a scale without a low end."""
+    measured = [bounded("a", -3.0, -3.2, -2.8), bounded("b", -6.0, -6.4, -5.6), bounded("c", -5.0, -5.2, -4.8, 1)]
+    bounds = [bounded("d", -12.0, None, -12.0), bounded("e", -12.0, None, -12.0, 1), bounded("f", -12.0, None, -12.0, 1)]
+    (group,) = summarise(measured + bounds)
+    assert group.with_interval == 6
+    assert group.mean.value == pytest.approx(np.mean([-3, -6, -5, -12, -12, -12]))
+    assert group.mean.measured_lower == -math.inf
+    assert group.mean.measured_upper is not None
+    assert group.mean.value < group.mean.measured_upper < -8
+    assert (group.p05.measured_lower, group.p05.measured_upper) == (-math.inf, -12.0)
+    assert group.median.measured_lower == -math.inf
+    assert group.median.measured_upper == pytest.approx(-(12 + 5.6) / 2)
+    for tables in (overall_tables([group]), bias_table(class_bias(measured + bounds))):
+        text = "\n".join(shown(tables, 120))
+        assert all(words in text for words in ("power of ten", "lower is better", "<= "))
+        assert not any(words in text for words in ("< 0.5", "< 0.9", "~"))

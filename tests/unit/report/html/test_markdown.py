@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.quantities import NO_INTERVAL
 from robaudit.report import numbers
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.markdown import markdown_report
@@ -76,23 +75,6 @@ def test_never_longer_than_a_comment(most: int, monkeypatch: pytest.MonkeyPatch)
     assert len(text.encode()) <= most
     assert ("was cut here" in text) is (most == 3_000)
     assert "more are not listed" in text or most == 3_000
-
-
-def test_without_labels_and_intervals() -> None:
-    plain = rows(
-        [0.2, 0.7, 0.9, 0.6],
-        label=None,
-        correct=None,
-        lower=None,
-        upper=None,
-        std_error=None,
-        interval=NO_INTERVAL,
-        estimator="taylor",
-    )
-    text = markdown_report(gather([hand_made(plain, clean_accuracy=None)]))
-    assert "| no noise |" not in text
-    assert "1 without an interval" in text
-    assert "\\~" in text
 
 
 @pytest.mark.parametrize("values", [[0.7, 0.8], [0.1, 0.2] * 20])
