@@ -24,7 +24,7 @@ COUNTS = ("share_worse <= 0", "newly_flagged <= 0")
 
 
 def test_equal_models_do_not_fail_by_their_number_of_images() -> None:
-    rng, repeats, images, draws = np.random.default_rng(5), 20, 400, 50
+    rng, repeats, images, draws = np.random.default_rng(5), 12, 250, 50
     fails = dict.fromkeys((*COUNTS, "share_worse <= 0.01"), 0)
     looked_worse = 0
     for _ in range(repeats):
@@ -123,7 +123,7 @@ def test_the_population_on_a_range_without_end() -> None:
 
 
 def test_the_same_noise_unpaired_adds_the_distances() -> None:
-    rng, missed, repeats = np.random.default_rng(8), 0, 60
+    rng, missed, repeats = np.random.default_rng(8), 0, 25
     for _ in range(repeats):
         u = rng.random((20, 100))
         found = between(shares((u < 0.5).sum(1), 100), shares((u > 0.5).sum(1), 100), seed=0)  # one flips where the other does not
@@ -158,7 +158,7 @@ def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
 
 
 def test_unequal_numbers_of_draws_are_paired_image_by_image() -> None:
-    rng, outside, repeats = np.random.default_rng(13), [0, 0], 50
+    rng, outside, repeats = np.random.default_rng(13), [0, 0], 20
     numbers = [32] * 20 + [64] * 10 + [192] * 10
     p, q = np.linspace(0.6, 0.99, 40), np.linspace(0.57, 0.985, 40)
     for _ in range(repeats):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.errors import NothingLeftError, RunError
@@ -117,6 +117,7 @@ def test_golden_of_a_linear_model() -> None:
     assert found_.values[Score.R_M].lower is None  # one image says nothing about others
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(4, 40), st.floats(0.1, 20))
 def test_binary_logistic_regression(seed: int, images: int, norm: float) -> None:
     """r = g / |beta| for every correct image: R_nu = accuracy / |beta|, on easy and hard ones alike."""
@@ -171,13 +172,8 @@ def test_a_censored_image_that_is_misclassified_opens_nothing() -> None:
     assert not given_.radii.censored.any()
 
 
-@given(
-    st.lists(
-        st.tuples(st.floats(0.01, 9), st.floats(-3, 9), st.booleans(), st.booleans()),
-        min_size=2,
-        max_size=12,
-    )
-)
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.floats(0.01, 9), st.floats(-3, 9), st.booleans(), st.booleans()), min_size=2, max_size=12))
 def test_larger_radii_behind_the_cap_stay_within_what_is_known(images: list[tuple[float, float, bool, bool]]) -> None:
     """Whatever the censored radii really are, the scores are between their measured ends."""
     capped, whole = [], []
@@ -301,7 +297,7 @@ def test_the_difference_of_two_runs_is_that_of_the_images_they_share() -> None:
 def test_p_values_are_those_of_the_intervals() -> None:
     """Under no difference, p <= .05 exactly where the interval excludes 0, which is about one time in twenty."""
     random, small = np.random.default_rng(8), 0
-    for _ in range(40):
+    for _ in range(20):
         values = random.normal(size=(2, 30)) + 5.0
         base, new = (one([radius(i, float(r), 2.0) for i, r in enumerate(side)]) for side in values)
         change = score_changes(base, new, "runs").changes[Score.R_M]
@@ -310,7 +306,7 @@ def test_p_values_are_those_of_the_intervals() -> None:
         assert change.p_value is not None
         assert (change.p_value <= 0.05) == (change.lower > 0 or change.upper < 0)
         small += change.p_value <= 0.05
-    assert small <= 40 * 0.075 + 3 * math.sqrt(40 * 0.075)
+    assert small <= 20 * 0.075 + 3 * math.sqrt(20 * 0.075)
 
 
 def test_easy_less_hard_has_a_sign() -> None:
