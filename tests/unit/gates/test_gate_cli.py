@@ -91,6 +91,7 @@ def test_gates_of_the_run_s_spec(run: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("gate", run)
     assert (code, err) == (0, f"gates of the spec of {run}\n")
     assert [line.split()[1] for line in out.splitlines()[:2]] == ["noisy_accuracy(estimator=mc,", "accuracy"]
+    assert out.splitlines()[1].endswith("these 40 images, exact")
 
 
 def test_gates_of_another_spec(run: Path, run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:
@@ -123,8 +124,6 @@ def test_gates_of_pyproject(run: Path, straddled: str, run_cli: RunCli, refuse: 
     ("text", "says"),
     [
         ("[tool.robaudit]\ngate = []", "gate: Extra inputs are not permitted; did you mean 'gates'?"),
-        ("[tool.robaudit]\ngates = ['men >= 1']", "unknown quantity 'men'"),
-        ("[tool.robaudit]\ngates = ['mean >= 1']\nconfidence = true", "confidence: Input should be a valid number"),
         ("[tool.robaudit]\ngates = []", "has no gates"),
         ("[tool", "is not valid"),
     ],
@@ -137,8 +136,6 @@ def test_bad_pyproject(run: Path, refuse: Refuse, tmp_path: Path, text: str, say
 def test_refusals(run: Path, refuse: Refuse, tmp_path: Path) -> None:
     refuse("gate", tmp_path / "none", SURE, says="is not a run folder")
     refuse("gate", run, "--gate", SURE, says='No such option: --gate; here gates are arguments: robaudit gate RUN "mean >= 0.9"')
-    refuse("gate", run, "men >= 1", says="did you mean 'mean'?")
-    refuse("gate", run, "mean >= 0.9", says="say estimator=mc | softmax")
     refuse("gate", run, SURE, "--confidence", "95", says="is not above 0.5 and below 1")
     refuse("gate", run, "--pyproject", "none.toml", says="No such file")
     refuse("gate", run, SURE, "-o", tmp_path / "no" / "file", says="its folder does not exist")
@@ -151,8 +148,6 @@ def test_gates_in_a_spec_are_checked_with_their_line(refuse: Refuse, tmp_path: P
     refuse("estimate", "spec.yaml", says=f"spec.yaml:{line}: gates[1]: got 'men(sigma=0.1) >= 1'; unknown quantity 'men'")
     write(tmp_path, text + "gates: [mean(estimator=mc, sigma=0.2) >= 1]\n")
     refuse("estimate", "spec.yaml", says="within [ ] a comma ends it unless it is quoted")
-    write(tmp_path, text + "gates: [3]\n")
-    refuse("estimate", "spec.yaml", says="gates[0]: got 3; must be text")
 
 
 def test_a_failed_gate_that_nobody_reads_has_failed(run: Path) -> None:

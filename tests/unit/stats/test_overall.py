@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.estimators.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
-from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKind, Quantity
+from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind, Quantity
 from robaudit.report.numbers import ends
 from robaudit.results import Votes
 from robaudit.rows import Row
@@ -95,71 +92,6 @@ def test_without_labels_there_is_no_accuracy() -> None:
     assert group.noisy_accuracy is None
 
 
-def test_without_votes_the_rows_intervals_are_pooled_and_never_without_width() -> None:
-    (group,) = summarise([replace(counted((10, 0), 0, 0), votes=None)] * 3)
-    assert group.mean.measured_by == "mover"
-    assert group.mean.measured_lower == pytest.approx(1 - (1 - 0.025**0.1) / math.sqrt(3))
-    assert group.mean.measurement_error == 0.0
-
-
-def test_unequal_numbers_of_draws_are_not_pooled() -> None:
-    (group,) = summarise([counted((8, 2), 0, 0), counted((800, 200), 0, 0)])
-    assert group.mean.measured_by == "mover"
-    assert group.noisy_accuracy is not None
-    assert group.noisy_accuracy.measured_lower is None
-
-
-def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
-    """Even where all stopped at the same number: it depended on what they saw."""
-    rows = [replace(counted((16, 0), 0, 0, name), interval=Interval.parse("confidence-sequence")) for name in "abc"]
-    (group,) = summarise(rows)
-    assert group.mean.measured_by == "mean of intervals"
-    assert group.mean.measurement_error is None
-    assert group.noisy_accuracy is None
-
-
-def test_the_mean_of_images_that_stopped_by_themselves_is_inside_its_interval() -> None:
-    """300 images of all kinds, decided at .9 by the rule of mc: their mean leans, by many standard errors of fixed draws."""
-    generator = np.random.default_rng(5)
-    truth = generator.beta(4, 1, 300)
-
-    def count(images: Sequence[int], _: int, draws: int) -> NDArray[np.int64]:
-        kept = generator.binomial(draws, truth[list(images)])
-        return np.stack([kept, draws - kept, 0 * kept], axis=1)
-
-    stopped = sample(Rule(None, 0.9, 20_000), [0] * len(truth), count)
-    rows = [
-        replace(
-            counted((one.counts[0], one.counts[1]), 0, 0, str(i)),
-            lower=one.lower,
-            upper=one.upper,
-            interval=Interval.parse("confidence-sequence"),
-        )
-        for i, one in enumerate(stopped)
-    ]
-    (group,) = summarise(rows)
-    assert group.adaptive == 300
-    assert group.mean.measured_lower is not None
-    assert group.mean.measured_upper is not None
-    assert group.mean.measured_lower < truth.mean() < group.mean.measured_upper
-    assert group.mean.lower <= group.mean.measured_lower
-    assert group.mean.upper >= group.mean.measured_upper
-
-
-def test_a_mean_of_bounds_is_a_bound() -> None:
-    """Also in summary.json, where an end that is infinite is null."""
-    row = replace(ROW, quantity=LOG10_P_FAIL.name, votes=None, interval=Interval.parse("lognormal:4 repeats"))
-    rows = [
-        replace(row, sample_id="a", value=-3.0, lower=-3.2, upper=-2.8),
-        replace(row, sample_id="b", value=-4.0, lower=None, upper=-4.0, interval=Interval.parse("upper bound")),
-    ]
-    (group,) = summarise(rows, {LOG10_P_FAIL.name: LOG10_P_FAIL})
-    document = group.document()["mean"]
-    assert document["lower"] is None
-    assert document["measured_lower"] is None
-    assert document["upper"] is not None
-
-
 def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:
     """32 pairs that agree are worth 32 draws: the accuracy's error and interval say so."""
     paired = replace(counted((48, 16), 0, 0), interval=Interval.parse("jackknife:approximate"), votes=Votes((48, 16), split=0))
@@ -213,13 +145,3 @@ def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None
     assert group.median.upper == math.inf
     assert group.document()["median"]["upper"] is None
     assert not group.higher_is_better
-
-
-def test_the_measured_quantile_brackets_the_value() -> None:
-    generator = np.random.default_rng(0)
-    rows = [counted((k, 100 - k), 0, 0) for k in map(int, generator.binomial(100, generator.beta(5, 1, 60)))]
-    (group,) = summarise(rows)
-    for quantile in (group.median, group.p05):
-        assert quantile.measured_lower is not None
-        assert quantile.measured_upper is not None
-        assert quantile.lower <= quantile.measured_lower <= quantile.value <= quantile.measured_upper <= quantile.upper
