@@ -11,6 +11,7 @@ from robaudit.quantities import P_ROBUST, Interval
 from robaudit.results import CleanImage, Searched, Votes
 from robaudit.rows import Row
 from robaudit.store.run import Run
+from tests.levels import sigma
 from tests.radius_rows import row, run_of
 
 STEPS = {"l2": 0.32, "linf": 0.025}
@@ -50,11 +51,6 @@ def noisy(index: int, at: NoiseLevel, right: int, *, draws: int = 5, correct: bo
         votes=Votes(tuple(votes)),
         interval=Interval.parse("clopper-pearson"),
     )
-
-
-def sigma(level: float) -> NoiseLevel:
-    """A level of Gaussian noise."""
-    return NoiseLevel("gaussian", level, LevelName.SIGMA)
 
 
 def fading(share: float) -> NoiseLevel:

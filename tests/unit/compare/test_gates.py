@@ -24,7 +24,7 @@ COUNTS = ("share_worse <= 0", "newly_flagged <= 0")
 
 
 def test_equal_models_do_not_fail_by_their_number_of_images() -> None:
-    rng, repeats, images, draws = np.random.default_rng(5), 20, 400, 50
+    rng, repeats, images, draws = np.random.default_rng(5), 12, 250, 50
     fails = dict.fromkeys((*COUNTS, "share_worse <= 0.01"), 0)
     looked_worse = 0
     for _ in range(repeats):
@@ -123,7 +123,7 @@ def test_the_population_on_a_range_without_end() -> None:
 
 
 def test_the_same_noise_unpaired_adds_the_distances() -> None:
-    rng, missed, repeats = np.random.default_rng(8), 0, 60
+    rng, missed, repeats = np.random.default_rng(8), 0, 25
     for _ in range(repeats):
         u = rng.random((20, 100))
         found = between(shares((u < 0.5).sum(1), 100), shares((u > 0.5).sum(1), 100), seed=0)  # one flips where the other does not
@@ -158,7 +158,7 @@ def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
 
 
 def test_unequal_numbers_of_draws_are_paired_image_by_image() -> None:
-    rng, outside, repeats = np.random.default_rng(13), [0, 0], 50
+    rng, outside, repeats = np.random.default_rng(13), [0, 0], 20
     numbers = [32] * 20 + [64] * 10 + [192] * 10
     p, q = np.linspace(0.6, 0.99, 40), np.linspace(0.57, 0.985, 40)
     for _ in range(repeats):
@@ -227,13 +227,6 @@ def test_how_many_more_decide_the_worst_class() -> None:
     assert at(max(1, math.floor(0.5 * times)))[0] == "inconclusive"
 
 
-def test_a_flag_threshold_outside_the_range() -> None:
-    rows = shares([9] * 5, 10)
-    with pytest.raises(RobauditError, match=r"7 is outside the range of .*, 0 to 1"):
-        compare(made(rows), made(rows, 1, "b"), below=7)
-    assert decided(between(logs([-3.0] * 4), logs([-2.0] * 4)), "mean_drop <= 5")[0].verdict == "pass", "a range without end"
-
-
 def test_one_unit_in_one_line() -> None:
     base = [replace(one, correct=i % 2 == 0) for i, one in enumerate(shares([9] * 40, 10, [0] * 40))]
     new = [replace(one, correct=i % 4 != 1) for i, one in enumerate(shares([9] * 40, 10, [0] * 40))]
@@ -252,6 +245,7 @@ def test_counts_either_way_round() -> None:
     (one, share) = decided(between(logs([-3.0] * 20), logs([-3.0] * 19 + [-0.05])), "newly_flagged <= 0", "share_worse <= 0")
     assert (one.verdict, one.lower, one.upper) == ("fail", 1, 1), "lower is better"
     assert (share.verdict, share.lower) == ("fail", 1 / 20)
+    assert decided(between(logs([-3.0] * 20), logs([-2.0] * 20)), "mean_drop <= 0.5")[0].value == pytest.approx(1.0)
     (fixed, better) = decided(between(logs([-0.1] + [-3.0] * 19), logs([-3.0] * 20)), "newly_flagged <= 0", "share_worse <= 0")
     assert (fixed.verdict, better.lower, better.upper) == ("pass", 0, 19 / 20)
 

@@ -54,12 +54,6 @@ def test_it_says_how_sure_the_certificates_are() -> None:
     )
 
 
-def test_images_that_stopped_once_another_question_was_answered() -> None:
-    rows = [certificate(i, 0.6, stated=stating(0.001, 0.9, 0.5)) for i in range(3)]
-    assert "images stopped once it was decided whether 0.5 is certified" in decided("certified_accuracy(radius=0.6) >= 0.5", rows).evidence
-    assert "stopped" not in decided("certified_accuracy(radius=0.5) >= 0.5", rows).evidence
-
-
 @pytest.mark.parametrize("population", [False, True])
 def test_at_another_radius_than_the_question_it_is_a_lower_bound(population: bool) -> None:
     """It may pass from below, and neither fail nor pass from above."""

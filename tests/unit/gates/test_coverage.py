@@ -98,7 +98,7 @@ def test_measured_intervals_cover(name: str) -> None:
 
 
 def test_population_intervals_cover() -> None:
-    enough(population_coverage(SHAPES["two heaps"], 60, 50, 150), 150, ("mean", "median", "p05", "share"))
+    enough(population_coverage(SHAPES["two heaps"], 60, 50, 60), 60, ("mean", "median", "p05", "share"))
 
 
 @pytest.mark.slow

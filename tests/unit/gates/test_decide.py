@@ -12,12 +12,12 @@ from scipy.special import ndtri
 
 from robaudit.errors import NothingLeftError, SpecError
 from robaudit.gates.decide import EXIT_CODES, decide, judge, overall
-from robaudit.gates.text import lines, number, numbers
+from robaudit.gates.text import number, numbers
 from robaudit.numerics.intervals import antithetic_share
 from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.store.run import Run
-from tests.unit.gates.tools import ONLY, gate, row, run_of, votes
+from tests.unit.gates.tools import gate, row, run_of, votes
 
 
 @pytest.fixture(scope="module")
@@ -194,19 +194,6 @@ def test_numbers_close_to_the_threshold() -> None:
     assert number(0.9, 0.9, ROUND_HALF_EVEN) == "0.9000"
     assert number(0.93612, 0.9, ROUND_HALF_EVEN) == "0.9361"
     assert number(-math.inf, 0.9, ROUND_FLOOR) == "-inf"
-
-
-def test_lines(run: Run) -> None:
-    found = decide(run, [gate("mean(estimator=mc, sigma=0.1) >= 0.85"), gate("accuracy >= 1")])
-    (_, first), (_, second), (verdict, last) = lines(found)
-    assert first.startswith("pass  mean(estimator=mc, sigma=0.1) >= 0.85  0.9100 [0.8")
-    assert first.endswith("these 4 images")
-    assert second.startswith("pass  accuracy >= 1")
-    assert second.endswith("these 4 images, exact")
-    assert (verdict, last) == (
-        "pass",
-        "pass: of 2 gates 2 passed; intervals 95 %, each gate alone" + ONLY,
-    )
 
 
 @settings(max_examples=8, deadline=None)

@@ -91,6 +91,7 @@ def test_gates_of_the_run_s_spec(run: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("gate", run)
     assert (code, err) == (0, f"gates of the spec of {run}\n")
     assert [line.split()[1] for line in out.splitlines()[:2]] == ["noisy_accuracy(estimator=mc,", "accuracy"]
+    assert out.splitlines()[1].endswith("these 40 images, exact")
 
 
 def test_gates_of_another_spec(run: Path, run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:
@@ -123,8 +124,6 @@ def test_gates_of_pyproject(run: Path, straddled: str, run_cli: RunCli, refuse: 
     ("text", "says"),
     [
         ("[tool.robaudit]\ngate = []", "gate: Extra inputs are not permitted; did you mean 'gates'?"),
-        ("[tool.robaudit]\ngates = ['men >= 1']", "unknown quantity 'men'"),
-        ("[tool.robaudit]\ngates = ['mean >= 1']\nconfidence = true", "confidence: Input should be a valid number"),
         ("[tool.robaudit]\ngates = []", "has no gates"),
         ("[tool", "is not valid"),
     ],
@@ -150,8 +149,6 @@ def test_gates_in_a_spec_are_checked_with_their_line(refuse: Refuse, tmp_path: P
     refuse("estimate", "spec.yaml", says=f"spec.yaml:{line}: gates[1]: got 'men(sigma=0.1) >= 1'; unknown quantity 'men'")
     write(tmp_path, text + "gates: [mean(estimator=mc, sigma=0.2) >= 1]\n")
     refuse("estimate", "spec.yaml", says="within [ ] a comma ends it unless it is quoted")
-    write(tmp_path, text + "gates: [3]\n")
-    refuse("estimate", "spec.yaml", says="gates[0]: got 3; must be text")
 
 
 def test_a_failed_gate_that_nobody_reads_has_failed(run: Path) -> None:

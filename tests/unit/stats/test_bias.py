@@ -35,15 +35,7 @@ def test_golden_values() -> None:
     assert (cat.mean.lower, cat.mean.upper) == mean_interval([0.5, 0.7, 0.9, 1.0], 0.0, 1.0)
     assert cat.difference == pytest.approx(0.575)
     assert cow.difference == pytest.approx(-0.575)
-    everyone = [
-        0.5,
-        0.7,
-        0.9,
-        1.0,
-        0.1,
-        0.3,
-        0.6,
-    ]  # the interval of the three others reaches farther than the test
+    everyone = [0.5, 0.7, 0.9, 1.0, 0.1, 0.3, 0.6]  # the interval of the three others reaches farther than the test
     others = (mean_interval(everyone, 0.0, 1.0, 0.975)[1] - fmean(everyone)) * 7 / 3
     assert cat.difference_lower == pytest.approx(0.575 - others)
     assert cat.mean.measurement_error == pytest.approx(0.05 / 2)
@@ -84,10 +76,10 @@ def test_a_planted_gap_is_found_and_named() -> None:
     assert bias.gap.p_value == pytest.approx(1 / 2001)
 
 
-@pytest.mark.parametrize("gap", [0.0, 0.03, 0.06, 0.1, 0.25])
+@pytest.mark.parametrize("gap", [0.0, 0.06, 0.25])
 def test_intervals_and_verdicts_say_the_same(gap: float) -> None:
     """Of classes and of the gap: an interval excludes 0 exactly where the test calls the difference significant."""
-    for seed in range(4):
+    for seed in range(3):
         bias = class_bias(planted(gap, classes=5, each=15, seed=seed), permutations=400)
         assert bias.gap is not None
         assert (bias.gap.lower > 0.0) == (bias.verdict == "significant") == (bias.gap.p_value <= 0.05)
@@ -100,8 +92,8 @@ def test_intervals_and_verdicts_say_the_same(gap: float) -> None:
             assert (one.p_value <= 0.05) == (side != "no")  # type: ignore[operator]
 
 
-def test_the_worst_of_a_hundred_equal_classes_is_noise() -> None:
-    bias = class_bias(planted(0.0, classes=100, each=10), permutations=500)
+def test_the_worst_of_many_equal_classes_is_noise() -> None:
+    bias = class_bias(planted(0.0, classes=40, each=8), permutations=200)
     assert bias.gap is not None
     assert bias.gap.value > 0.1  # it looks bad
     assert bias.verdict == "not-significant"
@@ -113,7 +105,7 @@ def test_the_worst_of_a_hundred_equal_classes_is_noise() -> None:
 def test_simultaneous_intervals_hold_the_gap_together() -> None:
     """Over repeated samples of a population with unequal class means, the gap's interval holds the true gap (>= 95 %)."""
     generator = np.random.default_rng(8)
-    means, tables, held = (0.6, 0.8, 0.9), 100, 0
+    means, tables, held = (0.6, 0.8, 0.9), 30, 0
     for seed in range(tables):
         bias = class_bias(
             rows_of({k: list(generator.beta(10 * m, 10 * (1 - m), 15)) for k, m in enumerate(means)}), permutations=100, seed=seed

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -102,6 +102,7 @@ def test_a_search_that_found_nothing_at_all_is_one_of_upper_bounds() -> None:
     assert not summary([beyond(i, 3.0, lower=3.0) for i in range(3)]).of_search
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(0.01, 9), st.booleans()), min_size=1, max_size=15), st.sampled_from([0.05, 0.5, 0.95]))
 def test_quantiles_hold_whatever_the_censored_values_are(images: list[tuple[float, bool]], q: float) -> None:
     """With a common cap, as a run has it; the true values behind it are larger."""

@@ -168,7 +168,7 @@ def _simulated(generator: np.random.Generator, images: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("runs", [4, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [2, pytest.param(10, marks=pytest.mark.slow)])
 def test_no_accusation_by_chance(runs: int) -> None:
     """95 % intervals alone would accuse a run of some hundred images; the simultaneous ones do not."""
     generator = np.random.default_rng(5)

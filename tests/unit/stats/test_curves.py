@@ -14,7 +14,8 @@ from robaudit.stats.bootstrap import REPLICATES, weights
 from robaudit.stats.curves import CUTOFF, CurveKind, ValueRelation, asr, curve_changes, curves_of, ends_at, gamma_at_half
 from robaudit.stats.curves import ams as ams_of
 from robaudit.stats.intervals import Floats
-from tests.curve_rows import attacked, curves_run, fading, noise_rows, noisy, pictured, sigma
+from tests.curve_rows import attacked, curves_run, fading, noise_rows, noisy, pictured
+from tests.levels import sigma
 from tests.radius_rows import found as radius_found
 
 SHARES = st.floats(0, 1)
@@ -91,15 +92,6 @@ def test_gamma(accuracy: Sequence[float], expected: float) -> None:
     assert float(gamma_at_half(np.array([1.0, 0.75, 0.5, 0.25]), np.array(accuracy))) == pytest.approx(expected)
 
 
-def test_many_curves_at_once_are_each_by_itself() -> None:
-    generator = np.random.default_rng(1)
-    errors = generator.uniform(size=(20, 7))
-    last = generator.integers(1, 7, 20)
-    together = ams_of(errors, last, 0.5)
-    for curve, end, found in zip(errors, last, together, strict=True):
-        assert found == pytest.approx(ams(curve[: end + 1], 0.5), nan_ok=True)
-
-
 # --- from rows
 
 
@@ -133,16 +125,6 @@ def test_a_misclassified_image_is_an_error_from_the_start_whether_attacks_succee
         curve = curves_of(curves_run([row, attacked(1, 2)])).curves[CurveKind.L2]
         assert curve.errors.tolist() == [0.5, 0.5, 1.0]
         assert curve.summary.relation is ValueRelation.IS
-
-
-def test_all_misclassified() -> None:
-    run = curves_run([attacked(i, 3, correct=False) for i in range(3)])
-    curve = curves_of(run).curves[CurveKind.L2]
-    assert curve.errors.tolist() == [1.0]
-    assert (curve.summary.value, curve.summary.relation) == (0.0, ValueRelation.IS)
-    rows = noise_rows([[5, 5], [5, 5]], wrong=(0, 1))
-    summary = curves_of(curves_run(rows)).curves[CurveKind.NOISE].summary
-    assert (summary.value, summary.relation) == (0.0, ValueRelation.IS)
 
 
 def test_one_image_has_no_intervals() -> None:
@@ -257,13 +239,6 @@ def test_levels_that_are_no_grid_make_no_noise_curve() -> None:
 def test_other_noise_and_other_radii_are_no_curves() -> None:
     with pytest.raises(RunError, match="has no results for curves"):
         curves_of(curves_run([radius_found(0, 1.0), noisy(0, sigma(0.1), 5)], {"gaussian": "laplace"}))
-
-
-def test_the_kind_of_a_noise_counts_and_not_its_name() -> None:
-    rows = [noisy(0, fading(share), 5 if share < 0.5 else 0) for share in (0.25, 0.5)]
-    assert CurveKind.LINEAR in curves_of(curves_run(rows, {"linear": "linear"})).curves
-    with pytest.raises(RunError, match="has no results for curves"):
-        curves_of(curves_run(rows, {"linear": "impulse"}))
 
 
 # --- two runs

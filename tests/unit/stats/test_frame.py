@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from robaudit.quantities import Interval
 from robaudit.results import Certificate
 from robaudit.rows import Row
-from robaudit.stats import frame as frame_module
 from robaudit.stats.frame import Columns, Frame
 from tests.levels import sigma
 from tests.unit.gates.tools import row, votes
@@ -21,12 +20,11 @@ from tests.unit.gates.tools import row, votes
 NUMBERS = st.sampled_from([0.0, -0.0, 0.5, 1.0, 300.0, math.nan, math.inf]) | st.floats(-1e9, 1e9)
 
 
-@given(st.lists(NUMBERS, min_size=1), st.integers(1, 6))
-@example([0.0, -0.0], 1)
-def test_numbers_come_back(numbers: list[float], block: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frame_module, "_BLOCK", block)
-        columns = Columns.of(row(i, number, certificate=Certificate(alpha=number)) for i, number in enumerate(numbers))
+@given(st.lists(NUMBERS, min_size=1))
+@example([0.0, -0.0] * 1000)
+def test_numbers_come_back(numbers: list[float]) -> None:
+    """Also of more rows than are converted at a time."""
+    columns = Columns.of(row(i, number, certificate=Certificate(alpha=number)) for i, number in enumerate(numbers))
     finite = np.where(np.isinf(numbers), np.nan, numbers)  # a certificate has no infinite number
     for found, expected in ((columns.values, numbers), (columns.alpha, finite)):
         assert np.array_equal(found, np.array(expected), equal_nan=True)

@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
@@ -54,15 +53,6 @@ def test_the_worst_images_are_those_of_flag_samples_at_the_largest_q() -> None:
         for result in one.results:
             values = {r.sample_id: r.value for r in rows[result.name]}
             assert result.worst == tuple(values[sample.id] for sample in one.worst)
-
-
-def test_of_many_images_with_equal_losses_the_same_ones_are_the_worst() -> None:
-    """The list is kept short while rows are read; ties keep the rows' order."""
-    values = np.random.default_rng(0).integers(0, 6, 3000) / 2.0
-    given = run(loss(i, float(value)) for i, value in enumerate(values))
-    (one,) = losses(given, most=7)
-    assert one.worst == flag(given.rows, below=0.5, bottom=7, quantity=LOSS).samples
-    assert {sample.value for sample in one.worst} == {2.5}
 
 
 def test_the_first_curve_with_the_largest_q_ranks_the_images() -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.estimators.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKind, Quantity
 from robaudit.report.numbers import ends
@@ -118,34 +115,6 @@ def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
     assert group.noisy_accuracy is None
 
 
-def test_the_mean_of_images_that_stopped_by_themselves_is_inside_its_interval() -> None:
-    """300 images of all kinds, decided at .9 by the rule of mc: their mean leans, by many standard errors of fixed draws."""
-    generator = np.random.default_rng(5)
-    truth = generator.beta(4, 1, 300)
-
-    def count(images: Sequence[int], _: int, draws: int) -> NDArray[np.int64]:
-        kept = generator.binomial(draws, truth[list(images)])
-        return np.stack([kept, draws - kept, 0 * kept], axis=1)
-
-    stopped = sample(Rule(None, 0.9, 20_000), [0] * len(truth), count)
-    rows = [
-        replace(
-            counted(one.votes.counts if one.votes else (), 0, 0, str(i)),
-            lower=one.lower,
-            upper=one.upper,
-            interval=Interval.parse("confidence-sequence"),
-        )
-        for i, one in enumerate(stopped)
-    ]
-    (group,) = summarise(rows)
-    assert group.adaptive == 300
-    assert group.mean.measured_lower is not None
-    assert group.mean.measured_upper is not None
-    assert group.mean.measured_lower < truth.mean() < group.mean.measured_upper
-    assert group.mean.lower <= group.mean.measured_lower
-    assert group.mean.upper >= group.mean.measured_upper
-
-
 def test_a_mean_of_bounds_is_a_bound() -> None:
     """Also in summary.json, where an end that is infinite is null."""
     row = replace(ROW, quantity=LOG10_P_FAIL.name, votes=None, interval=Interval.parse("lognormal:4 repeats"))
@@ -213,13 +182,3 @@ def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None
     assert group.median.upper == math.inf
     assert group.document()["median"]["upper"] is None
     assert not group.higher_is_better
-
-
-def test_the_measured_quantile_brackets_the_value() -> None:
-    generator = np.random.default_rng(0)
-    rows = [counted((k, 100 - k), 0, 0) for k in map(int, generator.binomial(100, generator.beta(5, 1, 60)))]
-    (group,) = summarise(rows)
-    for quantile in (group.median, group.p05):
-        assert quantile.measured_lower is not None
-        assert quantile.measured_upper is not None
-        assert quantile.lower <= quantile.measured_lower <= quantile.value <= quantile.measured_upper <= quantile.upper
