@@ -220,18 +220,15 @@ def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
     named = settings.get("label_names") or settings.get("labels")
     names: tuple[str, ...] | None = None
     ids: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
     if named:
         labels = _by_index(named) if isinstance(named, Mapping) else tuple(map(str, named))
         descriptions = settings.get("label_descriptions") or {}
         if len(labels) == (classes or len(labels)):
             names = distinct([str(descriptions.get(label, label)) for label in labels], labels if descriptions else None)
             ids = distinct(labels) if descriptions else None
-        else:
-            notes = (f"its {len(labels)} label names are left out: it has {classes} classes",)
     elif classes == 1000 and str(settings.get("tag") or "").endswith("in1k"):
         names, ids = imagenet_names()
-    return Pretrained(source, f"{TIMM}{config['architecture']}", options, _timms_input(source, settings, arguments), names, ids, notes)
+    return Pretrained(source, f"{TIMM}{config['architecture']}", options, _timms_input(source, settings, arguments), names, ids)
 
 
 def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:

@@ -124,7 +124,10 @@ def test_imagenet_by_synset(home: Path) -> None:
     [
         ({"architecture": "timm:resnet81"}, "architecture timm:resnet81: timm has no such model; did you mean 'resnet18'?"),
         ({"architecture": "timm:resnet18.a9_in1k"}, "timm has no such weights; did you mean 'resnet18.a"),
-        ({"architecture": "resnet18"}, "architecture resnet18: names no network; did you mean timm:resnet18 or torchvision:resnet18?"),
+        (
+            {"architecture": "resnet18"},
+            "architecture resnet18: names no network; write torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function",
+        ),
         ({"architecture": "timm:test_resnet"}, "write architecture_options: {num_classes: 3}"),
         (
             {"architecture": "timm:resnet18", "architecture_options": {"pretrained": True}},
