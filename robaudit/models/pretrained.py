@@ -23,7 +23,7 @@ from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelS
 from robaudit.text import clipped, count, distinct, first_line
 
 TIMM, TORCHVISION = "timm:", "torchvision:"
-_GEOMETRY = ("resize", "fit", "crop", "crop_rounding", "pad")
+_GEOMETRY = ("resize", "crop", "crop_rounding")
 _ONLY_WEIGHTS = (".safetensors", ".bin")
 _SHOWN = 3  # names
 _UNNAMED = re.compile(r"LABEL_\d+")
@@ -277,14 +277,11 @@ def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) 
     images: dict[str, Any] = {}
     for step in transform.transforms:
         kind = type(step).__name__
-        if kind in ("Resize", "ResizeKeepRatio"):
+        if kind == "Resize":
             images |= {"resize": step.size, "interpolation": step.interpolation.value}
-            images |= {"fit": "contain" if step.longest else "cover"} if kind == "ResizeKeepRatio" else {}
-        elif kind in ("CenterCrop", "CenterCropOrPad"):
+        elif kind == "CenterCrop":
             height, width = step.size
             images["crop"] = height if height == width else (height, width)
-            if kind == "CenterCropOrPad" or max(_pair(images["resize"])) < max(height, width):
-                images["pad"] = getattr(step, "fill", 0)  # torchvision's crop puts black around smaller images (VOLO)
     return translated(transform, [images], channels)
 
 
