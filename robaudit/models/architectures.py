@@ -174,8 +174,6 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
     """
     name, options = source.spec.architecture or "", source.spec.architecture_options
     where, (family, colon, short) = f"architecture {name}", name.partition(":")
-    if not colon and (matches := families_of(name)):
-        raise ModelError(where, "names no network", f"did you mean {' or '.join(matches)}?")
     find = {"robaudit": _builtin, "torchvision": _torchvision, "timm": _timm}.get(family) if colon else None
     network: object
     with torch.random.fork_rng(devices=[]):
@@ -196,20 +194,6 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
         article = "an" if kind[:1].lower() in "aeiou" else "a"
         raise ModelError(name, f"returned {article} {kind}", "it must return a torch.nn.Module to load the weights into")
     return network.eval()
-
-
-def families_of(name: str) -> list[str]:
-    """The full names, with a family, that match a name without one."""
-    from torchvision import models
-
-    names = [f"robaudit:{name}"] if name in ARCHITECTURES else []
-    try:
-        import timm
-    except ImportError:
-        pass
-    else:
-        names += [f"timm:{name}"] if timm.is_model(name) else []
-    return names + ([f"torchvision:{name}"] if name in models.list_models() else [])
 
 
 def _builtin(short: str, where: str) -> Callable[..., nn.Module]:

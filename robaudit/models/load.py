@@ -25,12 +25,6 @@ from robaudit.spec.model import IN_MEMORY, ModelSpec
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
 """The formats, in the order of trial; a new format is a module with a ``FORMAT``, and its name in `ModelSpec.format`."""
-_FOREIGN = {
-    b"version https://git-lfs": "a Git LFS pointer, not the weights; run git lfs pull",
-    b"\x89HDF": "an HDF5 file (Keras); convert it to ONNX",
-    b"<!DOCTYPE": "an HTML page; download the weights themselves",
-    b"<html": "an HTML page; download the weights themselves",
-}
 
 
 def guess_format(path: Path, declared: str | None) -> Format:
@@ -60,9 +54,8 @@ def guess_format(path: Path, declared: str | None) -> Format:
         raise ModelError(where, f"cannot be read: {error.strerror}") from error
     if not head:
         raise ModelError(where, "the file is empty", "save the model again")
-    for start, what in _FOREIGN.items():
-        if head.startswith(start):
-            raise ModelError(where, f"is {what.partition(';')[0]}", what.partition(";")[2].strip())
+    if head.startswith(b"version https://git-lfs"):
+        raise ModelError(where, "is a Git LFS pointer, not the weights", "run git lfs pull")
     zipped = head.startswith(ZIP)
     names = [name if name.count("/") == 0 else name.partition("/")[2] for name in (members(path) if zipped else ())]
     actual = next((candidate for candidate in FORMATS if candidate.recognises(head, names)), None)

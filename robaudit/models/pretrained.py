@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelS
 from robaudit.text import clipped, count, distinct, first_line
 
 TIMM, TORCHVISION = "timm:", "torchvision:"
-_GEOMETRY = ("resize", "fit", "crop", "crop_rounding", "pad")
+_GEOMETRY = ("resize", "crop", "crop_rounding")
 _ONLY_WEIGHTS = (".safetensors", ".bin")
 _SHOWN = 3  # names
 _UNNAMED = re.compile(r"LABEL_\d+")
@@ -151,30 +152,19 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
     if model.format is not None and model.format != "safetensors":
         return None
     architecture = model.architecture or ""
-    folder, is_file = _config_folder(model, base_dir)
-    from_library = architecture.startswith((TIMM, TRANSFORMERS)) if architecture else (model.path or "").endswith(_ONLY_WEIGHTS)
-    if folder is not None and (not is_file or from_library):
-        pretrained = _of_folder(folder, strict=not is_file)
-        if pretrained is not None:
-            return pretrained
+    if model.path is not None:
+        path = base_dir / expanded(model.path)
+        from_library = architecture.startswith((TIMM, TRANSFORMERS)) if architecture else path.name.endswith(_ONLY_WEIGHTS)
+        is_folder = os.path.isdir(path)  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
+        if is_folder or (from_library and os.path.isfile(path)):  # noqa: PTH113
+            pretrained = _of_folder(path if is_folder else path.parent, strict=is_folder)
+            if pretrained is not None:
+                return pretrained
     if architecture.startswith(TIMM):
         return _of_timms_name(architecture.removeprefix(TIMM), model.architecture_options)
     if architecture.startswith(TORCHVISION):
         return _of_torchvisions_name(architecture.removeprefix(TORCHVISION))
     return None
-
-
-def _config_folder(model: ModelSpec, base_dir: Path) -> tuple[Path | None, bool]:
-    """The folder that may hold a configuration, and whether the spec names a file in it."""
-    if model.path is None:
-        return None, False
-    path = base_dir / expanded(model.path)
-    try:
-        if path.is_dir():
-            return path, False
-        return (path.parent, True) if path.is_file() else (None, True)
-    except (OSError, ValueError):  # its loader says what is wrong with it
-        return None, True
 
 
 def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:
@@ -189,9 +179,8 @@ def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:
         with _read_by("transformers", str(path)):
             return _of_transformers(config, path)
     if strict:
-        raise ModelError(
-            str(path), "is neither timm's nor Transformers' description of a model", "give the weights file and its architecture"
-        )
+        what = "is neither timm's nor Transformers' description of a model"
+        raise ModelError(str(path), what, "give the weights file and its architecture")
     return None
 
 
@@ -231,18 +220,15 @@ def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
     named = settings.get("label_names") or settings.get("labels")
     names: tuple[str, ...] | None = None
     ids: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
     if named:
         labels = _by_index(named) if isinstance(named, Mapping) else tuple(map(str, named))
         descriptions = settings.get("label_descriptions") or {}
         if len(labels) == (classes or len(labels)):
             names = distinct([str(descriptions.get(label, label)) for label in labels], labels if descriptions else None)
             ids = distinct(labels) if descriptions else None
-        else:
-            notes = (f"its {len(labels)} label names are left out: it has {classes} classes",)
     elif classes == 1000 and str(settings.get("tag") or "").endswith("in1k"):
         names, ids = imagenet_names()
-    return Pretrained(source, f"{TIMM}{config['architecture']}", options, _timms_input(source, settings, arguments), names, ids, notes)
+    return Pretrained(source, f"{TIMM}{config['architecture']}", options, _timms_input(source, settings, arguments), names, ids)
 
 
 def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:
@@ -291,14 +277,11 @@ def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) 
     images: dict[str, Any] = {}
     for step in transform.transforms:
         kind = type(step).__name__
-        if kind in ("Resize", "ResizeKeepRatio"):
+        if kind == "Resize":
             images |= {"resize": step.size, "interpolation": step.interpolation.value}
-            images |= {"fit": "contain" if step.longest else "cover"} if kind == "ResizeKeepRatio" else {}
-        elif kind in ("CenterCrop", "CenterCropOrPad"):
+        elif kind == "CenterCrop":
             height, width = step.size
             images["crop"] = height if height == width else (height, width)
-            if kind == "CenterCropOrPad" or max(_pair(images["resize"])) < max(height, width):
-                images["pad"] = getattr(step, "fill", 0)  # torchvision's crop puts black around smaller images (VOLO)
     return translated(transform, [images], channels)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -62,7 +61,7 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
     """Import ``package.module:function`` and call it with the architecture's options.
 
     The spec's folder is importable only during the import and the call. ``with_path`` passes the spec's path, if
-    there is one and the function takes it.
+    there is one.
 
     Raises:
         ModelError: the function is not trusted, is missing, or raises.
@@ -83,18 +82,10 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
         )
     options: dict[str, Any] = dict(source.spec.architecture_options)
     with user_function(target, source.base_dir, partial(ModelError, f"architecture {target}")) as function:
-        if with_path and source.path is not None and "path" not in options and _takes(function, "path"):
-            options["path"] = source.path
+        if with_path and source.path is not None:
+            options.setdefault("path", source.path)
         try:
             result: object = function(**options)
         except Exception as error:
             raise ModelError(f"architecture {target}", f"raised {describe(error)}", "see architecture_options") from error
     return result
-
-
-def _takes(function: Callable[..., object], name: str) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-    return name in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())

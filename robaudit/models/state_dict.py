@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,21 +27,14 @@ def load_state_dict_file(source: Source) -> LoadedNetwork:
     return fill(source, FORMAT.name, tensors, notes)
 
 
-def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file of ``torch.save``.
-
-    Raises:
-        ModelError: it holds more than tensors, or is damaged.
-    """
-    return weights_of(load_tensors(path), None, str(path))[0]
-
-
 def _recognises(head: bytes, members: Sequence[str]) -> bool:
     pickled = len(head) > 1 and head[0] == 0x80 and head[1] <= 5  # a legacy torch.save or a bare pickle
     return pickled or "data.pkl" in members
 
 
-FORMAT = Format("state dict", load_state_dict_file, (".pth",), _recognises, read_state_dict)
+FORMAT = Format(
+    "state dict", load_state_dict_file, (".pth",), _recognises, read=lambda path: weights_of(load_tensors(path), None, str(path))[0]
+)
 
 
 def weights_of(content: Any, entry: str | None, where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

@@ -168,25 +168,16 @@ class BaseDatasetSpec(SpecSection):
 
 
 Interpolation = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
-Byte = Annotated[int, Field(ge=0, le=255), BeforeValidator(no_bool)]
 
 
 class ImageOptions(BaseDatasetSpec):
     """How image files become tensors."""
 
-    resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width]")
-    fit: Literal["stretch", "cover", "contain"] = Field(
-        "stretch",
-        description="how an image reaches the size [height, width]: stretch it, or keep its ratio and cover the size or fit inside it",
-    )
+    resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width], to which images are stretched")
     interpolation: Interpolation = Field("bilinear", description="filter of the resize (Pillow's, antialiased)")
     crop: Count | tuple[Count, Count] | None = Field(None, description="centre crop, after the resize")
     crop_rounding: Literal["round", "floor"] = Field(
         "round", description="how a crop corner between two pixels is rounded: round (torchvision, timm), floor (Transformers)"
-    )
-    pad: Byte | tuple[Byte, Byte, Byte] | None = Field(
-        None,
-        description="colour from 0 to 255 (one value, or one per channel) around images smaller than the crop, refused without it",
     )
     channels: Literal[1, 3] = 3
 

@@ -115,21 +115,3 @@ def test_truncated(tmp_path: Path, suffix: str) -> None:
 def test_a_sliver_is_not_blown_up(tmp_path: Path) -> None:
     Image.new("L", (100_000, 1)).save(path := tmp_path / "a.png")
     assert "has 224 x 22400000 pixels, more than 16777216; " in message(path, resize=224)
-
-
-@pytest.mark.parametrize(("fit", "size"), [("stretch", (8, 4)), ("cover", (8, 7)), ("contain", (5, 4))])
-def test_fits(tmp_path: Path, fit: str, size: tuple[int, int]) -> None:
-    """6 x 5 pixels into 8 x 4: stretched; covering it; or within it."""
-    Image.fromarray(COLOUR).save(path := tmp_path / "a.png")
-    assert read(path, resize=(8, 4), fit=fit).shape == (3, *size)
-
-
-@pytest.mark.parametrize(("values", "shown"), [(COLOUR, (10, 20, 30)), (COLOUR[..., 0], (20, 20, 20)), (GREY16, (20, 20, 20))])
-def test_pad(tmp_path: Path, values: Any, shown: tuple[int, ...]) -> None:
-    """The image stays in the middle; in a grey one the colour is grey."""
-    Image.fromarray(values).save(path := tmp_path / "a.png")
-    pixels = read(path, crop=(9, 8), pad=(10, 20, 30))
-    assert pixels.shape == (3, 9, 8)
-    torch.testing.assert_close(pixels[:, 1:7, 1:6], read(path), rtol=0, atol=0)
-    torch.testing.assert_close(pixels[:, 0, 0] * 255, torch.tensor(shown, dtype=torch.float64), rtol=0, atol=1e-4)
-    assert pixels.shape == read(path, crop=(9, 8), pad=7).shape

@@ -63,13 +63,6 @@ def same(model: LogitModel) -> bool:
         return torch.equal(model(pixels()), load(WEIGHTS, architecture=ARCHITECTURE)(pixels()))
 
 
-@pytest.mark.parametrize("key", ["state_dict", "model_ema"])
-def test_under_a_key(tmp_path: Path, state: State, key: str) -> None:
-    model = load(saved(tmp_path, {key: state, "epoch": 3, "best": 0.9}), architecture=ARCHITECTURE)
-    assert same(model)
-    assert f"the weights are those under the key '{key}'; not read: best, epoch" in model.notes
-
-
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.module.model."])
 def test_prefixes_in_any_order(tmp_path: Path, state: State, prefix: str) -> None:
     model = load(saved(tmp_path, prefixed(state, prefix)), architecture=ARCHITECTURE)
@@ -115,14 +108,10 @@ def lightning(state: State) -> dict[str, Any]:
     """What Lightning's Trainer saves: the network below an attribute of the module, and all else beside it."""
     return {
         "epoch": 4,
-        "global_step": 500,
-        "pytorch-lightning_version": "2.5.0",
         "state_dict": prefixed(state, "model."),
-        "loops": {"fit_loop": {"state_dict": {}, "epoch_progress": {"current": {"ready": 5}}}},
         "callbacks": {"ModelCheckpoint{'monitor': 'val_loss'}": {"best_model_score": torch.tensor(0.1), "dirpath": PurePosixPath("/runs")}},
         "optimizer_states": [optimiser(digits_cnn())],
         "lr_schedulers": [{"base_lrs": [np.float64(0.1)], "_last_lr": [np.float32(0.1)]}],
-        "hparams_name": "kwargs",
         "hyper_parameters": {
             "lr": np.float64(1e-3),
             "settings": Settings(),

@@ -275,24 +275,6 @@ class Attention(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("layer", "named"),
-    [
-        (nn.LayerNorm(6), "the operation native_layer_norm has none"),
-        (nn.InstanceNorm2d(2), "the operation native_batch_norm has none: its mean and variance come from the image"),
-        (Attention(), "the operation bmm has none: several of its operands depend on the pixels"),
-        (nn.Softsign(), "the operation div has none: several of its operands depend on the pixels"),
-    ],
-)
-def test_what_has_no_bound_is_named(layer: nn.Module, named: str) -> None:
-    network = nn.Sequential(layer, nn.Flatten(), nn.LazyLinear(4))
-    network(IMAGE[None])
-    model = from_module(network.eval(), name="model.pt2")
-    with pytest.raises(ModelError) as error:
-        lipschitz_bound(model, IMAGE)
-    assert str(error.value).startswith(f"model.pt2: has no Lipschitz constant that could be computed: {named}; declare it")
-
-
-@pytest.mark.parametrize(
     ("function", "says"),
     [
         (lambda x: x * x.detach().mean().item(), "takes numbers out of the pixels (the operation local_scalar_dense)"),
@@ -330,6 +312,10 @@ def _changed(x: Tensor, factor: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("function", "says"),
     [
+        (nn.LayerNorm(6), "native_layer_norm has none"),
+        (nn.InstanceNorm2d(2), "native_batch_norm has none: its mean and variance come from the image"),
+        (Attention(), "bmm has none: several of its operands depend on the pixels"),
+        (nn.Softsign(), "div has none: several of its operands depend on the pixels"),
         (lambda x: x + x.round(), "round has none"),
         (lambda x: torch.div(x, 0.1, rounding_mode="floor"), "div has none: it rounds"),
         (lambda x: x % 0.5, "remainder has none"),
@@ -343,10 +329,11 @@ def _changed(x: Tensor, factor: Tensor) -> Tensor:
         (lambda x: x.half().to(x), "to_copy has none: it rounds to less precision than the model's"),
     ],
 )
-def test_steps_and_what_grows_without_end(function: Callable[[Tensor], Tensor], says: str) -> None:
-    model = from_module(Then(function).eval())
-    with pytest.raises(ModelError, match=f"the operation {says}"):
+def test_what_has_no_bound_is_named(function: Callable[[Tensor], Tensor], says: str) -> None:
+    model = from_module(Then(function).eval(), name="model.pt2")
+    with pytest.raises(ModelError) as error:
         lipschitz_bound(model, IMAGE)
+    assert str(error.value).startswith(f"model.pt2: has no Lipschitz constant that could be computed: the operation {says}; declare it")
 
 
 def test_pixels_that_a_script_takes_for_numbers(tmp_path: Path) -> None:

@@ -53,11 +53,9 @@ def test_everything_that_is_left_out(tmp_path: Path, kind: str) -> None:
     wanted = {
         "class_names": ("cat", "dog", "owl"),
         "resize": 40,
-        "fit": "stretch",
         "interpolation": "bilinear",
         "crop": 32,
         "crop_rounding": "round",
-        "pad": None,
         "channels": 3,
     }
     assert found.dataset.model_dump(include=set(wanted)) == wanted

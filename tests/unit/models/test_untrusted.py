@@ -8,6 +8,7 @@ import os
 import pickle
 import warnings
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,17 @@ def zipped_pickle(value: object) -> bytes:
     return stream.getvalue()
 
 
+@cache
+def archive() -> bytes:
+    """A harmless .pt2 file."""
+    stream = io.BytesIO()
+    torch.export.save(torch.export.export(small_net(), (pixels(3),), dynamic_shapes=({0: torch.export.Dim("batch")},)), stream)
+    return stream.getvalue()
+
+
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
-    dynamic = ({0: torch.export.Dim("batch")},)
-    torch.export.save(torch.export.export(small_net(), (pixels(3),), dynamic_shapes=dynamic), tmp_path / "net.pt2")
+    (tmp_path / "net.pt2").write_bytes(archive())
     return tmp_path / "net.pt2"
 
 
