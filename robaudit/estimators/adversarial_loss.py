@@ -102,7 +102,7 @@ class AdversarialLoss(LossEstimator):
         for image, rows in zip(group.tolist(), starts[:, 1:], strict=True):
             done = 0
             for z in batch.normals(PURPOSE, image, self.restarts - 1):
-                rows[done : done + len(z)] = batch.pixels(torch.full((len(z),), image, device=x.device), z)
+                rows[done : done + len(z)] = batch.noisy_pixels(batch.x[image : image + 1], [batch.ids[image]], z)
                 done += len(z)
         return ascend(loss.loss_slopes, x, starts, replace(ball, clipped=batch.noise.clip), self.steps)
 

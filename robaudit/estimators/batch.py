@@ -218,20 +218,8 @@ class ImageBatch:
         """Standard normal numbers of an image, reserved for a purpose, in blocks (n,)."""
         return self._process.scalars(f"{purpose}\x1f{self.ids[image]}", draws)
 
-    def pixels(self, image: Tensor, z: Tensor) -> Tensor:
-        """Noisy pixels from normal variables.
-
-        Args:
-            image: indices into the chunk (rows,), int64.
-            z: (rows, *latent_shape).
-
-        Returns:
-            (rows, channels, height, width).
-        """
-        return self.noisy_pixels(self.x[image], [self.ids[b] for b in image.tolist()], z)
-
     def noisy_pixels(self, x: Tensor, ids: Sequence[str], z: Tensor) -> Tensor:
-        """Like :meth:`pixels`, for given clean pixels and sample ids."""
+        """Noisy pixels (rows, channels, height, width) from clean pixels and sample ids, one or one a row, and z (rows, *latent_shape)."""
         return self._process.noisy(x, z, self.level, ids=ids)
 
     def steady_rows(self) -> tuple[int, int]:

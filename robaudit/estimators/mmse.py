@@ -19,8 +19,7 @@ from robaudit.results import Result
 
 _GROUPS = 8
 _SCALES = {"normal_cdf": (torch.special.ndtri, normal_cdf), "mv_sigmoid": (logit, logit_inverse)}
-AT_ONCE = 2**20
-"""Gradient values averaged at once."""
+_AT_ONCE = 2**20  # gradient values averaged at once
 
 
 class Mmse(FewClasses):
@@ -54,22 +53,11 @@ class Mmse(FewClasses):
         most = self.most(classes)
         return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
 
-    def linear(self, batch: ImageBatch) -> LinearFit:
-        """The fit of each image in at most 8 groups of draws (pairs stay together)."""
-        return batch.noisy_linear(self.samples, pairs=self.pairs, groups=self._groups, most=self.most(batch.classes))
-
-    def leave_out(self) -> range:
-        """The groups that the jackknife leaves out in turn; empty if there is a single group."""
-        return range(self._groups if self._groups > 1 else 0)
-
-    @property
-    def _groups(self) -> int:
-        return min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
-
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
-        """Fit, put the margins through the link, and repeat without each group for the interval."""
-        linear = self.linear(batch)
-        selection, (z, r) = linear.selection, fitted_limits(batch, linear, self.leave_out())
+        """Fit in at most 8 groups of draws (pairs stay together), put the margins through the link, and repeat without each group."""
+        groups = min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
+        linear = batch.noisy_linear(self.samples, pairs=self.pairs, groups=groups, most=self.most(batch.classes))
+        selection, (z, r) = linear.selection, _fitted_limits(batch, linear)
         n = len(batch.x)
         probabilities, errors, notes = linked(self.link, z, r, selection, n)
         p, *left_out = probabilities.split(n)
@@ -111,17 +99,18 @@ class MmseMvSigmoid(Mmse):
     link = "mv_sigmoid"
 
 
-def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tuple[Tensor, Tensor]:
-    """z and R of the mean fit over all groups, and then without each group of ``leave_out``: (1 + left out) * images rows.
+def _fitted_limits(batch: ImageBatch, linear: LinearFit) -> tuple[Tensor, Tensor]:
+    """z and R of the mean fit over all groups, and then, if there are several, without each group: (1 + left out) * images rows.
 
     The gradients' covariances are computed a few images at a time, so that memory holds the gradients only once.
     """
     whole: list[int] = linear.counts.tolist()
-    fits = [whole, *([0 if g == without else count for g, count in enumerate(whole)] for without in leave_out)]
+    left_out = range(len(whole) if len(whole) > 1 else 0)
+    fits = [whole, *([0 if g == without else count for g, count in enumerate(whole)] for without in left_out)]
     mean = torch.cat([_weighted(linear.mean, counts) for counts in fits])
     rows, k = mean.shape
     covariance = torch.empty((rows, k, k), dtype=torch.float64, device=mean.device)
-    few = max(1, AT_ONCE // max(1, linear.gradients[0, 0].numel()))
+    few = max(1, _AT_ONCE // max(1, linear.gradients[0, 0].numel()))
     for counts, fit in zip(fits, covariance.chunk(len(fits)), strict=True):
         for gradients, x, out in zip(linear.gradients.split(few), batch.x.split(few), fit.split(few), strict=True):
             out.copy_(batch.gram(_weighted(gradients, counts), x))

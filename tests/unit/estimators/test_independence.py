@@ -39,14 +39,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mc": [{"samples": 30}, {"decide": 0.9, "max_samples": 200}, {"tolerance": 0.03, "max_samples": 200}],
     "mmse": [{"samples": 6}, {"samples": 5, "pairs": False}],
     "mmse_mvs": [{"samples": 6}],
-    "splitting": [{"particles": 40, "moves": 3}],
-    "adversarial_loss": [{"steps": 5, "restarts": 3}],
-    "noise_tolerance": [{"tolerance": 1.0}],
     "qnorm_path": [{"temperatures": 12, "steps": 1}],
     "radius_attack": [{"steps": 3, "restarts": 1, "polish": 3}],
-    "radius_random": [{"directions": 40}],
+    "splitting": [{"particles": 40, "moves": 3}],
     "certified_radius": [{"samples": 40, "selection": 12}, {"decide": 0.05, "samples": 200, "selection": 20}],
-    "smoothed_attack": [{"copies": 8, "verify": 100, "steps": 3, "restarts": 1}],
+    "smoothed_attack": [{"steps": 3, "restarts": 1}],
     "radius_pgd": [{"norm": "l2", "steps": 8, "restarts": 2}, {"norm": "linf", "steps": 8, "restarts": 3, "clip": True}],
 }
 CASES = {

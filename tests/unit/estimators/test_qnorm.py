@@ -89,7 +89,7 @@ def test_the_loss_is_what_was_meant(name: str) -> None:
     work = work_of(golden, 3)
     z = next(work.normals("test", 0, 3))
     found = Objective(work, work.labels, latent=True).losses(torch.arange(3), z)
-    delta = work.pixels(torch.arange(3), z).flatten(1) - 0.5
+    delta = work.noisy_pixels(work.x, work.ids, z).flatten(1) - 0.5
     assert torch.allclose(found, golden.log_loss(delta), atol=1e-9)
 
 

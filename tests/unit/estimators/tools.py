@@ -47,12 +47,12 @@ class Counter:
 T = TypeVar("T")
 
 
-def linear(classes: int, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
-    """A random linear model on flattened images of SHAPE."""
-    layer = nn.Linear(24, classes)
+def linear(classes: int, pixels: int = 24, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    """A random linear model on flattened images, by default of SHAPE."""
+    layer = nn.Linear(pixels, classes)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        layer.weight.copy_(torch.randn(classes, 24, generator=generator))
+        layer.weight.copy_(torch.randn(classes, pixels, generator=generator))
         layer.bias.copy_(torch.randn(classes, generator=generator) * 0.3)
     return nn.Sequential(nn.Flatten(), layer.to(dtype))
 
