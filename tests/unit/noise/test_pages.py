@@ -9,11 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from robaudit.noise.base import AdditiveNoise, Noise
+from robaudit.noise.corrupted_set import CorruptedSet
+from robaudit.noise.corruption import FORMS, Corruption
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.scaled import ScaledGaussian
+from robaudit.noise.spatial import Spatial
 from robaudit.spec.model import AuditSpec, NoiseSpec
+from robaudit.stats.corruption import ALEXNET, mce, mean_error, relative_mce
 from tests.unit.noise.kinds import kinds, made
 
 ROOT = Path(__file__).parents[3]
@@ -85,3 +90,50 @@ def test_the_recipes_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     found = file["factor"] @ file["factor"].T + np.diag(file["diagonal"] ** 2)
     right = np.diag(deviation.flatten() ** 2) + np.outer(band.flatten(), band.flatten())
     assert np.abs(found - right).max() < 10 * right.max() / np.sqrt(20_000)  # standard errors of a covariance
+
+
+def table_rows(first: str) -> list[list[str]]:
+    """The cells of the table rows that begin with a match of this pattern."""
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]
+    return [cells for cells in table if re.fullmatch(first, cells[0])]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_parameters_of_corruptions(name: str) -> None:
+    (cells,) = (cells for cells in table_rows(f"`{name}`") if len(cells) == 5)
+    for written, numbers, factor in (
+        (cells[2], FORMS[name].imagenet, 244 / 224 if name == "elastic" else 1),
+        (cells[3], FORMS[name].cifar, 1),
+    ):
+        found = [[float(number) * factor for number in part.split(",")] for part in written.split(" / ")]
+        assert [pytest.approx(part) for part in found] == [list(part) for part in numbers]
+
+
+def test_the_errors_of_alexnet() -> None:
+    cells = [cell for row in table_rows("[a-z]+_noise|.*_blur") for cell in row]
+    assert {name: float(error) for name, error in zip(cells[::2], cells[1::2], strict=True)} == dict(ALEXNET.mean)
+
+
+@pytest.mark.parametrize("kind", [Spatial, Corruption, CorruptedSet])
+def test_the_defaults_of_options(kind: type[BaseModel]) -> None:
+    for name, field in kind.model_fields.items():
+        if name not in ("name", "clip") or (name == "name" and kind is not Spatial):
+            described = table_rows(f"`{name}`")
+            assert described
+            if not field.is_required():
+                default = str(field.default).lower().removesuffix(".0")
+                assert any(default in row[1] for row in described)
+
+
+def test_the_examples_of_scores() -> None:
+    code = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "mce(errors)" in block]
+    scope: dict[str, object] = {}
+    exec(code[0], scope)  # noqa: S102  our own page
+    errors = {"fog": [0.36, 0.42, 0.50, 0.58, 0.71], "snow": [0.45, 0.66, 0.65, 0.77, 0.82]}
+    assert scope["errors"] == errors
+    found = mce(errors)
+    assert f"found.value {found.value:.3f}" in code[0]
+    assert ", ".join(f'"{name}": {value:.3f}' for name, value in found.by_corruption.items()) in code[0]
+    assert f"the {len(found.missing)} corruptions" in code[0]
+    assert f".value {relative_mce(errors, 0.239).value:.3f}" in code[0]
+    assert mean_error({"fog": [0.06, 0.08, 0.11, 0.16, 0.31], "snow": [0.13, 0.22, 0.19, 0.23, 0.28]}) == pytest.approx(0.177)

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from robaudit.numerics.minimal_norm import Flips, Logits, Search, Slopes, nearest_flips, passes_of, shared_flips
-from robaudit.numerics.norm_steps import FeasibleSet, Norm, dots, size
+from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import total
 
 NORMS: tuple[Norm, ...] = ("l2", "linf")
@@ -196,27 +194,6 @@ def network(seed: int) -> Logits:
     return lambda _, pixels: total(torch.tanh(total(pixels.flatten(1)[:, None] * first))[:, None] * second)
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(1, 12), st.integers(0, 10**6), st.floats(0.0, 2.0), st.sampled_from(NORMS))
-def test_the_nearest_point_of_a_half_space_in_a_box(pixels: int, seed: int, needed: float, norm: Norm) -> None:
-    """It reaches what is needed or the far corner, and no other point of the box that does is nearer."""
-    w = torch.randn(1, pixels, generator=generator(seed), dtype=torch.float64)
-    x = torch.rand(1, pixels, generator=generator(seed + 1), dtype=torch.float64)
-    rooms = FeasibleSet(norm, -x, 1 - x)
-    d = rooms.nearest(w, torch.tensor([needed], dtype=torch.float64))
-    assert torch.equal(d, rooms.boxed(d))
-    most = float(torch.where(w > 0, w * (1 - x), -w * x).sum())
-    reached = float(dots(w, d))
-    if most <= needed:
-        assert reached >= most - 0.3 * abs(most)  # Newton's steps from below may end before the corner
-        return
-    assert reached <= needed + 1e-9
-    others = 2 * torch.rand(200, pixels, generator=generator(seed + 2), dtype=torch.float64) - 1
-    others = FeasibleSet(norm, -x.expand(200, -1), 1 - x.expand(200, -1)).boxed(others)
-    enough = dots(w.expand(200, -1), others) >= reached
-    assert (size(others[enough], norm) >= float(size(d, norm)) - 1e-9).all()
-
-
 def test_a_flip_in_one_norm_counts_in_the_other() -> None:
     """Each alone finds no more than both together; no norm is farther than the other's flip proves, on any image."""
     x = torch.rand(20, 12, generator=generator(14), dtype=torch.float64)
@@ -230,26 +207,6 @@ def test_a_flip_in_one_norm_counts_in_the_other() -> None:
             at_most = size((other.pixels - x).flatten(1), search.norm)
             assert (mine.radius[other.found] <= at_most[other.found] * (1 + 1e-6)).all()
     assert (both[0].gradients <= passes_of(searches)[0]).all()
-
-
-def test_what_one_norm_cannot_reach_the_other_finds() -> None:
-    """The slope leads to the flip in steps of equal pixels alone: l2's chain follows a pixel that does nothing, and only its rays flip."""
-
-    def logits(_: Tensor, pixels: Tensor) -> Tensor:
-        far = pixels.flatten(1)[:, :3].amin(1)
-        return torch.stack([torch.zeros_like(far), far - 0.2], dim=1)
-
-    def slopes(image: Tensor, pixels: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
-        lead = torch.tensor([1e-6, 1e-6, 1e-6, 1.0], dtype=pixels.dtype)
-        return logits(image, pixels), lead.expand(len(pixels), 4).clone()
-
-    x, y = torch.zeros(1, 4, dtype=torch.float64), torch.tensor([0])
-    few = [Search(norm, restarts=0, polish=0) for norm in NORMS]
-    alone = nearest_flips(logits, slopes, x, y, few[0], Uniform(torch.arange(1), x.shape[1:]))
-    assert alone.found.all()
-    l2, linf = shared_flips(logits, slopes, x, y, few, Uniform(torch.arange(1), x.shape[1:]))
-    assert linf.radius.item() == pytest.approx(0.2, rel=1e-3)
-    assert l2.radius.item() <= linf.radius.item() * 2
 
 
 def test_where_chains_have_no_slope_to_follow_rays_find_a_flip() -> None:

@@ -160,10 +160,8 @@ def test_a_probability_has_the_same_bits_whatever_stands_beside_it(k: int, rows:
     assert_each_row_alone(lambda z, r: mvn_cdf(z, r, tolerance=tolerance), *mixed(k, rows, seed), seed=seed)
 
 
-@pytest.mark.parametrize("options", [{}, {"points": 1000}, {"truncation": 0.0}], ids=str)
-def test_the_same_bits_with_many_variables(options: dict[str, float]) -> None:
-    z, r = mixed(99, 16, seed=5)
-    assert_each_row_alone(lambda z, r: mvn_cdf(z, r, **options), z, r)  # type: ignore[arg-type]
+def test_the_same_bits_with_many_variables() -> None:
+    assert_each_row_alone(mvn_cdf, *mixed(99, 16, seed=5))
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=12))
