@@ -78,7 +78,7 @@ def test_copies_about_a_centre_tell_of_the_orders_next_to_it() -> None:
 
 def test_adapted_copies_cover() -> None:
     """log l = -|z - 1|^2 / 2, whose tilted distributions become narrow."""
-    generator, images, grid = torch.Generator().manual_seed(2), 30, temperature_grid(1000.0, 80)
+    generator, images, grid = torch.Generator().manual_seed(2), 20, temperature_grid(1000.0, 80)
     d, orders = 2, (1.0, 30.0, 1000.0)
 
     def values(_: Tensor, z: Tensor) -> Tensor:
