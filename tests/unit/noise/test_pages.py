@@ -20,6 +20,7 @@ from robaudit.noise.spatial import Spatial
 from robaudit.spec.model import AuditSpec, NoiseSpec
 from robaudit.stats.corruption import ALEXNET, mce, mean_error, relative_mce
 from tests.unit.noise.kinds import kinds, made
+from tests.unit.noise.test_distributions import NOT_NORMAL
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
@@ -63,7 +64,7 @@ def test_every_kind_has_a_section_with_its_options_and_a_row(name: str) -> None:
     assert cells[1] == f"`{cls.level_name}`"
     additive = issubclass(cls, AdditiveNoise)
     yes = {True: "yes", False: "no"}
-    assert cells[3:] == [yes[additive], yes[additive and getattr(cls, "normal", False)], yes[cls.differentiable]]
+    assert cells[3:] == [yes[additive], yes[additive and cls not in NOT_NORMAL], yes[cls.differentiable]]
     section = PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
     for option in cls.model_fields.keys() - Noise.model_fields.keys():
         assert f"| `{option}` |" in section
