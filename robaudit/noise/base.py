@@ -162,11 +162,9 @@ class Noise(SpecSection, ABC):
 class AdditiveNoise(Noise):
     """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) that is known by its structure.
 
-    Class attributes:
-        normal: whether e is exactly normal; otherwise the margins of a linear model are only nearly normal (matched variance).
+    If e is not exactly normal, the margins of a linear model are only nearly normal (matched variance).
     """
 
-    normal: ClassVar[bool]
     nearly_normal = True
 
     @abstractmethod

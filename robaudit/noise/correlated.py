@@ -27,7 +27,6 @@ class CorrelatedGaussian(SigmaNoise):
     Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1 (squared exponential covariance).
     """
 
-    normal = True
     summary = "x + sigma e, e normal with correlation exp(-r^2 / 2 length^2)"
     prefer = "noise after demosaicing, resizing or compression; blotches and stains"
     source = "Rasmussen and Williams 2006, section 4.2.1"

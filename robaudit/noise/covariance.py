@@ -28,7 +28,6 @@ class CovarianceGaussian(SigmaNoise):
     Source: factor analysis; Tipping and Bishop (1999), JRSS B 61, for F and d from measured residuals.
     """
 
-    normal = True
     summary = "x + sigma (F w + d v), of covariance F F^T + diag(d)^2 from a file"
     prefer = "noise whose covariance has been measured: banding, fixed patterns, lighting"
     source = "Tipping and Bishop 1999"

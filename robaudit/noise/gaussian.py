@@ -17,7 +17,6 @@ class Gaussian(SigmaNoise):
     Source: Han et al., Average-case robustness, section 3.
     """
 
-    normal = True
     summary = "x + sigma z, independent on every value"
     prefer = "amplifier and thermal noise; the reference of the literature"
     source = "Han et al., section 3"

@@ -24,7 +24,6 @@ class Laplace(SigmaNoise):
     Source: density and quantile: Johnson, Kotz and Balakrishnan (1995), Continuous Univariate Distributions 2, chapter 24.
     """
 
-    normal = False
     summary = "x + e, e Laplace of standard deviation sigma on every value"
     prefer = "occasional large errors; privacy mechanisms"
     source = "Johnson, Kotz and Balakrishnan 1995, chapter 24"

@@ -26,7 +26,6 @@ class Poisson(AdditiveNoise):
 
     level_name, least, most = LevelName.PHOTONS, 1e-2, 1e9
     guided = True
-    normal = False
     summary = "Poisson(x photons) / photons, independent on every value"
     prefer = "little light, where shot noise is all there is"
     source = "EMVA 1288, section 2.1"

@@ -31,7 +31,6 @@ class ScaledGaussian(SigmaNoise):
     Source: variance maps of sensors: Huang et al. (2013), Nature Methods 10, for cameras whose pixels differ in their noise.
     """
 
-    normal = True
     summary = "x + sigma s z, with a scale s for each channel or pixel"
     prefer = "channels or regions of different noise, as calibration frames show"
     source = "Huang et al. 2013 (variance maps of cameras)"

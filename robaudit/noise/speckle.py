@@ -20,7 +20,6 @@ class Speckle(SigmaNoise):
     Optics, for many looks.
     """
 
-    normal = True
     summary = "x (1 + sigma z), independent on every value"
     prefer = "radar, ultrasound and laser images; gain that fluctuates"
     source = "Hendrycks and Dietterich 2019"

@@ -34,7 +34,6 @@ class Uniform(AdditiveNoise):
 
     level_name, least, most = LevelName.EPS, 1e-6, 1e3
     differentiable = bounded = True
-    normal = False
     summary = "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps or on its sphere"
     prefer = "quantisation, the share of an adversary's ball that keeps the class, or noise of a given norm"
     source = "Barthe et al. 2005, corollary 4 (ball); Muller 1959 (sphere)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -24,7 +24,6 @@ class Faulty(AdditiveNoise):
     """x + sigma z, with one fault."""
 
     level_name, least, most = LevelName.SIGMA, 1e-6, 1.0
-    normal: ClassVar[bool] = True
     summary, prefer, source = "faulty", "tests", "here"
 
     fault: str

@@ -192,15 +192,9 @@ def test_moments_need_a_chain_of_linear_layers() -> None:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "cross_entropy": {},
-    "augmentation": {"noise": SIGMA},
     "gradient_norm": {"weight": 0.5},
     "qnorm_mc": {"noise": SIGMA, "q": 20.0, "samples": 7},
     "pgd": {"eps": 0.1, "steps": 3},
-    "smoothed_cross_entropy": {"sigma": 0.5},
-    "hinge": {},
-    "mcr": {},
-    "zhen": {"sigma": 0.5},
     "mscr": {"sigma": 0.5},
 }
 
