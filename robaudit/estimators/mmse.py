@@ -53,10 +53,14 @@ class Mmse(FewClasses):
         most = self.most(classes)
         return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
 
-    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
-        """Fit in at most 8 groups of draws (pairs stay together), put the margins through the link, and repeat without each group."""
+    def linear(self, batch: ImageBatch) -> LinearFit:
+        """The fit of each image in at most 8 groups of draws (pairs stay together)."""
         groups = min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
-        linear = batch.noisy_linear(self.samples, pairs=self.pairs, groups=groups, most=self.most(batch.classes))
+        return batch.noisy_linear(self.samples, pairs=self.pairs, groups=groups, most=self.most(batch.classes))
+
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
+        """Fit, put the margins through the link, and repeat without each group for the interval."""
+        linear = self.linear(batch)
         selection, (z, r) = linear.selection, _fitted_limits(batch, linear)
         n = len(batch.x)
         probabilities, errors, notes = linked(self.link, z, r, selection, n)
