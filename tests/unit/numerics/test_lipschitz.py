@@ -22,7 +22,13 @@ from robaudit.numerics.lipschitz import (
     largest_of_windows,
     separable,
 )
-from tests.convolutions import dense_convolution
+
+
+def dense_convolution(weight: Tensor, size: tuple[int, int], *, stride: int, padding: int) -> Tensor:
+    """The matrix of a convolution for inputs of a height and width (outputs, inputs), float64."""
+    shape = (weight.shape[1], *size)
+    each = torch.eye(math.prod(shape), dtype=torch.float64).reshape(-1, *shape)
+    return F.conv2d(each, weight.double(), None, stride, padding).flatten(1).T
 
 
 def exact(matrix: Tensor) -> Norms:
