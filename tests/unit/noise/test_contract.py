@@ -18,18 +18,18 @@ from robaudit.noise.registry import load, registered
 from robaudit.noise.uniform import Uniform
 from tests.unit.noise.kinds import SHAPES, examples, images, kinds, normal, some_level
 
-ROWS = 12
+ROWS = 9
 
 
-@pytest.fixture(params=SHAPES, ids=str, scope="module")
+@pytest.fixture(params=SHAPES, ids=str)
 def shape(request: pytest.FixtureRequest) -> Shape:
     found: Shape = request.param
     return found
 
 
-@pytest.fixture(scope="module")
-def forms(shape: Shape, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Noise]]:
-    return examples(tmp_path_factory.mktemp("noise"), shape)
+@pytest.fixture
+def forms(shape: Shape, tmp_path: Path) -> list[tuple[str, Noise]]:
+    return examples(tmp_path, shape)
 
 
 def ids(count: int) -> list[str]:
@@ -92,10 +92,11 @@ def test_draws_are_within_the_ball_and_reach_its_wall(forms: list[tuple[str, Noi
     assert balls == 4  # uniform: two norms, each with images of their own and with one for all
 
 
-def test_inputs_are_not_changed(forms: list[tuple[str, Noise]], shape: Shape) -> None:
-    for name, form, x, z in cases(forms, shape):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_inputs_are_not_changed(forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype) -> None:
+    for name, form, x, z in cases(forms, shape, dtype):
         x0, z0 = x.clone(), z.clone()
-        out = torch.full((ROWS, *shape), math.nan)
+        out = torch.full((ROWS, *shape), math.nan, dtype=dtype)
         first = form.noisy(x, z, some_level(form), ids=ids(len(x)))
         with torch.inference_mode():
             second = form.noisy(x, z, some_level(form), ids=ids(len(x)), out=out)
@@ -106,15 +107,16 @@ def test_inputs_are_not_changed(forms: list[tuple[str, Noise]], shape: Shape) ->
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_row_has_the_same_bits_in_any_batch(forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype) -> None:
-    """Alone, in sevens, in reverse, in slices that begin anywhere, and with its image written out for every row."""
+    """Alone, in fours, in reverse, in slices that begin anywhere, and with its image written out for every row."""
     for name, form, x, z in cases(forms, shape, dtype):
         names, level = ids(len(x)), some_level(form)
         shared = len(x) == 1
         whole = form.noisy(x, z, level, ids=names)
-        for size in (1, 7):
+        for size in (1, 4):
             for start in range(0, ROWS, size):
                 rows = slice(start, start + size)
                 own, known = (x, names) if shared else (x[rows], names[rows])
+                own = own.clone() if size == 1 else own
                 assert torch.equal(form.noisy(own, z[rows], level, ids=known), whole[rows]), (name, size, start)
         backwards = form.noisy(x.flip(0), z.flip(0), level, ids=names[::-1])
         assert torch.equal(backwards.flip(0), whole), name

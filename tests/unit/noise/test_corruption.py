@@ -20,6 +20,7 @@ from robaudit.noise.corruption import FORMS, Corruption
 from tests.unit.noise.corrupting import latents, photographs, seeded
 
 ALL = tuple(FORMS)
+RANDOM = ("motion_blur", "fog", "elastic")
 
 
 def run(name: str, severity: float, x: torch.Tensor, z: torch.Tensor | None = None, scale: str = "auto") -> torch.Tensor:
@@ -29,26 +30,39 @@ def run(name: str, severity: float, x: torch.Tensor, z: torch.Tensor | None = No
     return kind.noisy(x, z, severity, ids=["0"] * len(x))
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_random_ones_say_so(name: str) -> None:
+    kind, x = Corruption(name=name), photographs(1, (3, 32, 32))
+    noisy = kind.noisy(x, latents(kind, 5, (3, 32, 32)), 4, ids=["0"])
+    assert kind.random == (name in RANDOM) == (kind.latent_shape((3, 32, 32)) != (0,))
+    assert kind.random == (not torch.equal(noisy[0], noisy[1]))
+
+
 @pytest.mark.parametrize("scale", ["cifar", "imagenet"])
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("saturate", "elastic")])
 def test_distortion_grows_with_severity(name: str, scale: str) -> None:
-    x = photographs(24, (3, 64, 64))
+    x = photographs(8, (3, 64, 64))
     distances = [float((run(name, severity, x, scale=scale) - x).square().mean()) for severity in range(1, 6)]
-    if name == "fog":  # from severity to severity its strength and roughness change against each other
-        assert distances[4] > distances[0] > 0
-    else:
-        assert distances == sorted(distances)
-        assert distances[0] > 0
+    assert distances[4] > distances[0] > 0
+    assert name == "fog" or distances == sorted(distances)  # fog's strength and roughness change against each other
 
 
-@pytest.mark.parametrize(("height", "preset"), [(32, "cifar"), (63, "cifar"), (64, "imagenet"), (224, "imagenet")])
+def test_saturation_goes_down_twice_and_then_up() -> None:
+    x = photographs(24, (3, 32, 32))
+
+    def spread(y: torch.Tensor) -> float:
+        return float((y.amax(1) - y.amin(1)).mean())
+
+    found = [spread(run("saturate", severity, x)) for severity in range(1, 6)]
+    assert found[1] < found[0] < spread(x) < found[2] < found[3] < found[4]
+
+
+@pytest.mark.parametrize(("height", "preset"), [(63, "cifar"), (64, "imagenet")])
 def test_the_parameters_follow_the_height(height: int, preset: str) -> None:
     for name in ALL:
-        automatic, chosen = Corruption(name=name), Corruption.model_validate({"name": name, "scale": preset})
-        for severity in range(1, 6):
-            assert automatic.parameters(severity, (3, height, 20)) == chosen.parameters(severity, (3, height, 20))
-            assert automatic.parameters(severity, (3, height, 20)) == getattr(FORMS[name], preset)[severity - 1]
-            assert len(getattr(FORMS[name], preset)) == 5
+        for scale in ("auto", preset):
+            form = Corruption.model_validate({"name": name, "scale": scale})
+            assert form.parameters(4, (3, height, 20)) == getattr(FORMS[name], preset)[3]
 
 
 # Blurs
@@ -61,8 +75,7 @@ def test_gaussian_blur_at_a_severity() -> None:
         np.testing.assert_allclose(run("gaussian_blur", severity, x).numpy(), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("sides", [(20, 33), (9, 4)])
-@pytest.mark.parametrize(("radius", "alias"), [(0.3, 0.4), (4.0, 0.5), (10.0, 0.5)])
+@pytest.mark.parametrize(("radius", "alias", "sides"), [(0.3, 0.4, (20, 33)), (4.0, 0.5, (9, 4)), (10.0, 0.5, (20, 33))])
 def test_defocus_blur_is_a_correlation_with_a_disk(radius: float, alias: float, sides: tuple[int, int]) -> None:
     x = photographs(1, (1, *sides), dtype=torch.float64)
     reach = 8 if radius <= 8 else 10
@@ -75,7 +88,7 @@ def test_defocus_blur_is_a_correlation_with_a_disk(radius: float, alias: float, 
     np.testing.assert_allclose(filters.correlated(x, filters.disk_kernel(radius, alias))[0, 0].numpy(), expected, atol=1e-8)
 
 
-@pytest.mark.parametrize("degrees", [-45.0, -20.0, 0.0, 13.0, 45.0])
+@pytest.mark.parametrize("degrees", [-45.0, 13.0])
 def test_motion_blur_is_a_mean_of_shifted_images(degrees: float) -> None:
     x = photographs(1, (3, 24, 18), dtype=torch.float64)
     kernel = filters.motion_kernel(6, 2.0)
@@ -113,7 +126,7 @@ def eight_bits(x: torch.Tensor) -> NDArray[np.uint8]:
     return planes[0] if len(planes) == 1 else np.ascontiguousarray(np.moveaxis(planes, 0, -1))
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 41, 30)])
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 41, 30)])
 def test_jpeg_is_that_of_pillow(shape: tuple[int, int, int]) -> None:
     x = photographs(1, shape)
     for severity, quality in enumerate((80, 65, 58, 50, 40), 1):
@@ -123,7 +136,7 @@ def test_jpeg_is_that_of_pillow(shape: tuple[int, int, int]) -> None:
         np.testing.assert_array_equal(eight_bits(run("jpeg", severity, x)), expected)
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 96, 80)])
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 96, 80)])
 def test_pixelate_is_two_resizes(shape: tuple[int, int, int]) -> None:
     """Pillow's, within its rounding to 8 bits: twice in each of its two resizes."""
     x = photographs(1, shape)
@@ -235,12 +248,19 @@ def test_displacements_are_those_of_scipy() -> None:
     np.testing.assert_allclose(ours, expected, atol=1e-9)
 
 
+def test_points_nearly_in_line_are_survived() -> None:
+    x = photographs(1, (1, 12, 12))
+    u = torch.zeros(1, 6 + 2 * 144)
+    u[0, :6] = torch.tensor([0.0, -0.5, 0.0, 0.5, 0.0, 0.5])  # the first two points meet
+    assert torch.isfinite(elastic.stretched(x, u, 0.0, 0.0, 8.0)).all()
+
+
 # Options
 
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("fogg", "did you mean 'fog'"), ("corruption", "the key name says which corruption: gaussian_blur, ")],
+    [("fogg", "did you mean 'fog'"), ("corruption", "the key name says which corruption: gaussian_blur, "), ("jpeg_compression", "jpeg")],
 )
 def test_unknown_corruptions_are_refused(name: str, hint: str) -> None:
     with pytest.raises(ValidationError, match=hint):
@@ -252,14 +272,3 @@ def test_colours_are_needed_where_they_are_changed(name: str, channels: int) -> 
     with pytest.raises(SpecError, match=f"{name} is defined for") as caught:
         Corruption(name=name).check((channels, 28, 28), [1.0])
     assert caught.value.where == "name"
-
-
-@pytest.mark.parametrize("name", ["gaussian_blur", "pixelate", "elastic"])
-def test_what_is_kept_between_calls_serves_every_mode_and_type(name: str) -> None:
-    x = photographs(2, (3, 29, 31), dtype=torch.float64)
-    z = latents(Corruption(name=name), 2, (3, 29, 31), dtype=torch.float64)
-    with torch.inference_mode():
-        first = run(name, 4, x, z)
-    second = run(name, 4, x, z)
-    assert torch.equal(first, second)
-    torch.testing.assert_close(run(name, 4, x.float(), z.float()).double(), second, rtol=0, atol=1e-4)

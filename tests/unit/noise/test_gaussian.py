@@ -28,6 +28,12 @@ def test_more_draws_begin_with_the_same_draws(count: int, more: int) -> None:
     assert torch.equal(draws(3, "a", count), draws(3, "a", count + more)[:count])
 
 
+def test_seed_and_sample_make_other_noise() -> None:
+    base = draws(0, "a", 10)
+    assert not torch.equal(base, draws(1, "a", 10))
+    assert not torch.equal(base, draws(0, "b", 10))
+
+
 def test_precision_changes_only_the_type() -> None:
     low = torch.cat(list(gaussian_process(0, CPU, torch.float32).blocks("a", 20, (1, 1, 5))))
     high = torch.cat(list(gaussian_process(0, CPU, torch.float64).blocks("a", 20, (1, 1, 5))))
@@ -51,6 +57,13 @@ def test_blocks_are_uncorrelated() -> None:
     n = size * 64
     for a, b in ((z[:size], z[size:]), (z[:size], other)):
         assert abs(float((a * b).mean())) < 5 / math.sqrt(n)
+
+
+def test_block_size_is_bounded() -> None:
+    assert block_size(1) == 256
+    assert block_size(3 * 32 * 32) == 21
+    assert block_size(3 * 224 * 224) == 1
+    assert block_size(3 * 224 * 224, torch.device("cuda")) == 55
 
 
 def test_samples_never_share_runs_of_blocks() -> None:

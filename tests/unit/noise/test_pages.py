@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from robaudit.noise.base import AdditiveNoise, Noise
+from robaudit.noise.corrupted_set import CorruptedSet
+from robaudit.noise.corruption import FORMS, Corruption
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.scaled import ScaledGaussian
+from robaudit.noise.spatial import Spatial
 from robaudit.spec.model import AuditSpec, NoiseSpec
 from tests.unit.noise.kinds import kinds, made
+from tests.unit.noise.test_distributions import NOT_NORMAL
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
@@ -58,7 +63,7 @@ def test_every_kind_has_a_section_with_its_options_and_a_row(name: str) -> None:
     assert cells[1] == f"`{cls.level_name}`"
     additive = issubclass(cls, AdditiveNoise)
     yes = {True: "yes", False: "no"}
-    assert cells[3:] == [yes[additive], yes[additive and getattr(cls, "normal", False)], yes[cls.differentiable]]
+    assert cells[3:] == [yes[additive], yes[additive and cls not in NOT_NORMAL], yes[cls.differentiable]]
     section = PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
     for option in cls.model_fields.keys() - Noise.model_fields.keys():
         assert f"| `{option}` |" in section
@@ -85,3 +90,31 @@ def test_the_recipes_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     found = file["factor"] @ file["factor"].T + np.diag(file["diagonal"] ** 2)
     right = np.diag(deviation.flatten() ** 2) + np.outer(band.flatten(), band.flatten())
     assert np.abs(found - right).max() < 10 * right.max() / np.sqrt(20_000)  # standard errors of a covariance
+
+
+def table_rows(first: str) -> list[list[str]]:
+    """The cells of the table rows that begin with a match of this pattern."""
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]
+    return [cells for cells in table if re.fullmatch(first, cells[0])]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_parameters_of_corruptions(name: str) -> None:
+    (cells,) = (cells for cells in table_rows(f"`{name}`") if len(cells) == 5)
+    for written, numbers, factor in (
+        (cells[2], FORMS[name].imagenet, 244 / 224 if name == "elastic" else 1),
+        (cells[3], FORMS[name].cifar, 1),
+    ):
+        found = [[float(number) * factor for number in part.split(",")] for part in written.split(" / ")]
+        assert [pytest.approx(part) for part in found] == [list(part) for part in numbers]
+
+
+@pytest.mark.parametrize("kind", [Spatial, Corruption, CorruptedSet])
+def test_the_defaults_of_options(kind: type[BaseModel]) -> None:
+    for name, field in kind.model_fields.items():
+        if name not in ("name", "clip") or (name == "name" and kind is not Spatial):
+            described = table_rows(f"`{name}`")
+            assert described
+            if not field.is_required():
+                default = str(field.default).lower().removesuffix(".0")
+                assert any(default in row[1] for row in described)
