@@ -17,6 +17,7 @@ from robaudit.store.state import State
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
+from tests.unit.estimators.tools import known
 from tests.unit.gates.tools import ONLY, gate
 
 __all__ = ["refuse"]
@@ -56,8 +57,7 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     assert out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate alone" + ONLY
     made = read_run(tmp_path / "run")
     assert {row.votes.draws for row in made.rows if row.votes} == {64}
-    record = until_decided(made.info)
-    assert record is not None
+    record = known(until_decided(made.info))
     assert (record.draws, record.possible, record.confidence) == ([64], [64, 128, 256, 512, 1024], 0.95)
     assert made.info["spec"]["gates"] == ["mean >= 0.1"]
     assert run_cli("gate", "run").out == later_out(out)
@@ -132,8 +132,7 @@ def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
     assert "interim analysis after 128 of 128" in err
     assert run_cli("estimate", "spec.yaml", "--out", "plain").code == 0
     made, plain = read_run(tmp_path / "run"), read_run(tmp_path / "plain")
-    record = until_decided(made.info)
-    assert record is not None
+    record = known(until_decided(made.info))
     assert record.draws == [64, 128]
     assert list(made.rows) == list(plain.rows)
     assert made.info["identity"] == plain.info["identity"]
