@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Inconclusive = Literal["fail", "xfail", "pass"]
 
 _CHOICES = ("fail", "xfail", "pass")
-_OPTION = "robaudit_inconclusive"
 _current: list[_Test] = []
 
 
@@ -45,13 +44,6 @@ class _Test:
         return Path(cache.mkdir("robaudit")) / name
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option and the setting."""
-    text = "outcome of assert_robust if gates are inconclusive: fail (the default), xfail or pass"
-    parser.getgroup("robaudit").addoption("--robaudit-inconclusive", dest=_OPTION, choices=_CHOICES, default=None, help=text)
-    parser.addini(_OPTION, text, default="fail")
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Remember which test runs, for the folder of its runs."""
@@ -67,7 +59,7 @@ def assert_robust(
     dataset: object,
     *,
     gates: str | Sequence[str],
-    inconclusive: Inconclusive | None = None,
+    inconclusive: Inconclusive = "fail",
     population: bool = False,
     point: bool = False,
     confidence: float | None = None,
@@ -83,8 +75,7 @@ def assert_robust(
         net: as for :func:`robaudit.audit`; or a spec.
         dataset: as for :func:`robaudit.audit`.
         gates: such as ``"mean >= 0.9"``.
-        inconclusive: what the test does if a gate is inconclusive and none fails: "fail", "xfail" or "pass". Default: the
-            option ``--robaudit-inconclusive``, the setting ``robaudit_inconclusive``, "fail".
+        inconclusive: what the test does if a gate is inconclusive and none fails: "fail", "xfail" or "pass".
         population: the intervals also cover the choice of the images.
         point: let values without an interval decide.
         confidence: of the intervals, with ``until_decided=True`` of all analyses together; default 0.95.
@@ -96,14 +87,15 @@ def assert_robust(
     """
     __tracebackhide__ = True
     with _one_line():
-        mode = _inconclusive(inconclusive)
+        if inconclusive not in _CHOICES:
+            raise RobauditError("inconclusive", f"{inconclusive!r} is unknown", "fail, xfail or pass")
         until = {"confidence": confidence} if audit.get("until_decided") else {}
         run = _audited(net, dataset, {"progress": False, **audit, **until, "gates": gates})
         each = None if until else confidence
         decisions = run.gate(gates, population=population, point=point, confidence=each, strict=strict)
-    if decisions.verdict == "fail" or (decisions.verdict == "inconclusive" and mode == "fail"):
+    if decisions.verdict == "fail" or (decisions.verdict == "inconclusive" and inconclusive == "fail"):
         pytest.fail(_message(run, decisions), pytrace=False)
-    if decisions.verdict == "inconclusive" and mode == "xfail":
+    if decisions.verdict == "inconclusive" and inconclusive == "xfail":
         pytest.xfail(_message(run, decisions))
     return run
 
@@ -137,17 +129,6 @@ def _remove(path: Path) -> None:
             shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _inconclusive(argument: str | None) -> str:
-    config = _current[-1].item.config if _current else None
-    option, setting = (None, "fail") if config is None else (config.getoption(_OPTION, None), config.getini(_OPTION))
-    for where, value in (("inconclusive", argument), ("--robaudit-inconclusive", option), (_OPTION, setting)):
-        if value is not None:
-            if value not in _CHOICES:
-                raise RobauditError(where, f"{value!r} is unknown", "fail, xfail or pass")
-            return str(value)
-    return "fail"
 
 
 def _message(run: Run, decisions: Sequence[object]) -> str:

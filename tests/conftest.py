@@ -18,7 +18,7 @@ from tests import lookups
 
 def pytest_configure() -> None:
     """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["OMP_NUM_THREADS"] = "1"  # and processes forked from one whose OpenMP has more threads hang
     os.environ.setdefault("HF_DATASETS_CACHE", tempfile.mkdtemp(prefix="robaudit-datasets-"))  # not that of whoever runs the tests
     lookups.keep()
     if os.environ.get("ROBAUDIT_TEST_ROUNDING"):

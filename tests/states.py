@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.files import file_sha256
+from robaudit.store.serialise import packed, unpacked
 from tests.specs import read_info
 
 TABLES = ("tasks", "samples", "rows", "skips", "seconds")
@@ -29,8 +30,10 @@ def flushes(run: Path) -> int:
 
 
 def change(run: Path, *statements: str) -> None:
-    """Change the state, and its digest in run.json: what a stranger could do."""
+    """Change the state, and its digest in run.json: what a stranger could do. ``packed`` and ``unpacked`` convert stored rows."""
     with closing(sqlite3.connect(run / "state.db", isolation_level=None)) as state:
+        state.create_function("packed", 1, packed)
+        state.create_function("unpacked", 1, unpacked)
         for statement in statements:
             state.execute(statement)
     if (run / "run.json").exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ def words(*names: str) -> set[str]:
     return {word for piece in quoted for word in re.findall(r"[A-Za-z_][\w.-]*", piece)}
 
 
-def flags(function: Callable[..., object]) -> set[str]:
+def flags(command: Any) -> set[str]:
     """The options of a command; a switch has two."""
-    return {name for one in commands.parameters(function) for flag in one.flags for name in flag.split("/")}
+    return {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
 
 
 def test_the_page_of_commands_is_what_the_program_says() -> None:
@@ -36,16 +36,16 @@ def test_the_page_of_commands_is_what_the_program_says() -> None:
 
 @pytest.mark.parametrize("name", commands.commands())
 def test_every_command_has_help_and_an_example(name: str) -> None:
-    function = commands.commands()[name]
-    known = flags(function)
-    example = " ".join(commands.about(function).partition("Example:")[2].split())
+    command = commands.commands()[name]
+    known = flags(command)
+    example = " ".join(command.help.partition("Example:")[2].split())
     assert example.startswith(f"robaudit {name}")
     assert set(re.findall(r"(?<=\s)--[\w-]+", example)) <= known
-    assert all(one.help for one in commands.parameters(function))
+    assert all(one.help for one in command.params)
 
 
 def test_the_command_lines_of_the_pages() -> None:
-    known = {name: flags(function) for name, function in commands.commands().items()}
+    known = {name: flags(command) for name, command in commands.commands().items()}
     for page in (ROOT / "README.md", ROOT / "configs" / "README.md", *DOCS.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         for line, name, rest in re.findall(r"(?:^ {4}|`)(robaudit ([a-z][a-z-]*)\b([^`\n#]*))", text, re.MULTILINE):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from robaudit import AuditSpec, RobauditError, Row, Run, audit
 from robaudit.datasets.base import Labels, Sample
-from robaudit.errors import RunError, SpecError
+from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
 from robaudit.results import Votes
 from robaudit.stats.frame import Columns
@@ -79,13 +79,11 @@ def test_a_network_that_works_in_place_gives_the_same_rows(tmp_path: Path) -> No
         assert b.value == pytest.approx(a.value, abs=1e-6)
 
 
-@pytest.mark.parametrize(("way", "words"), [("batch", "depend on the other images"), ("random", "random or keeps state")])
-def test_a_model_that_is_no_function_of_the_image_warns(tmp_path: Path, way: str, words: str) -> None:
-    assert any(words in line for line in run(tmp_path, Net(way)).info["warnings"])
-
-
-def test_a_sane_model_does_not_warn(tmp_path: Path) -> None:
-    assert run(tmp_path, Net()).info["warnings"] == []
+@pytest.mark.parametrize(("way", "words"), [("", []), ("batch", ["depend on the other images"]), ("random", ["random or keeps state"])])
+def test_a_model_that_is_no_function_of_the_image_warns(tmp_path: Path, way: str, words: list[str]) -> None:
+    warnings = run(tmp_path, Net(way)).info["warnings"]
+    assert len(warnings) == len(words)
+    assert all(word in line for word, line in zip(words, warnings, strict=True))
 
 
 def test_not_finite_under_noise_costs_one_sample_not_the_run(tmp_path: Path) -> None:
@@ -102,11 +100,6 @@ def test_not_finite_copies_count_against_accuracy_under_noise(tmp_path: Path) ->
     found = noisy_accuracy(Columns.of(dataclasses.replace(r, predicted=0, label=0) for r in broken))
     assert found is not None
     assert found.value == pytest.approx(0.4)
-
-
-def test_ids_must_differ(tmp_path: Path) -> None:
-    with pytest.raises(RobauditError, match="the id 'a' appears twice"):
-        run(tmp_path, Net(), data=Images(3, ["a", "b", "a"]))
 
 
 def test_another_prediction_of_a_known_sample_is_another_model(tmp_path: Path) -> None:
@@ -153,13 +146,6 @@ class Sigmoid(nn.Module):
 
 def test_one_probability_in_the_place_of_a_logit_warns(tmp_path: Path) -> None:
     assert any("looks like a probability" in line for line in run(tmp_path, Sigmoid()).info["warnings"])
-
-
-@pytest.mark.parametrize("sigma", [1e39, 1e-45, 2e3])
-def test_noise_levels_are_noise_levels(tmp_path: Path, sigma: float) -> None:
-    with pytest.raises(SpecError, match=r"noise\[0\]\.sigma: .* is not a level of gaussian; give one from 1e-06 to 1000"):
-        run(tmp_path, Net(), sigma=sigma)
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_level_as_the_tables_print_it_is_found(tmp_path: Path) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch import nn
-
 from robaudit.advice.comparison import ReferenceComparison, Truth, Truths, compare
 from robaudit.advice.verdicts import advice, remarks, verdict
 from robaudit.auditing.environment import deterministic, pick_device, plugins
-from robaudit.auditing.expected import measure_speed
 from robaudit.auditing.loop import OnError
 from robaudit.auditing.outputs import first_info, history
 from robaudit.auditing.prepare import PreparedAudit, Request, on_stream, prepare
@@ -30,16 +26,8 @@ from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec
 
-IMAGES, DRAWS = 50, 10_000
-"""Images, and draws of the reference."""
-
 STREAM = "reference"
 """The noise stream of the reference, which no run uses."""
-
-FEWEST_DRAWS, MOST_DRAWS = 256, 10**6
-"""Draws of the reference under a budget."""
-
-_OVERRUN = 1.1
 
 
 @dataclass(frozen=True)
@@ -87,13 +75,10 @@ class Validation:
 def validate(
     spec: AuditSpec,
     *,
-    images: int = IMAGES,
-    draws: int = DRAWS,
-    budget: float | None = None,
+    images: int,
+    draws: int,
     trust: bool = False,
     on_error: OnError = "stop",
-    model: nn.Module | None = None,
-    dataset: Dataset | None = None,
     listener: Listener | None = None,
     command: str | None = None,
 ) -> Validation:
@@ -106,11 +91,8 @@ def validate(
         spec: what to validate.
         images: number of images; all, if there are fewer.
         draws: of the reference, per image and noise level.
-        budget: seconds for the estimators and the reference, with as many draws as they leave time for (at least 256); loading
-            does not count. A note says by how much they overrun it.
         trust: allow Python code that the spec names.
         on_error: at an unusable sample: stop, or leave it out.
-        model, dataset: in place of the spec's.
         listener: receives notes, warnings and progress.
         command: the command line as the user typed it.
 
@@ -121,26 +103,17 @@ def validate(
     listener = listener or Listener()
     spec = filled(spec)
     device = pick_device(spec.run.device)
-    whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+    whole = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))
     with deterministic(spec.run.deterministic, device), rounded_products(False):
-        ready = prepare(Request(spec, trust=trust, skip_bad=on_error == "skip", model=model, dataset=subset), device, listener).at_levels(
-            listener
-        )
-        started, alone = time.perf_counter(), 0.0
+        ready = prepare(Request(spec, trust=trust, skip_bad=on_error == "skip", dataset=subset), device, listener).at_levels(listener)
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
         computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
         usable = _without(subset, {skip.sample_id for skip in computed.skipped})
         if not computed.rows:
             raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {computed.skipped[0].reason}")
-        if budget is not None:
-            alone = time.perf_counter() - started
-            draws = draws_within(ready, usable, budget - alone)
         listener.note(f"the reference: mc with {draws:,} draws of its own noise")
         truths, seconds = measure(ready, usable, draws, listener)
-        if budget is not None and (spent := time.perf_counter() - started) > _OVERRUN * budget:
-            parts = f"the estimators {alone:.2g} s, the reference with {draws:,} draws {spent - alone:.2g} s"
-            listener.note(f"--budget: it took {spent:.2g} s, not {budget:.2g} s: {parts}")
     info = {
         **{key: value for key, value in first_info(replace(ready, data=whole)).items() if key != "schema_version"},
         "plugins": plugins(spec),
@@ -178,12 +151,6 @@ def measure(ready: PreparedAudit, samples: Dataset, draws: int, listener: Listen
     computed = compute(ready, engine, samples, _votes(ready.spec.levels, draws), listener)
     truths = {(name, at): Truth(round(row.value * draws), draws) for (name, at, _), row in computed.rows.items()}
     return truths, sum(computed.seconds.values())
-
-
-def draws_within(ready: PreparedAudit, samples: Dataset, seconds: float) -> int:
-    """Draws per image and noise level that take about ``seconds`` seconds; at least 256."""
-    passes = measure_speed(ready).rate * seconds
-    return int(min(MOST_DRAWS, max(FEWEST_DRAWS, passes / (len(samples) * len(ready.spec.levels)))))
 
 
 def _votes(levels: Sequence[NoiseLevel], draws: int) -> tuple[Task, ...]:

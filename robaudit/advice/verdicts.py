@@ -60,7 +60,7 @@ def biased(error: Error) -> bool:
 
 def verdict(comparison: ReferenceComparison) -> str:
     """The verdict on an estimator at a noise level, on one line."""
-    rank = "unknown" if comparison.rank is None else short(comparison.rank)
+    rank = "unknown" if comparison.rank is None else f"{comparison.rank:z.3f}"
     if comparison.error is None:
         return f"estimates {comparison.quantity}, not {P_ROBUST.name}: only its order is compared (rank correlation {rank})"
     graded = grade(comparison)
@@ -80,14 +80,14 @@ def _how_far(comparison: ReferenceComparison, error: Error, graded: Grade) -> st
     if biased(error):
         side = "overestimates" if error.bias > 0 else "underestimates"
         ranks = "; its ranking of the images holds" if comparison.rank is not None and comparison.rank >= _RANKED else ""
-        return f"is biased: {side} by {short(abs(error.bias))} on average{ranks}"
+        return f"is biased: {side} by {abs(error.bias):z.3f} on average{ranks}"
     if graded is Grade.COARSE:
         return "no verdict: the reference is too coarse"
     if graded is Grade.CLOSE:
         return "is accurate for each image"
     if graded is Grade.USABLE:
-        return f"is accurate for means and rankings; RMSE per image {short(error.rmse)}"
-    return f"is inaccurate for each image: RMSE {short(error.rmse)}, no significant bias"
+        return f"is accurate for means and rankings; RMSE per image {error.rmse:z.3f}"
+    return f"is inaccurate for each image: RMSE {error.rmse:z.3f}, no significant bias"
 
 
 def _why(error: Error, graded: Grade) -> list[str]:
@@ -119,14 +119,14 @@ def advice(group: Sequence[ReferenceComparison]) -> list[str]:
     lines = [f"{comparison.estimator} {off}: {use}" for comparison in judged if comparison is not best and (off := _off(comparison))]
     if best is not None and best.error is not None:
         lines.append(
-            f"{use}: RMSE {short(best.error.rmse)}, the cheapest that is {grade(best).value} ({milliseconds(best.seconds)} per image)"
+            f"{use}: RMSE {best.error.rmse:z.3f}, the cheapest that is {grade(best).value} ({milliseconds(best.seconds)} per image)"
         )
         cheap = [comparison for comparison in unbiased if grade(comparison) is Grade.USABLE and comparison.seconds < best.seconds / 2]
         if grade(best) is Grade.CLOSE and cheap:
             other = min(cheap, key=lambda comparison: comparison.seconds)
             lines.append(f"for means and rankings {other.estimator} will do ({milliseconds(other.seconds)} per image)")
     elif not lines:
-        lines.append(f"none is within {short(USABLE)} (RMSE): {use}")
+        lines.append(f"none is within {USABLE:z.3f} (RMSE): {use}")
     return lines
 
 
@@ -134,8 +134,8 @@ def _off(comparison: ReferenceComparison) -> str:
     if comparison.error is None:
         return ""
     if biased(comparison.error):
-        return f"is biased by {signed(comparison.error.bias)}"
-    return f"has an RMSE of {short(comparison.error.rmse)} per image" if grade(comparison) is Grade.OFF else ""
+        return f"is biased by {comparison.error.bias:+z.3f}"
+    return f"has an RMSE of {comparison.error.rmse:z.3f} per image" if grade(comparison) is Grade.OFF else ""
 
 
 def remarks(group: Sequence[ReferenceComparison], truths: Sequence[float]) -> list[str]:
@@ -151,26 +151,13 @@ def remarks(group: Sequence[ReferenceComparison], truths: Sequence[float]) -> li
     coarse = [comparison for comparison in group if comparison.error is not None and _coarse(comparison.error)]
     if coarse and coarse[0].error is not None:
         names, error = ", ".join(comparison.estimator for comparison in coarse), coarse[0].error.reference
-        limits.append(f"the standard error of the reference is {short(error)}: too coarse to judge {names}; give it more draws")
+        limits.append(f"the standard error of the reference is {error:z.3f}: too coarse to judge {names}; give it more draws")
     undecided = sum(_OPEN[0] < p < _OPEN[1] for p in truths)
     if not any(comparison.touched for comparison in group):
         limits.append(f"the noise affects none of the {len(truths)} images: stronger noise or more images would tell more")
     elif undecided < max(3, len(truths) / 20):
         limits.append(f"this noise affects only {undecided} of {len(truths)} images: stronger noise or more images would tell more")
     return limits
-
-
-def short(value: float) -> str:
-    """Two significant digits or three decimals, without a leading zero: .08, .003, -.12, 1."""
-    text = f"{value:.2f}" if abs(value) >= 0.095 else f"{value:.3f}".rstrip("0").rstrip(".") or "0"
-    text = "0" if text in ("-0", "-0.00") else text
-    return text.replace("0.", ".", 1) if abs(value) < 0.995 and text not in ("0",) else text
-
-
-def signed(value: float) -> str:
-    """As :func:`short`, with a plus sign for numbers above zero that are not printed as zero."""
-    text = short(value)
-    return f"+{text}" if value > 0 and text != "0" else text
 
 
 def milliseconds(seconds: float) -> str:

@@ -73,9 +73,7 @@ def audit(
     trust: bool = False,
     progress: bool | None = None,
     listener: Listener | None = None,
-    command: str | None = None,
     model: nn.Module | Callable[[torch.Tensor], Any] | None = None,
-    threads: int | None = None,
     budget: str | float | None = None,
 ) -> Run:
     """Audit how robust a classifier is to noise: of a network and samples in memory, or of a spec.
@@ -85,7 +83,7 @@ def audit(
 
     Args:
         what: a torch.nn.Module, a function from pixels (n, channels, height, width) to logits, or a spec.
-        dataset: a torch data set of (image, label) or of mappings, a DataLoader, (x, y) as arrays or tensors, a list of images, a Hugging
+        dataset: a torch data set of (image, label) or of mappings, (x, y) as arrays or tensors, a list of images, a Hugging
             Face data set. Pixels are uint8, or floats in [0, 1] that are *not normalised*: noise is added to them.
         model: with a spec, the network to audit instead of the one that it names.
         sigma: standard deviations of Gaussian noise, in pixel units ([0, 1]); ``"8/255"`` is understood.
@@ -114,13 +112,11 @@ def audit(
         fresh: refuse a run folder that is there already.
         until_decided: draw until the gates are decided: few copies of each image first, then more, ``samples`` of mc at most.
         max_samples, confidence: with that, fewer copies at most, and the confidence of all analyses together (default 0.95).
-        threads: that torch computes with during the audit; default: as torch is set.
         budget: lower draws, then images, of a new run so that it takes about this long at most: "10m", or seconds.
         on_error: at an unusable sample: "stop", or "skip" it; skipped samples are listed and counted.
         trust: allow Python code that a spec names.
         progress: show a bar; default: in notebooks and on terminals.
         listener: receives notes, warnings and progress instead.
-        command: what the user typed, for run.json.
 
     Returns:
         The finished run.
@@ -157,7 +153,7 @@ def audit(
     home = TemporaryFolder() if out is None and net is what else None
     try:
         return _run(
-            *(spec, samples, home, threads, until),
+            *(spec, samples, home, until),
             out=out,
             extend=extend,
             fresh=fresh,
@@ -166,7 +162,6 @@ def audit(
             budget=parse_duration(budget, "budget") if isinstance(budget, str) else budget,
             on_error=on_error,
             trust=trust,
-            command=command,
             ray_address=ray_address,
         )
     except BaseException:
@@ -175,7 +170,6 @@ def audit(
         raise
 
 
-_WEIGHTS = {".pt", ".pth", ".pt2", ".safetensors", ".onnx", ".ckpt", ".bin", ".torchscript", ".npz"}
 _SETTINGS: Mapping[str, Location] = {
     "sigma": ("noise", 0, "sigma"),
     "noise": ("noise",),
@@ -211,7 +205,6 @@ def _run(
     spec: AuditSpec,
     samples: Dataset | None,
     home: TemporaryFolder | None,
-    threads: int | None,
     until: _Until | None,
     *,
     out: str | Path | None,
@@ -231,17 +224,12 @@ def _run(
     gates = parsed(spec.gates, "gates")
     if until is None and not extend:  # a run to extend may have further results
         refuse_beyond(spec, gates)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
     folder = home.path if home is not None else None if out is None else Path(out)
-    try:
-        with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
-            if until is None:
-                done = audited(spec, folder)
-            else:
-                done = sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until._asdict()).run
-    finally:
-        torch.set_num_threads(before)
+    with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
+        if until is None:
+            done = audited(spec, folder)
+        else:
+            done = sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until._asdict()).run
     run = of_stored(done, home)
     if samples is not None:
         from robaudit.report.kept_images import keep_images
@@ -253,12 +241,7 @@ def _run(
 def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:
     if isinstance(what, AuditSpec):
         return what
-    if not isinstance(what, str | Path):
-        return validated(dict(what), Origin("spec"))
-    if Path(what).suffix.lower() in _WEIGHTS:
-        text = "is not a spec, the YAML file that names model, data and noise"
-        raise SpecError(str(what), text, f"write one with robaudit init --model {what}, or call audit(net, dataset, sigma=0.05)")
-    return load_spec(Path(what))
+    return load_spec(Path(what)) if isinstance(what, str | Path) else validated(dict(what), Origin("spec"))
 
 
 def _of_objects(net: Any, settings: Mapping[str, Any], name: str | None) -> AuditSpec:
@@ -369,7 +352,7 @@ def _opened(
     Raises:
         NothingLeftError: the data set is empty.
     """
-    from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_unfit
+    from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_random
     from robaudit.datasets.select import Selected, choose
 
     about = spec.dataset
@@ -377,5 +360,5 @@ def _opened(
     if not len(opened):
         raise NothingLeftError("dataset", "the data set is empty", "give it samples")
     opened = Selected(opened, choose(opened, about), about.class_names)
-    refuse_unfit(opened, data, skip_bad=skip_bad, as_given=spec.run.as_given)
+    refuse_random(opened, skip_bad=skip_bad)
     return opened

@@ -26,7 +26,6 @@ from robaudit.text import clipped, count, printable
 
 if TYPE_CHECKING:
     import pandas
-    import polars
     import pyarrow
     from matplotlib.figure import Figure
 
@@ -77,7 +76,7 @@ class Run(stored.Run):
     # --- rows as tables
 
     def to_arrow(self) -> pyarrow.Table:
-        """The rows as an Arrow table: the columns of samples.csv, then what else an estimator recorded.
+        """The rows as an Arrow table: the columns of samples.csv, then what else an estimator recorded; ``polars.from_arrow`` takes it.
 
         ``votes``, ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of the class in :mod:`robaudit.results`;
         ``numbers`` are further numbers by name (effective sample size, ...).
@@ -101,7 +100,7 @@ class Run(stored.Run):
         try:
             import pandas as pd
         except ImportError as error:
-            raise needs_package("to_pandas", "pandas") from error
+            raise RobauditError("to_pandas", "needs pandas, which is not installed", "pip install pandas, or use to_arrow()") from error
         types = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
         table = self.to_arrow()
         numbers = [dict(entry or ()) for entry in table["numbers"].to_pylist()]
@@ -110,21 +109,6 @@ class Run(stored.Run):
         frame: pandas.DataFrame = flat.drop_columns(further).to_pandas(types_mapper=lambda type_: types.get(str(type_)))
         for name in sorted({name for row in numbers for name in row}):
             frame[f"numbers.{name}"] = [row.get(name, math.nan) for row in numbers]
-        return frame
-
-    def to_polars(self) -> polars.DataFrame:
-        """The rows as a polars table, with the columns of :meth:`to_arrow`.
-
-        Raises:
-            RobauditError: polars or pyarrow is not installed.
-        """
-        try:
-            import polars as pl
-        except ImportError as error:
-            raise needs_package("to_polars", "polars") from error
-        frame = pl.from_arrow(self.to_arrow())
-        if not isinstance(frame, pl.DataFrame):
-            raise TypeError("an Arrow table becomes a DataFrame")
         return frame
 
     # --- questions
@@ -332,11 +316,11 @@ class Run(stored.Run):
         """A picture of this run, or of several, as a figure that a notebook shows.
 
         Args:
-            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest, losses, sample, or scatter.
+            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest, losses, or sample.
             path: also write it to this file: .png, .svg or .pdf.
             with_: further runs in the same picture.
             label: names of the runs, this one first.
-            estimator, noise, level, sigma: only these results; for scatter the two estimators.
+            estimator, noise, level, sigma: only these results.
             threshold: beyond it a sample counts as not robust.
             max_images: for flagged and losses.
             id: the image, for the kind sample.
@@ -351,14 +335,14 @@ class Run(stored.Run):
 
         can_draw(required=True, where="plot")
         from robaudit.report.pictures import FORMATS
-        from robaudit.report.pictures.kinds import entries_of, figure_of, look_of, picture, sketch_of
+        from robaudit.report.pictures.kinds import figure_of, look_of, picture, sketch_of
 
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
             arguments.choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
         ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, id=id, label=label)
-        drawing = sketch_of(kind, entries_of(kind, [self, *with_], ask), ask)
+        drawing = sketch_of(kind, [self, *with_], ask)
         if path is not None:
             _written(Path(path), picture(drawing, format_, look))
         return figure_of(drawing, look)
@@ -394,11 +378,6 @@ class Run(stored.Run):
     @property
     def _place(self) -> str:
         return "in a temporary folder: out= keeps it" if self._home is not None else f"in {printable(str(self.path))}"
-
-
-def needs_package(where: str, package: str) -> RobauditError:
-    """The error for a library that no extra of robaudit installs: users of its tables have it."""
-    return RobauditError(where, f"needs {package}, which is not installed", f"pip install {package}, or use to_arrow()")
 
 
 @arguments.naming_arguments()

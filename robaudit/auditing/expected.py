@@ -29,7 +29,7 @@ SPARE = 0.9
 WORTH_SAYING = 10.0
 """An audit announces its time only above this many seconds."""
 
-_ENOUGH, _MOST_PASSES = 0.3, 256  # seconds of timed passes, and how many full ones at most
+_ENOUGH, _SHARE, _MOST_PASSES = 0.3, 0.05, 256  # of timed passes: seconds; the share of the audit; how many full ones at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Expected:
 
 
 def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Speed:
-    """Time full passes of noisy copies of the first image, for each noise of the audit in turn.
+    """Time full passes of noisy copies of the first image, for each noise of the audit in turn: briefly for a small audit.
 
     Args:
         ready: the audit.
@@ -92,9 +92,11 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
     x = first.pixels.to(engine.model.device, engine.model.dtype)[None]
     varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.noise.random]
     levels = varying or [NoiseLevel(None, 0.1, LevelName.SIGMA)]
-    each = 0.0
+    each, full = 0.0, engine.rows(first.pixels.shape)
+    share = _SHARE * len(ready.data) * sum(task.cost(engine.classes) for task in ready.tasks) / len(levels)
+    copies = min(max(int(share), 2 * full), _MOST_PASSES * full)
     for at in levels:
-        batches = engine.noisy_logits(x, [first.id], at, _MOST_PASSES * engine.rows(first.pixels.shape))
+        batches = engine.noisy_logits(x, [first.id], at, copies)
         next(batches)  # the first pass is slower than the others
         started, passed, spent = clock(), 0, 0.0
         for batch, logits in batches:

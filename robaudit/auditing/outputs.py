@@ -12,8 +12,9 @@ from robaudit.auditing.environment import versions
 from robaudit.auditing.prepare import OpenedAudit
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.registry import Task
+from robaudit.estimators.review import FitReview
 from robaudit.files import file_sha256, writing
-from robaudit.levels import GAUSSIAN
+from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.frame import FrameBuilder
@@ -79,14 +80,12 @@ def _listed(values: tuple[float, ...]) -> str:
 
 
 class _Tally:
-    """Accumulates totals, summaries and reviews in one pass over a run's results."""
+    """Accumulates totals, summaries and reviews of fits in one pass over a run's results."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
         self.results = FrameBuilder()
-        reviews = [(task, review) for task in tasks if (review := task.estimator.review()) is not None]
-        self.reviews = [review for _, review in reviews]
-        self.review_of = {name: review for task, review in reviews for name in task.names}
+        self.reviews: dict[tuple[NoiseLevel, str], FitReview] = {}
         self.further = {name for task in tasks for name in task.names[1:]}  # they share the passes of the first
         self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
         self.digest = hashlib.sha256()
@@ -103,8 +102,8 @@ class _Tally:
                 yield row
 
     def warnings(self) -> list[str]:
-        """The warnings of the estimators' reviews of all their rows at one noise level."""
-        return [text for review in self.reviews for text in review.warnings()]
+        """The warnings of the reviews of all fits at one noise level."""
+        return [text for review in self.reviews.values() for text in review.warnings()]
 
     def _add(self, row: Row) -> None:
         self.rows += 1
@@ -112,8 +111,8 @@ class _Tally:
             self.forwards += row.forwards
             self.backwards += row.backwards
         self.results.add(row)
-        if (review := self.review_of.get((row.at, row.estimator))) is not None:
-            review.add(row)
+        if row.fit is not None:
+            self.reviews.setdefault((row.at, row.estimator), FitReview()).add(row)
 
 
 def finish(

@@ -438,13 +438,12 @@ def _initialise(ray: Any, named: str | None, devices: Sequence[torch.device], wh
     try:
         with contextlib.chdir(os.path.abspath(os.sep)):  # noqa: PTH100  workers look for modules in this folder first
             ray.init(address=named or _ALONE, log_to_driver=False, logging_level=logging.CRITICAL, **has)
-    except ray.exceptions.AuthenticationError:
-        remedy = "set RAY_AUTH_MODE=token, and have the cluster's token in ~/.ray/auth_token"
-        raise RobauditError(where, "asks for a token", remedy) from None
-    except (ConnectionError, SystemExit) as error:
+    except (ConnectionError, SystemExit, ray.exceptions.AuthenticationError) as error:
         if isinstance(error, SystemExit) and error.code in (signal.SIGTERM, _TERMINATED):  # by Ray's handler, or by ours
             raise SystemExit(_TERMINATED) from None
         remedy = "start one with ray start --head, or leave --ray-address out to use this machine alone"
+        if named != "auto":  # something listens there
+            remedy = "if it asks for a token, set RAY_AUTH_MODE=token, and have the token in ~/.ray/auth_token"
         raise RobauditError(where, "no Ray cluster answers", remedy) from None
     except (RuntimeError, ValueError, OSError) as error:  # such as another version of Python or Ray
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]

@@ -20,12 +20,10 @@ from robaudit.datasets.select import Selected
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
-from robaudit.models.files import hub_weights, is_hub
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row, bits_of
-from robaudit.spec.model import AuditSpec
 from robaudit.store.folder import OUTPUTS, RunFolder
 from robaudit.store.info import RowBits, device_type, kind_of
 from robaudit.store.run import Run
@@ -106,7 +104,7 @@ def verify(
     if kind_of(device_name(chosen)) != kind_of(made_on):
         what = f"was made on {made_on}, and {device_name(chosen)} draws other noise"
         raise RunError(str(run.path), what, f"verify it on {kind_of(made_on)}")
-    spec = _here(spec_of(run))
+    spec = spec_of(run)
     dataset = open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
     listener = listener or Listener()
@@ -131,18 +129,6 @@ def _same_bits_promised(run: Run, device: torch.device) -> bool:
     """Whether the run measured rows that do not depend on the batch, on this device and with these versions."""
     info = run.info
     return bool(info["rows"]["kind"] == RowBits.BITWISE and info["device"] == device_name(device) and info["versions"] == versions())
-
-
-def _here(spec: AuditSpec) -> AuditSpec:
-    """The spec with its Hub model replaced by the copy on this machine.
-
-    Raises:
-        ModelError: there is none.
-    """
-    if not is_hub(spec.model.path):
-        return spec
-    folder = hub_weights(spec.model.path or "", spec.model.revision, fetch=False)
-    return spec.model_copy(update={"model": spec.model.model_copy(update={"path": str(folder)})})
 
 
 def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from robaudit.cli.options import OUTPUT, FormatOption, TextFormat
+from robaudit.cli.options import OUTPUT, FormatOption
 from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
@@ -19,24 +18,7 @@ Entry = Mapping[str, str]
 """An installed component as text: ``name``, ``summary``, and more by kind."""
 
 
-class What(StrEnum):
-    """What to list."""
-
-    OVERVIEW = "overview"
-    ESTIMATORS = "estimators"
-    NOISES = "noises"
-    DATASETS = "datasets"
-    FORMATS = "formats"
-    OBJECTIVES = "objectives"
-    SCHEMA = "schema"
-
-
-class SchemaName(StrEnum):
-    """The document that a schema describes."""
-
-    SPEC = "spec"
-    GATES = "gates"
-    COMPARE = "compare"
+What = Literal["overview", "estimators", "noises", "datasets", "formats", "objectives", "schema"]
 
 
 def _version(value: bool) -> None:
@@ -54,12 +36,12 @@ def program(
 
 
 def list_(
-    what: Annotated[What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(What)}.")] = What.OVERVIEW,
-    format_: FormatOption = TextFormat.TABLE,
+    what: Annotated[What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(get_args(What))}.")] = "overview",
+    format_: FormatOption = "table",
     for_: Annotated[
-        SchemaName,
+        Literal["spec", "gates", "compare"],
         typer.Option("--for", rich_help_panel=OUTPUT, help="schema: of a spec, or of the JSON that robaudit gate or compare writes."),
-    ] = SchemaName.SPEC,
+    ] = "spec",
 ) -> None:
     """List what a spec can name: estimators, noises, data sets, model formats and training objectives.
 
@@ -69,37 +51,37 @@ def list_(
 
     Example: robaudit list estimators
     """
-    if what is What.SCHEMA:
+    if what == "schema":
         typer.echo(_schema(for_), nl=False)
         return
-    if for_ is not SchemaName.SPEC:
-        raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_.value}")
+    if for_ != "spec":
+        raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_}")
     lists = {
-        What.ESTIMATORS: _estimators,
-        What.NOISES: _noises,
-        What.DATASETS: _datasets,
-        What.FORMATS: _formats,
-        What.OBJECTIVES: _objectives,
+        "estimators": _estimators,
+        "noises": _noises,
+        "datasets": _datasets,
+        "formats": _formats,
+        "objectives": _objectives,
     }
-    if what is What.OVERVIEW:
-        listed: dict[What, list[Entry]] = {kind: [_brief(kind, entry) for entry in entries()] for kind, entries in lists.items()}
+    if what == "overview":
+        listed: dict[str, list[Entry]] = {kind: [_brief(kind, entry) for entry in entries()] for kind, entries in lists.items()}
     else:
         listed = {what: list(lists[what]())}
     entries = [entry for part in listed.values() for entry in part]
-    if format_ is TextFormat.TABLE:
+    if format_ == "table":
         _print_table(listed)
         return
     from robaudit.cli.streams import put
     from robaudit.store.serialise import table_csv
 
-    if format_ is TextFormat.CSV:
+    if format_ == "csv":
         put([table_csv(list(entries[0]), (list(entry.values()) for entry in entries))])
     else:
         put([json.dumps(entries, indent=2) + "\n"])
 
 
-def _brief(kind: What, entry: Entry) -> Entry:
-    return {"of": kind.value, "name": entry["name"], "summary": entry["summary"]}
+def _brief(kind: str, entry: Entry) -> Entry:
+    return {"of": kind, "name": entry["name"], "summary": entry["summary"]}
 
 
 def _estimators() -> Iterator[Entry]:
@@ -152,8 +134,8 @@ def _formats() -> Iterator[Entry]:
 
     for form in FORMATS:
         yield {"name": form.name, "summary": _first_line(form.load).removeprefix("Load "), "files": ", ".join(form.suffixes)}
-    yield {"name": "timm", "summary": "a folder that timm has saved, or hf:org/name", "files": "config.json, model.safetensors"}
-    yield {"name": "Transformers", "summary": "a folder of save_pretrained, or hf:org/name", "files": "config.json, model.safetensors"}
+    yield {"name": "timm", "summary": "a folder that timm has saved", "files": "config.json, model.safetensors"}
+    yield {"name": "Transformers", "summary": "a folder of save_pretrained", "files": "config.json, model.safetensors"}
 
 
 def _objectives() -> Iterator[Entry]:
@@ -178,7 +160,7 @@ def _options(cls: type[BaseModel], *but: str) -> str:
     )
 
 
-def _print_table(lists: Mapping[What, Sequence[Entry]]) -> None:
+def _print_table(lists: Mapping[str, Sequence[Entry]]) -> None:
     """Print each list below its name: names on the left, summaries and facts on the right."""
     from rich.table import Table
     from rich.text import Text
@@ -190,7 +172,7 @@ def _print_table(lists: Mapping[What, Sequence[Entry]]) -> None:
     table.add_column()
     for kind, entries in lists.items():
         more = f"  (options and more: robaudit list {kind})" if len(lists) > 1 else ""
-        table.add_row(Text(kind.value, "bold"), Text(more.strip(), "dim"))
+        table.add_row(Text(kind, "bold"), Text(more.strip(), "dim"))
         for entry in entries:
             facts = [f"\n{key}: {text}" for key, text in entry.items() if key not in ("of", "name", "summary") and text]
             table.add_row(Text(f"  {entry['name']}"), Text(entry["summary"]).append("".join(facts), "dim"))
@@ -201,12 +183,12 @@ def _print_table(lists: Mapping[What, Sequence[Entry]]) -> None:
     output().print(table)
 
 
-def _schema(document: SchemaName) -> str:
+def _schema(document: str) -> str:
     """The schema of the spec with the options of every installed estimator, or of a command's JSON output."""
-    if document is not SchemaName.SPEC:
+    if document != "spec":
         from robaudit.report.ci.document import published
 
-        return published(document.value)
+        return published(document)
     from robaudit.estimators import registry
     from robaudit.noise import registry as noise_registry
     from robaudit.spec.schema import spec_schema

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,17 +32,6 @@ if TYPE_CHECKING:
     from robaudit.store.run import Run
 
 
-class CompareFormat(StrEnum):
-    """How a comparison is printed."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    MD = "md"
-    JUNIT = "junit"
-    GITHUB = "github"
-
-
 def compare(
     base: Annotated[Path, typer.Argument(metavar="BASE", help="A run folder: the reference.")],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="A run folder on the same samples.")],
@@ -62,7 +50,9 @@ def compare(
     point: PointOption = False,
     confidence: ConfidenceOption = None,
     inconclusive: InconclusiveOption = None,
-    format_: Annotated[CompareFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")] = CompareFormat.TABLE,
+    format_: Annotated[
+        Literal["table", "csv", "json", "md", "junit", "github"], typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")
+    ] = "table",
     output: OutputOption = None,
 ) -> None:
     """Compare a new run with a base run, sample by sample and on the same noise draws: exit code 0, or 1 and 4 by the gates.
@@ -88,7 +78,7 @@ def compare(
     from robaudit.spec.gates import parse_gate
     from robaudit.store.run import read_run
 
-    if format_ in (CompareFormat.JUNIT, CompareFormat.GITHUB) and not gates:
+    if format_ in ("junit", "github") and not gates:
         raise SpecError(f"--format {format_}", "there is no gate to report", 'add one, for example --gate "mean_drop <= 0.01"')
     chosen = levels(noise, level, sigma)
     conditions = [parse_gate(text, QUANTITIES, "--gate") for text in gates or ()]
@@ -99,21 +89,21 @@ def compare(
     confidence = _confidence(runs, confidence)
     comparison = compare_runs(base_run, new_run, estimators=estimator or (), levels=chosen, below=below, confidence=confidence)
     decisions = decide(comparison, conditions, population=population, point=point)
-    counts_as: Verdict = "inconclusive" if inconclusive is None else inconclusive.value
+    counts_as: Verdict = inconclusive or "inconclusive"
     subject = Subject.of(new_run.info, "compare", Subject.of(base_run.info, "compare"), comparison.left_out())
     names = new_run.class_names or base_run.class_names
     tables = list(comparison_tables(comparison, base_run.info, new_run.info, names))
-    if format_ is CompareFormat.TABLE:
+    if format_ == "table":
         verdicts = [Text(line) for _, line in lines(decisions, counts_as)] if decisions else []
         show(*leading_warnings(runs, in_table=True), Terminal(tables), *verdicts, to=output)
-    elif format_ is CompareFormat.CSV:
+    elif format_ == "csv":
         emit(csv_text(comparison), output)
-    elif format_ is CompareFormat.JSON:
+    elif format_ == "json":
         emit(json_text(CompareDocument(decisions, subject, counts_as, comparison).document(names)), output)
-    elif format_ is CompareFormat.MD:
+    elif format_ == "md":
         markdown = "\n" + step_summary(decisions, subject, inconclusive=counts_as) if decisions else ""
         emit((markdown_text(tables) + markdown).encode(), output)
-    elif format_ is CompareFormat.JUNIT:
+    elif format_ == "junit":
         emit(junit(decisions, subject, inconclusive=counts_as), output)
     else:
         emit(github(decisions, subject, inconclusive=counts_as).encode(), output)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,7 +18,6 @@ from robaudit.cli.options import (
     ConfidenceOption,
     GatesOption,
     InconclusiveOption,
-    OnError,
     OnErrorOption,
     PointOption,
     PopulationOption,
@@ -39,13 +37,6 @@ if TYPE_CHECKING:
     from robaudit.spec.model import AuditSpec
     from robaudit.store.info import UntilDecided
     from robaudit.store.run import Run
-
-
-class EngineChoice(StrEnum):
-    """Where to compute."""
-
-    LOCAL = "local"
-    RAY = "ray"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +140,8 @@ def estimate(
         typer.Option(metavar="DEVICE", rich_help_panel=RUNNING, help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto."),
     ] = None,
     engine: Annotated[
-        EngineChoice | None, typer.Option(rich_help_panel="Ray", help="Compute on this machine, or with the workers of a Ray cluster.")
+        Literal["local", "ray"] | None,
+        typer.Option(rich_help_panel="Ray", help="Compute on this machine, or with the workers of a Ray cluster."),
     ] = None,
     ray_address: Annotated[
         str | None,
@@ -204,7 +196,7 @@ def estimate(
         ),
     ] = False,
     trust: TrustOption = False,
-    on_error: OnErrorOption = OnError.STOP,
+    on_error: OnErrorOption = "stop",
     extend: Annotated[
         bool,
         typer.Option(
@@ -282,7 +274,7 @@ def estimate(
         ("dataset", "limit"): limit,
         ("run", "seed"): seed,
         ("run", "device"): device,
-        ("run", "engine"): None if engine is None else engine.value,
+        ("run", "engine"): engine,
         ("run", "workers"): workers,
         ("run", "gpus_per_worker"): gpus_per_worker,
         ("run", "memory"): memory,
@@ -315,7 +307,7 @@ def estimate(
                 wanted,
                 out=folder,
                 trust=trust,
-                on_error=on_error.value,
+                on_error=on_error,
                 extend=extend,
                 fresh=fresh and not deciding,  # otherwise checked once, before the first interim analysis
                 listener=reporter,
@@ -335,7 +327,7 @@ def estimate(
             point=point,
             confidence=confidence,
             strict=strict,
-            counts_as="inconclusive" if inconclusive is None else inconclusive.value,
+            counts_as=inconclusive or "inconclusive",
             fresh=fresh,
             quiet=quiet,
         )
@@ -370,7 +362,7 @@ def _until_decided(
     Raises:
         RobauditError: the audit or a gate is refused.
     """
-    from robaudit.cli.gate import GateFormat, report_gates
+    from robaudit.cli.gate import report_gates
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
     from robaudit.gates.decide import with_strict
@@ -385,7 +377,7 @@ def _until_decided(
         _say_draws(outcome)
         with reader_may_leave():
             print_run(outcome.run)
-    return report_gates(outcome.decisions, counts_as, GateFormat.TEXT, None, Subject.of(outcome.run.info, "estimate"))
+    return report_gates(outcome.decisions, counts_as, "text", None, Subject.of(outcome.run.info, "estimate"))
 
 
 def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:

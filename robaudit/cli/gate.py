@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,13 +26,7 @@ if TYPE_CHECKING:
     from robaudit.report.ci.document import Subject
 
 
-class GateFormat(StrEnum):
-    """How decisions are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
-    GITHUB = "github"
+Format = Literal["text", "json", "junit", "github"]
 
 
 def gate(
@@ -57,7 +50,7 @@ def gate(
             metavar="FILE", rich_help_panel=GATES, help="Take the gates from tool.robaudit in this file. Default: ./pyproject.toml."
         ),
     ] = None,
-    format_: Annotated[GateFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")] = GateFormat.TEXT,
+    format_: Annotated[Format, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")] = "text",
     output: OutputOption = None,
 ) -> None:
     """Decide whether a run meets its gates: exit code 0 if all pass, 1 if one fails, 4 if one is inconclusive.
@@ -87,11 +80,11 @@ def gate(
         say(f"{skipped} samples were skipped: the gates say nothing about them")
     if any(decision.more is not None and decision.covers is Covers.MEASUREMENT for decision in decisions):
         say("deciding again after more draws adds to the error probability: robaudit estimate --until-decided accounts for it")
-    counts_as: Verdict = inconclusive.value if inconclusive is not None else rules.inconclusive or "inconclusive"
+    counts_as: Verdict = inconclusive or rules.inconclusive or "inconclusive"
     raise typer.Exit(report_gates(decisions, counts_as, format_, output, Subject.of(opened.info, "gate")))
 
 
-def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: GateFormat, output: Path | None, subject: Subject) -> int:
+def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: Format, output: Path | None, subject: Subject) -> int:
     """Print the decisions or write them to the file of ``-o``; return the exit code."""
     from robaudit.cli.streams import emit
     from robaudit.gates.decide import EXIT_CODES, overall
@@ -99,13 +92,13 @@ def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: 
     from robaudit.report.ci.github import github
     from robaudit.report.ci.junit import junit
 
-    if format_ is GateFormat.TEXT:
+    if format_ == "text":
         _print_text(decisions, inconclusive, subject, output)
     else:
-        render = {GateFormat.JSON: gates_json, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}[format_]
+        render = {"json": gates_json, "junit": junit, "github": github}[format_]
         text = render(decisions, subject, inconclusive=inconclusive)
-        emit(text.encode() if format_ is GateFormat.GITHUB else text, output)  # its lines are commands; what they hold is escaped
-    if format_ is GateFormat.GITHUB:
+        emit(text.encode() if format_ == "github" else text, output)  # its lines are commands; what they hold is escaped
+    if format_ == "github":
         summarise(decisions, subject, inconclusive)
     return EXIT_CODES[overall(decisions, inconclusive)]
 

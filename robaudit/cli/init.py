@@ -28,7 +28,7 @@ def init(
             metavar="PATH",
             rich_help_panel=_MODEL,
             help="The trained model: a .pt, .pth, .pt2, .safetensors or .onnx file, a folder that timm or Transformers saved, "
-            "hf:org/name, or module:function that returns it.",
+            "or module:function that returns it.",
         ),
     ] = None,
     architecture: Annotated[
@@ -52,7 +52,7 @@ def init(
         typer.Option(
             metavar="NAME",
             rich_help_panel=_MODEL,
-            help="As in training: none, imagenet, cifar10, cifar100, mnist, fashionmnist, half, or numbers: 0.5/0.25.",
+            help="As in training: none, imagenet, cifar10, cifar100, mnist, fashionmnist or half.",
         ),
     ] = None,
     sigma: Annotated[
@@ -81,7 +81,6 @@ def init(
     from robaudit.files import expanded, write_atomically
     from robaudit.spec.init import dataset_section, levels, normalisation, spec_text
     from robaudit.spec.load import apply_setting, load_spec
-    from robaudit.spec.model import HUB
 
     if spec.exists() and not force:
         raise RobauditError(str(spec), "already exists", "name another file, or add --force")
@@ -92,7 +91,7 @@ def init(
 
     def known_file(text: str) -> str:
         text = str(expanded(text))
-        if not text.startswith(HUB) and not (base / text).exists():
+        if not (base / text).exists():
             if ":" in text:
                 _refuse_architecture(text)
             if is_own_code(text):
@@ -111,7 +110,7 @@ def init(
         "--data",
         "images/",
     )
-    question = "Normalisation used in training (none, imagenet, cifar10, ..., or mean/std)"
+    question = "Normalisation used in training (none, imagenet, cifar10, ...)"
     mean, std = _answer(question, normalise, _NORMALISE, normalisation, asking and not source, "--normalise")
     if mean or (source and normalise is not None):  # none, although the model's own files say otherwise
         section |= {"mean": list(mean), "std": list(std)}
@@ -136,12 +135,9 @@ def init(
         _check(written, trust=trust or own)
     write_atomically(spec, text.encode())
     say(f"wrote {spec}")
-    emit(_next(f"robaudit estimate {spec}{' --trust' if own else ''}", gated=least is not None), None)
-
-
-def _next(command: str, *, gated: bool) -> str:
-    """What to run next."""
-    return f"next: {command}" + (f", then robaudit gate RUN; or both: {command} --until-decided\n" if gated else "\n")
+    command = f"robaudit estimate {spec}{' --trust' if own else ''}"
+    gated = "" if least is None else f", then robaudit gate RUN; or both: {command} --until-decided"
+    emit(f"next: {command}{gated}\n", None)
 
 
 def _answer(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from inspect import cleandoc
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
 
 if TYPE_CHECKING:
@@ -178,30 +176,8 @@ def _usage(error: Any) -> str:
     typed = [word for word in sys.argv[1:2] if not word.startswith("-")]  # where the parser does not name the command
     command = context.command_path if context is not None else " ".join(["robaudit", *typed])
     message = " ".join(str(error.format_message()).split()).rstrip(".").replace("Value error, ", "").replace("Input should", "must")
-    message = _nearest(message.partition(", unable to parse string as")[0])
-    return f"{message or 'no command given'}; {_quote_gates()}see {command} --help"
-
-
-def _nearest(message: str) -> str:
-    """The parser's list of choices, or the one nearest to what was typed."""
-    from robaudit.errors import did_you_mean
-
-    if (match := re.search(r"'([^']*)' is not one of (.*)", message)) is None:
-        return message
-    near = did_you_mean(match[1], re.findall(r"'([^']*)'", match[2]))
-    return f"{message[: match.start()]}{match[1]!r} is not known; {near}" if near.endswith("?") else message
-
-
-def _quote_gates() -> str:
-    """Advice on a gate that was given as an option, or split by the shell.
-
-    Without quotes, ``>`` redirects the output, and only the quantity is left.
-    """
-    words = sys.argv[1:]
-    if words[:1] == ["gate"] and "--gate" in words:
-        return 'here gates are arguments: robaudit gate RUN "mean >= 0.9"; '
-    split = words[:1] != ["init"] and any(word == "--gate" and not set(value) & set("<>") for word, value in pairwise(words))
-    return 'write a gate in quotes: --gate "mean >= 0.9"; ' if split else ""
+    message = message.partition(", unable to parse string as")[0]
+    return f"{message or 'no command given'}; see {command} --help"
 
 
 def _internal(error: Exception) -> NoReturn:

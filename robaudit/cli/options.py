@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,38 +16,6 @@ from robaudit.levels import LevelChoice
 if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
     from robaudit.spec.model import AuditSpec
-
-
-class TextFormat(StrEnum):
-    """How a report is printed."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    MD = "md"
-    LATEX = "latex"
-
-
-class SummaryFormat(StrEnum):
-    """How the result of validate is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class OnError(StrEnum):
-    """What to do with an unusable sample."""
-
-    STOP = "stop"
-    SKIP = "skip"
-
-
-class Inconclusive(StrEnum):
-    """What an inconclusive gate counts as."""
-
-    PASS = "pass"  # noqa: S105  not a password
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
 
 
 RESULTS, GATES, SPEC, RUNNING, OUTPUT = "Which results", "Gates", "The spec", "How it runs", "Output"
@@ -91,8 +58,10 @@ LabelOption = Annotated[
     list[str] | None,
     typer.Option("--label", metavar="NAME", rich_help_panel=RESULTS, help="Name of the first run; repeat for the others."),
 ]
-FormatOption = Annotated[TextFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
-SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
+FormatOption = Annotated[
+    Literal["table", "csv", "json", "md", "latex"], typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")
+]
+SummaryFormatOption = Annotated[Literal["text", "json"], typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 OutputOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Write to this file instead of standard output."),
@@ -124,7 +93,8 @@ DataTrustOption = Annotated[
     bool, typer.Option("--trust", rich_help_panel="Images", help="With --data: allow that spec to run Python code (module:function).")
 ]
 OnErrorOption = Annotated[
-    OnError, typer.Option("--on-error", rich_help_panel=RUNNING, help="What to do at an unreadable sample: stop, or skip and list it.")
+    Literal["stop", "skip"],
+    typer.Option("--on-error", rich_help_panel=RUNNING, help="What to do at an unreadable sample: stop, or skip and list it."),
 ]
 
 GatesOption = Annotated[
@@ -149,7 +119,7 @@ PointOption = Annotated[
     typer.Option("--point", rich_help_panel=GATES, help="Let values without a full error interval (taylor, mmse) decide a gate."),
 ]
 InconclusiveOption = Annotated[
-    Inconclusive | None,
+    Literal["pass", "fail", "inconclusive"] | None,
     typer.Option("--inconclusive", rich_help_panel=GATES, help="How to count an inconclusive gate. Default: inconclusive (exit code 4)."),
 ]
 StrictOption = Annotated[

@@ -1,4 +1,4 @@
-"""`robaudit plot`: draw a figure of runs, of a validation, or of the noise of a spec, for a paper."""
+"""`robaudit plot`: draw a figure of runs, or of the noise of a spec, for a paper."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KINDS_OF: Mapping[str, Sequence[Kind]] = {
     "--set": (Kind.NOISE,),
     "--estimator": KINDS,
     "--noise, --level, --sigma": (*KINDS, Kind.NOISE),
-    "--data": (Kind.FLAGGED, Kind.SAMPLE),
+    "--data": (Kind.FLAGGED,),
 }
 """The kinds that an option applies to; options not listed apply to all."""
 
@@ -45,7 +45,7 @@ _KINDS_OF: Mapping[str, Sequence[Kind]] = {
 def plot(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...|SPEC.yaml", help="One run or several; folders of validate for validation; a spec for noise."),
+        typer.Argument(metavar="RUN...|SPEC.yaml", help="One run or several; a spec for noise."),
     ],
     kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"What to draw: {', '.join(Kind)}.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
@@ -75,8 +75,8 @@ def plot(
 ) -> None:
     """Draw a figure for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
 
-    Several runs share a figure. The kind scatter is about two results: --estimator A --estimator B. The kind noise is about a spec: its
-    first images, clean and under each noise at its levels, before anything is computed.
+    Several runs share a figure. The kind noise is about a spec: its first images, clean and under each noise at its levels, before
+    anything is computed.
 
     Example: robaudit plot runs/old runs/new --kind levels --width 3.3 --no-title -o levels.pdf
     """
@@ -104,15 +104,11 @@ def plot(
     from robaudit.report.pictures import can_draw
 
     can_draw(required=True, where=f"-o {output}")
-    from robaudit.report.pictures.kinds import entries_of, look_of, picture, sketch_of
+    from robaudit.report.pictures.kinds import look_of, picture, sketch_of
 
     look, chosen = look_of(width, title=not no_title, caption=not no_caption), levels(noise, level, sigma)
     if kind is Kind.NOISE:
         drawing = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
-    elif kind is Kind.VALIDATION:
-        from robaudit.report.validation import read, sketch
-
-        drawing = sketch(read(runs))
     else:
         from robaudit.report.sections import Ask
         from robaudit.store.run import read_run
@@ -126,7 +122,7 @@ def plot(
             id=() if id_ is None else (id_,),
             label=tuple(label or ()),
         )
-        drawing = sketch_of(kind.value, entries_of(kind.value, [read_run(run) for run in runs], ask), ask)
+        drawing = sketch_of(kind.value, [read_run(run) for run in runs], ask)
     write_output(output, [picture(drawing, ending[1:], look)])
 
 

@@ -6,9 +6,8 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -24,7 +23,6 @@ from robaudit.cli.options import (
     OutputOption,
     RunArgument,
     SigmaFilter,
-    TextFormat,
     ThresholdOption,
     finite_threshold,
     image_source,
@@ -40,24 +38,7 @@ if TYPE_CHECKING:
     from robaudit.store.run import Run
 
 
-class Only(StrEnum):
-    """Which samples to look at."""
-
-    CORRECT = "correct"
-    WRONG = "wrong"
-
-
-class ShowFormat(StrEnum):
-    """How a section is written."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    MD = "md"
-    LATEX = "latex"
-    PARQUET = "parquet"
-
-
+ShowFormat = Literal["table", "csv", "json", "md", "latex", "parquet"]
 _CLASSES, _FLAGGED = "Section classes", "Sections flagged and sample"
 
 ByOption = Annotated[
@@ -86,7 +67,8 @@ BottomOption = Annotated[
 TopOption = Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=_FLAGGED, help="Also list the N most robust samples.")]
 PerClassOption = Annotated[bool, typer.Option("--per-class", rich_help_panel=_FLAGGED, help="A list for each predicted class.")]
 OnlyOption = Annotated[
-    Only | None, typer.Option(rich_help_panel=_FLAGGED, help="Only samples classified correctly, or wrongly, without noise.")
+    Literal["correct", "wrong"] | None,
+    typer.Option(rich_help_panel=_FLAGGED, help="Only samples classified correctly, or wrongly, without noise."),
 ]
 
 
@@ -157,7 +139,7 @@ def show(
         threshold=finite_threshold(threshold),
         by=by,
         data=image_source(data, False),
-        only=None if only is None else only.value,
+        only=only,
         bottom=bottom,
         top=top,
         per_class=per_class,
@@ -179,7 +161,7 @@ def bias_report(
     noise: NoiseFilter = None,
     level: LevelFilter = None,
     sigma: SigmaFilter = None,
-    format_: FormatOption = TextFormat.TABLE,
+    format_: FormatOption = "table",
     output: OutputOption = None,
 ) -> None:
     """Report robustness by class, the gap between the least and the most robust class, and whether it is significant.
@@ -190,7 +172,7 @@ def bias_report(
     """
     chosen = levels(noise, level, sigma)
     ask = Ask(tuple(estimator or ()), chosen, finite_threshold(threshold), by, image_source(data, False))
-    _show(SectionName.CLASSES, [run], ask, ShowFormat(format_.value), output)
+    _show(SectionName.CLASSES, [run], ask, format_, output)
 
 
 def flag_samples(
@@ -204,7 +186,7 @@ def flag_samples(
     noise: NoiseFilter = None,
     level: LevelFilter = None,
     sigma: SigmaFilter = None,
-    format_: FormatOption = TextFormat.TABLE,
+    format_: FormatOption = "table",
     output: OutputOption = None,
     images: Annotated[
         Path | None,
@@ -224,12 +206,12 @@ def flag_samples(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
         threshold=finite_threshold(threshold),
-        only=None if only is None else only.value,
+        only=only,
         bottom=bottom,
         top=top,
         per_class=per_class,
     )
-    entries = _show(SectionName.FLAGGED, [run], ask, ShowFormat(format_.value), output)
+    entries = _show(SectionName.FLAGGED, [run], ask, format_, output)
     if images is not None:
         from robaudit.cli.console import say
         from robaudit.report.gallery import write_gallery
@@ -254,25 +236,25 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
     refuse_unused(name, ask)
     if to is not None:
         check_output(to)
-    form = format_ or _by_suffix(to, ShowFormat.CSV if name is SectionName.ROWS else ShowFormat.TABLE)
+    form = format_ or _by_suffix(to, "csv" if name is SectionName.ROWS else "table")
     if name is SectionName.ROWS:
         _write_rows(paths, ask, form, to)
         return []
-    if form is ShowFormat.PARQUET:
+    if form == "parquet":
         raise SpecError("--format parquet", f"does not apply to the section {name.value}", "use it with rows")
     runs = [read_run(path, kept=len(paths) > 1) for path in paths]
-    if form is ShowFormat.TABLE:
+    if form == "table":
         table, entries = _terminal(name, runs, ask)
         warnings = [] if name is SectionName.SUMMARY else leading_warnings(runs, in_table=True)
         show(*warnings, table, to=to)
         return entries
     section = section_of(name)
     entries = section.find(runs, ask)
-    texts: dict[ShowFormat, Callable[[], str]] = {
-        ShowFormat.CSV: lambda: section_csv(name, entries, ask),
-        ShowFormat.JSON: lambda: section_json(name, entries, ask),
-        ShowFormat.MD: lambda: markdown_text(section.shown(entries, ask)),
-        ShowFormat.LATEX: lambda: latex_text(section.shown(entries, ask)),
+    texts: dict[str, Callable[[], str]] = {
+        "csv": lambda: section_csv(name, entries, ask),
+        "json": lambda: section_json(name, entries, ask),
+        "md": lambda: markdown_text(section.shown(entries, ask)),
+        "latex": lambda: latex_text(section.shown(entries, ask)),
     }
     leading_warnings(runs, in_table=False)
     emit(texts[form](), to)
@@ -295,7 +277,7 @@ def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Termina
     return Terminal(tables), entries
 
 
-def _write_rows(paths: Sequence[Path], ask: Ask, form: ShowFormat, to: Path | None) -> None:
+def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> None:
     """Write a run's rows, all or those of some results; of an unfinished run the rows so far.
 
     Raises:
@@ -311,23 +293,23 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: ShowFormat, to: Path | No
 
     if len(paths) > 1:
         raise SpecError("--with", "does not apply to the section rows", "write the rows of each run to a file of its own")
-    if form in (ShowFormat.TABLE, ShowFormat.MD, ShowFormat.LATEX):
-        raise SpecError(f"--format {form.value}", "does not apply to the section rows", "choose csv, json or parquet")
-    if form is ShowFormat.PARQUET and to is None and sys.stdout.isatty():
+    if form in ("table", "md", "latex"):
+        raise SpecError(f"--format {form}", "does not apply to the section rows", "choose csv, json or parquet")
+    if form == "parquet" and to is None and sys.stdout.isatty():
         raise RobauditError("--format parquet", "a Parquet file cannot be shown on a terminal", "name a file with -o")
     (path,) = paths
     folder = RunFolder(path)
     info = folder.info()
     finished = info["status"] == "complete"
-    run = read_run(path, kept=form is ShowFormat.JSON) if finished else Run(path, info, folder.rows_so_far())
+    run = read_run(path, kept=form == "json") if finished else Run(path, info, folder.rows_so_far())
     rows: Iterable[Row] = run.rows
     if ask.estimators or ask.levels:
         chosen = set(run.chosen(dict.fromkeys((row.estimator, row.at) for row in rows), ask.estimators, ask.levels))
         rows = (row for row in run.rows if (row.estimator, row.at) in chosen)
-    names, pieces = info["data"]["class_names"], dict[ShowFormat, Callable[[], Iterable[str | bytes]]]()
-    pieces[ShowFormat.PARQUET] = lambda: parquet_pieces(rows, names, where="--format parquet")
-    pieces[ShowFormat.CSV] = lambda: rows_csv_chunks(rows, names)
-    pieces[ShowFormat.JSON] = lambda: rows_json_chunks(rows)
+    names, pieces = info["data"]["class_names"], dict[str, Callable[[], Iterable[str | bytes]]]()
+    pieces["parquet"] = lambda: parquet_pieces(rows, names, where="--format parquet")
+    pieces["csv"] = lambda: rows_csv_chunks(rows, names)
+    pieces["json"] = lambda: rows_json_chunks(rows)
     if to is None:
         put(pieces[form]())
     else:
@@ -336,10 +318,10 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: ShowFormat, to: Path | No
         say(f"note: {path} is unfinished: these are the {len(run.rows)} rows it has so far")
 
 
-_SUFFIXES = {"csv": ShowFormat.CSV, "json": ShowFormat.JSON, "md": ShowFormat.MD, "tex": ShowFormat.LATEX, "parquet": ShowFormat.PARQUET}
+_SUFFIXES = {"csv": "csv", "json": "json", "md": "md", "tex": "latex", "parquet": "parquet"}
 
 
-def _by_suffix(to: Path | None, other: ShowFormat) -> ShowFormat:
+def _by_suffix(to: Path | None, other: str) -> str:
     """The format by the suffix of a file.
 
     Raises:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -36,18 +35,11 @@ SHOWN = 60
 """How many flagged samples a report shows for each estimator and noise level by default."""
 
 
-class ReportFormat(StrEnum):
-    """What is written."""
-
-    HTML = "html"
-    MD = "md"
-
-
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders written by robaudit estimate.")],
     output: OutputOption = None,
     format_: Annotated[
-        ReportFormat | None,
+        Literal["html", "md"] | None,
         typer.Option("--format", rich_help_panel=OUTPUT, help="html, or md for a pull request. Default: by the suffix of -o, else html."),
     ] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", rich_help_panel=OUTPUT, help="Heading of the report.")] = None,
@@ -95,7 +87,7 @@ def report(
         reporter.note(f"{output}: {len(text.encode()) / 1e6:.2f} MB, one file")
 
 
-def check_report(output: Path | None, format_: ReportFormat | None = None, option: str = "-o", *, by_name: bool = False) -> bool:
+def check_report(output: Path | None, format_: str | None = None, option: str = "-o", *, by_name: bool = False) -> bool:
     """Refuse a report that cannot be written, before any work is done; return whether it is Markdown, by the format or the file's name.
 
     Args:
@@ -118,7 +110,7 @@ def check_report(output: Path | None, format_: ReportFormat | None = None, optio
         raise RobauditError(
             f"{option} {output}", "a report is HTML or Markdown", "name a file that ends in .html or .md; robaudit plot makes pictures"
         )
-    if format_ is ReportFormat.MD or (format_ is None and suffix in (".md", ".markdown")):
+    if format_ == "md" or (format_ is None and suffix in (".md", ".markdown")):
         return True
     if output is None and sys.stdout.isatty():
         raise RobauditError("robaudit report", "an HTML page cannot be shown on a terminal", "name a file with -o, or give --format md")

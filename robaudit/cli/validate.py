@@ -11,12 +11,10 @@ import typer
 from robaudit.cli.options import (
     OUTPUT,
     RUNNING,
-    OnError,
     OnErrorOption,
     QuietOption,
     SetOption,
     SpecArgument,
-    SummaryFormat,
     SummaryFormatOption,
     TrustOption,
     consents,
@@ -34,37 +32,27 @@ def validate(
             min=100, max=10**8, metavar="N", rich_help_panel=RUNNING, help="Draws of the reference for each image and noise level."
         ),
     ] = 10_000,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            rich_help_panel=RUNNING,
-            help="Time for the estimators and the reference, for example 5m; sets --reference-draws.",
-        ),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Folder to write. Default: runs/<spec name>-validation-<hash8>."
         ),
     ] = None,
-    format_: SummaryFormatOption = SummaryFormat.TEXT,
+    format_: SummaryFormatOption = "text",
     set_: SetOption = None,
     trust: TrustOption = False,
-    on_error: OnErrorOption = OnError.STOP,
+    on_error: OnErrorOption = "stop",
     quiet: QuietOption = False,
 ) -> None:
     """Compare every estimator of a spec with converged Monte Carlo on a few images, and say which to use.
 
     Writes validation.csv (one row per image, noise level and estimator), validation.json, and scatter plots if matplotlib is installed.
 
-    Example: robaudit validate spec.yaml --images 50 --budget 5m
+    Example: robaudit validate spec.yaml --images 50 --reference-draws 10000
     """
     from robaudit.cli.console import Reporter, output, starting
-    from robaudit.progress import parse_duration
     from robaudit.spec.load import load_spec
 
-    limit = None if budget is None else parse_duration(budget)
     asked_spec = load_spec(spec, settings=set_ or ())
     with starting(quiet=quiet):
         from robaudit.advice.validate import validate as run
@@ -82,9 +70,8 @@ def validate(
             asked_spec,
             images=images,
             draws=reference_draws,
-            budget=limit,
             trust=trust or consents(set_ or (), asked_spec),
-            on_error=on_error.value,
+            on_error=on_error,
             listener=reporter,
             command=command_line(sys.argv[1:]),
         )
@@ -96,7 +83,7 @@ def validate(
             files = write(folder, study, {})
             reporter.note("no pictures: matplotlib is not installed (pip install 'robaudit[plot]')")
         reporter.note(f"{folder}: {', '.join(files)}")
-    if format_ is SummaryFormat.JSON:
+    if format_ == "json":
         put([document_json(document(study))])
     elif not quiet:
         output().print(Terminal(validation_tables(study)))

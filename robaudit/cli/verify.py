@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from robaudit.cli.options import RUNNING, OutputOption, RunArgument, SummaryFormat, SummaryFormatOption, TrustOption
+from robaudit.cli.options import RUNNING, OutputOption, RunArgument, SummaryFormatOption, TrustOption
 from robaudit.errors import RobauditError
 from robaudit.text import printable
 
@@ -40,7 +40,7 @@ def verify(
         str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda or cuda:1. Default: the kind of device the run was made on.")
     ] = None,
     trust: TrustOption = False,
-    format_: SummaryFormatOption = SummaryFormat.TEXT,
+    format_: SummaryFormatOption = "text",
     output: OutputOption = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", rich_help_panel="Output", help="Print only differences, contradictions, warnings and errors.")
@@ -69,7 +69,7 @@ def verify(
 
     result, missing = _recomputed(opened, count, seed, device, trust=trust, quiet=quiet)
     consistency = check(opened)
-    if format_ is SummaryFormat.JSON:
+    if format_ == "json":
         from robaudit.cli.streams import emit
         from robaudit.store.serialise import document_json
 

@@ -25,24 +25,16 @@ class CsvSpec(FilesSpec):
     """A CSV file with columns path, label and optionally id; paths are relative to the file."""
 
     kind: Literal["csv"] = "csv"
-    path_column: str = "path"
-    label_column: str | None = Field("label", description="null: no labels")
+    path_column: str | None = Field(None, description="default: the first of path, file_name, filename, file, ... that there is")
+    label_column: str | None = Field("", description="empty: the first of label, labels, class, ... that there is; null: no labels")
     id_column: str = Field("id", description="where there is no such column, ids are the paths")
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
-        """A .csv or .tsv file, or a folder with ``metadata.csv``; the keys name columns that differ from the defaults."""
+        """A .csv or .tsv file, or a folder with ``metadata.csv``."""
         if (place / METADATA).is_file():
-            written, place = f"{written.rstrip('/')}/{METADATA}", place / METADATA
-        elif place.suffix.lower() not in (".csv", ".tsv") or place.is_dir():
-            return None
-        try:
-            with place.open("rb") as file:
-                columns = _header(file.readline(_LONGEST_LINE).decode("utf-8-sig"))[1]
-        except (OSError, ValueError):
-            columns = []
-        near = {"path_column": usual(USUAL_PATHS, columns), "label_column": usual(USUAL_LABELS, columns)}
-        return {"path": written, **{key: name for key, name in near.items() if name and key.removesuffix("_column") not in columns}}
+            return {"path": f"{written.rstrip('/')}/{METADATA}"}
+        return {"path": written} if place.suffix.lower() in (".csv", ".tsv") and not place.is_dir() else None
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the rows; other columns are ignored, and an empty label means no label.
@@ -114,16 +106,15 @@ def _header(line: str) -> tuple[str, list[str]]:
 
 
 def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:
-    """The indices of the columns by use; columns of labels and ids may be missing under their default names."""
-    uses = {"path": spec.path_column, "label": spec.label_column, "id": spec.id_column, "other": other}
-    if spec.path_column not in header:
-        near = usual(USUAL_PATHS, header)  # only usual names are quoted from the file
+    """The indices of the columns by use; labels and ids may be missing unless the spec names their columns."""
+    path = spec.path_column or usual(USUAL_PATHS, header) or "path"
+    label = usual(USUAL_LABELS, header) if spec.label_column == "" else spec.label_column
+    uses = {"path": path, "label": label, "id": spec.id_column, "other": other}
+    if path not in header:
         remedy = "it must name the columns, separated by commas, semicolons or tabs; set path_column to the column of image paths"
-        raise DataError(spec.path, f"has no column {spec.path_column!r} in its first line", f"set path_column: {near}" if near else remedy)
-    if spec.label_column == "label" and "label" not in header and (near := usual(USUAL_LABELS, header)) is not None:
-        raise DataError(spec.path, f"has no column 'label', but {near!r}", f"set label_column: {near} (null: no labels)")
+        raise DataError(spec.path, f"has no column {path!r} in its first line", remedy)
     for use, name in uses.items():
-        if name is not None and name not in header and name != use:
+        if name is not None and name not in header and (use, name) != ("id", "id"):
             option = "--by" if use == "other" else f"{use}_column"
             raise DataError(spec.path, f"has no column {name!r}", f"{option}: {did_you_mean(name, header)}")
         if name is not None and header.count(name) > 1:

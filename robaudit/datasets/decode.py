@@ -233,22 +233,14 @@ def _flatten(image: Image.Image, where: str, channels: int) -> tuple[Image.Image
 def _resize(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
     if options.resize is None:
         return image
-    new = _new_size(image.size, options.resize, options.fit)
+    width, height = image.size
+    if isinstance(options.resize, int):  # rounded as torchvision does
+        side, short = options.resize, min(width, height)
+        new = (side if width == short else int(side * width / short), side if height == short else int(side * height / short))
+    else:
+        new = options.resize[1], options.resize[0]
     _refuse_giant(new, where)
     return image if new == image.size else image.resize(new, Image.Resampling[options.interpolation.upper()])
-
-
-def _new_size(size: tuple[int, int], resize: int | tuple[int, int], fit: str) -> tuple[int, int]:
-    """Width and height after the resize, with the rounding of torchvision (shorter side) and of timm (cover, contain)."""
-    width, height = size
-    if isinstance(resize, int):
-        short = min(width, height)
-        return (resize if width == short else int(resize * width / short), resize if height == short else int(resize * height / short))
-    if fit == "stretch":
-        return resize[1], resize[0]
-    ratios = height / resize[0], width / resize[1]
-    ratio = min(ratios) if fit == "cover" else max(ratios)
-    return max(1, round(width / ratio)), max(1, round(height / ratio))
 
 
 def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
@@ -256,25 +248,11 @@ def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
         return image
     height, width = (options.crop, options.crop) if isinstance(options.crop, int) else options.crop
     if height > image.height or width > image.width:
-        if options.pad is None:
-            what = f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
-            raise SampleError(where, what, "set resize, which comes first, or a smaller crop")
-        image = _padded(image, (max(width, image.width), max(height, image.height)), options.pad)
+        what = f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
+        raise SampleError(where, what, "set resize, which comes first, or a smaller crop")
     excess = np.array([image.height - height, image.width - width])
     top, left = (excess // 2 if options.crop_rounding == "floor" else np.round(excess / 2).astype(int)).tolist()
     return image.crop((left, top, left + width, top + height))
-
-
-def _padded(image: Image.Image, size: tuple[int, int], colour: int | tuple[int, int, int]) -> Image.Image:
-    """The image centred on a larger canvas; an odd row or column of the border goes to the bottom or the right."""
-    red, green, blue = (colour, colour, colour) if isinstance(colour, int) else colour
-    grey = (red + green + blue) / 3
-    fill: tuple[float, ...] | float = (red, green, blue)
-    if image.mode != "RGB":
-        fill = grey / 255 * _SIXTEEN_BITS if image.mode == "F" else round(grey)
-    larger = Image.new(image.mode, size, fill)
-    larger.paste(image, ((size[0] - image.width) // 2, (size[1] - image.height) // 2))
-    return larger
 
 
 def _refuse_size(size: int, where: str) -> None:

@@ -15,7 +15,6 @@ from robaudit.python_code import describe
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from robaudit.datasets.python_callable import OwnIds
 
 ONE_BY_ONE = threading.RLock()
 """Lock around reads by code of a program or library that may not be thread-safe."""
@@ -42,7 +41,7 @@ class ImageSet:
         decode: Callable[[Any, str], Tensor],
         *,
         labels: Labels | None = None,
-        ids: Sequence[str] | OwnIds | None = None,
+        ids: Sequence[str] | None = None,
         class_names: tuple[str, ...] | None = None,
         parts: Callable[[Any, str], tuple[Any, Any]] | None = None,
         parallel: bool = True,

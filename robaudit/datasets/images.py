@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
 
 from robaudit.datasets.base import Labels, boundary, find, name_text
 from robaudit.datasets.classes import ClassIndex
@@ -28,9 +27,6 @@ class ImagesSpec(FilesSpec):
     """A folder with a subfolder of images for each class."""
 
     kind: Literal["images"] = "images"
-    classes: Literal["top", "leaf", "path"] = Field(
-        "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
-    )
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
@@ -62,7 +58,7 @@ class ImagesSpec(FilesSpec):
         if folders:
             labels, class_names = _folder_labels(self, folders, names)
         elif (folder / METADATA).is_file():
-            remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA} and path_column: file_name"
+            remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA}"
             raise DataError(self.path, f"holds {count(len(names), 'image')} but no class folders", remedy)
         decode = partial(file_pixels, folder=folder, root=boundary(self.root, base_dir, folder), options=self)
         return ImageSet(self.path, names, decode, labels=labels, ids=[name_text(name) for name in names], class_names=class_names)
@@ -73,16 +69,10 @@ def _is_image(name: str) -> bool:
 
 
 def _folder_labels(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> tuple[Labels, tuple[str, ...]]:
-    """Labels and class names of images in class folders, which may be nested."""
-    if spec.classes == "top":
-        _refuse_groups(spec, folders, names)
-        folder_of, present = [name.split("/", 1)[0] for name in names], list(folders)  # an empty class folder is a class, too
-    else:
-        parents = [name.rpartition("/")[0] for name in names]
-        folder_of = [parent.rpartition("/")[2] for parent in parents] if spec.classes == "leaf" else parents
-        present = sorted(set(folder_of))
-    index, class_names = _classes(spec, [name_text(name) for name in present])
-    return np.array([index[name_text(name)] for name in folder_of], dtype=np.int64), class_names
+    """Labels and class names of images in class folders, which may have folders inside."""
+    _refuse_groups(spec, folders, names)
+    index, class_names = _classes(spec, [name_text(name) for name in folders])  # an empty class folder is a class, too
+    return np.array([index[name_text(name.split("/", 1)[0])] for name in names], dtype=np.int64), class_names
 
 
 def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -105,7 +95,7 @@ def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], 
 
 def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> None:
     """Refuse folders that contain class folders: splits, or a single folder around all others."""
-    if "classes" in spec.model_fields_set or spec.class_names is not None:
+    if spec.class_names is not None:
         return
     places = [name.split("/") for name in names]
     deep = min(map(len, places)) > 2
@@ -116,4 +106,4 @@ def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str
     below = len({tuple(parts[:2]) for parts in places}) if deep else 0
     if len(folders) == 1 and below > 1:
         what = f"has a single class folder {folders[0]!r}, whose images lie in {below} folders"
-        raise DataError(spec.path, what, f"set path: {spec.path.rstrip('/')}/{folders[0]}, or classes: top if it is one class")
+        raise DataError(spec.path, what, f"set path: {spec.path.rstrip('/')}/{folders[0]}, or class_names if it is one class")

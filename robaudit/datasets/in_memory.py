@@ -1,9 +1,9 @@
-"""Samples of a Python program: arrays, lists, torch and Hugging Face data sets and loaders, as a data set of an audit."""
+"""Samples of a Python program: arrays, lists, torch and Hugging Face data sets, as a data set of an audit."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -13,23 +13,13 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import (
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    Subset,
-    SubsetRandomSampler,
-    default_collate,
-    default_convert,
-)
+from torch.utils.data import DataLoader, IterableDataset
 
 from robaudit.datasets.base import Dataset, different, first_samples
 from robaudit.datasets.classes import label_array
 from robaudit.datasets.decode import image_pixels, object_pixels
 from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet, sample_parts
 from robaudit.datasets.listing import USUAL_LABELS
-from robaudit.datasets.python_callable import OwnIds
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.python_code import describe
 from robaudit.spec.model import ImageOptions
@@ -38,10 +28,9 @@ Layout = Literal["nchw", "nhwc"]
 
 _IMAGE_KEYS = ("image", "images", "img", "pixel_values", "pixels", "x", "input", "inputs")
 _LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
-_FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
+_FORMS = "a torch or Hugging Face data set, (x, y), or a list of images or of (image, label)"
 _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _CHECKED = 32  # the first images, which are read twice
-_MOST_OBJECTS = 1000  # objects searched for a normalisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +53,14 @@ class Reading:
     label_key: str | None = None
 
 
-def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
+def open_in_memory(data: object, reading: Reading | None = None, where: str | None = None) -> Dataset:
     """The samples of a Python program as a data set; an iterable without indexing is read now.
 
     Args:
-        data: a :class:`~robaudit.datasets.base.Dataset`; a torch data set or loader; a Hugging Face data set; (x, y), or an array or tensor
+        data: a :class:`~robaudit.datasets.base.Dataset`; a torch or Hugging Face data set; (x, y), or an array or tensor
             x alone; a sequence of images (PIL, arrays, tensors), of (image, label) or of mappings; or an iterable of samples, with a limit.
         reading: the options.
+        where: its name in messages; default: by its type.
 
     Raises:
         DataError: the data have another form, or labels, ids or keys do not fit.
@@ -82,38 +72,22 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
         raise DataError("layout", f"{reading.layout!r} is unknown", "'nchw' or 'nhwc'")
     if isinstance(data, Mapping) or type(data).__name__ in _TABLES:
         remedy = "pass its columns, (list(data['image']), list(data['label'])), or one of several splits, data['test']"
-        raise DataError("dataset", f"is a {type(data).__name__}", remedy)
-    where = "data in memory" if type(data).__module__ in ("builtins", "numpy", "torch") else f"{type(data).__name__} in memory"
+        raise DataError(where or "dataset", f"is a {type(data).__name__}", remedy)
     if isinstance(data, DataLoader):
-        where, data = f"{type(data.dataset).__name__} in memory", _loaded(data, reading.limit)
+        raise DataError("dataset", "is a DataLoader, and an audit makes batches of its own", "pass its data set: loader.dataset")
+    kind = type(data)
+    where = where or ("data in memory" if kind.__module__ in ("builtins", "numpy", "torch") else f"{kind.__name__} in memory")
     images, labels = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     items: Any = images if _is_indexed(images) else _read(images, reading.limit)
     ids = None if reading.ids is None else different(tuple(map(str, reading.ids)), "ids")
     if ids is not None and len(ids) != len(items):
         raise DataError("ids", f"there are {len(ids)} for {len(items)} samples", "give each sample one")
-    if labels is None and not isinstance(items, Tensor | np.ndarray):
-        return collection(where, items, reading, ids, images)
-    known = None if labels is None else label_array(labels, "dataset", len(items), reading.class_names)
-    decode = _decoder(first_readable(items), reading)
-    return ImageSet(where, items, decode, labels=known, ids=ids, class_names=_texts(reading.class_names), parallel=False)
-
-
-def collection(where: str, items: Any, reading: Reading, ids: Sequence[str] | OwnIds | None, source: object) -> ImageSet:
-    """A data set of samples that hold their labels; the first readable sample shows their form.
-
-    Args:
-        where: its name in messages.
-        items: images, (image, label) or mappings by index.
-        reading: the options.
-        ids: by index.
-        source: the object that the items were read from, which may know class names and column types.
-
-    Raises:
-        DataError: mappings have no usual keys.
-    """
-    features = getattr(source, "features", None) if hasattr(source, "column_names") else None
+    first, names = _first_readable(items), reading.class_names
+    if labels is not None or isinstance(items, Tensor | np.ndarray):
+        known = None if labels is None else label_array(labels, "dataset", len(items), names)
+        return ImageSet(where, items, _decoder(first, reading), labels=known, ids=ids, class_names=_texts(names), parallel=False)
+    features = getattr(images, "features", None) if hasattr(images, "column_names") else None
     features = features if isinstance(features, Mapping) else {}
-    first, names = first_readable(items), reading.class_names
     keys: tuple[str, str | None] = ("", None)
     if isinstance(first, Mapping):
         keys = _keys(first, reading, features)
@@ -124,11 +98,11 @@ def collection(where: str, items: Any, reading: Reading, ids: Sequence[str] | Ow
         image = parts(first, where)[0]
     except SampleError:
         image = None
-    class_names = _texts(names or _names(source))
+    class_names = _texts(names or _names(images))
     return ImageSet(where, items, _decoder(image, reading), ids=ids, class_names=class_names, parts=parts, parallel=False)
 
 
-def first_readable(items: Any) -> Any:
+def _first_readable(items: Any) -> Any:
     """The first item that can be read; None if there is none."""
     for index in range(len(items)):
         try:
@@ -139,47 +113,20 @@ def first_readable(items: Any) -> Any:
     return None
 
 
-def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bool = False) -> None:
-    """Refuse samples that a transform normalises, or that differ between two reads.
+def refuse_random(dataset: Dataset, *, skip_bad: bool) -> None:
+    """Refuse samples that differ between two reads.
 
     Args:
         dataset: the opened data set.
-        data: what the program passed, searched for a torchvision Normalize.
         skip_bad: skip unusable samples.
-        as_given: accept normalised pixels.
 
     Raises:
-        DataError: samples are normalised, or differ.
+        DataError: samples differ.
     """
-    normalisation = None if as_given else _normalisation(data)
-    if normalisation is not None:
-        mean, std = normalisation
-        what = f"its transform has Normalize(mean={mean}, std={std}), but noise is added to pixels in [0, 1], before any normalisation"
-        raise DataError("dataset", what, f"take Normalize out of the transform, and give audit(..., mean={mean}, std={std})")
     for first, again in zip(*(first_samples(dataset, _CHECKED, skip_bad=skip_bad) for _ in range(2)), strict=False):
         if not torch.equal(first.pixels, again.pixels):
             what = f"image {first.id} has other pixels each time it is read: its transform is random"
             raise DataError("dataset", what, "pass the data with the transform of evaluation, without augmentation")
-
-
-def _loaded(loader: DataLoader[Any], limit: int | None) -> object:
-    """The data set of a loader that only batches it, otherwise the samples of its batches."""
-    if loader.collate_fn in (default_collate, default_convert) and not isinstance(loader.dataset, IterableDataset):
-        sampler: object = loader.sampler
-        if isinstance(sampler, SequentialSampler) or (isinstance(sampler, RandomSampler) and not sampler.replacement):
-            return loader.dataset
-        if isinstance(sampler, SubsetRandomSampler):
-            return Subset(loader.dataset, sorted(int(i) for i in sampler.indices))
-    return list(islice(_of_batches(loader), limit))
-
-
-def _of_batches(loader: Iterable[Any]) -> Iterator[Any]:
-    """The samples of batches: images, (images, labels), or mappings of them."""
-    for batch in loader:
-        if isinstance(batch, Mapping):
-            yield from (dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=False))
-        else:
-            yield from zip(*batch, strict=False) if isinstance(batch, tuple | list) else batch
 
 
 def _is_indexed(data: object) -> bool:
@@ -243,23 +190,3 @@ def _names(items: Any) -> Sequence[object] | None:
     while items is not None and not (isinstance(classes := getattr(items, "classes", None), list | tuple) and classes):
         items = getattr(items, "dataset", None)
     return None if items is None else items.classes
-
-
-def _normalisation(data: object) -> tuple[list[float], list[float]] | None:
-    """Mean and standard deviation of the first Normalize, or preset of torchvision's weights, among the transforms of a data set."""
-    waiting, seen = [data], set[int]()
-    while waiting and len(seen) < _MOST_OBJECTS:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if type(node).__name__ in ("Normalize", "ImageClassification") and hasattr(node, "mean") and hasattr(node, "std"):
-            mean, std = ([round(x, 6) for x in torch.as_tensor(values).double().flatten().tolist()] for values in (node.mean, node.std))
-            if any(mean) or any(x != 1 for x in std):
-                return mean, std
-        if isinstance(node, torch.nn.Module):
-            waiting += node.children()
-        for name in ("transform", "transforms", "dataset", "datasets"):
-            part = getattr(node, name, None)
-            waiting += part if isinstance(part, list | tuple) else [part]
-    return None

@@ -110,8 +110,6 @@ def _layout_of(images: NDArray[Any], spec: NpzSpec) -> Literal["nchw", "nhwc", "
     shape, where, array = images.shape, spec.path, f"array {spec.images_key!r}"
     if len(shape) not in (3, 4):
         raise DataError(where, f"{array} has shape {shape}", "images are (n, c, h, w), (n, h, w, c) or (n, h, w)")
-    if 0 in shape:
-        raise DataError(where, f"{array} has shape {shape}: it holds no images", "give at least one image")
     if math.prod(shape[1:]) > _MOST_VALUES:
         raise DataError(where, f"an image of {array} has shape {shape[1:]}", f"at most {_MOST_VALUES} values per image")
     if spec.layout is not None and len(spec.layout) != len(shape):

@@ -86,10 +86,8 @@ def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
 
 def _arguments(spec: TorchvisionSpec, where: str, parameters: set[str], base_dir: Path) -> dict[str, Any]:
     """The spec's keys as keyword arguments of the class."""
-    for option in spec.options:
-        if option in _OWN_KEYS or option not in parameters:
-            near = did_you_mean(option, parameters.difference(_OWN_KEYS))
-            raise DataError(where, f"options cannot have {option!r}", f"{near}; root, download, resize and crop are keys next to name")
+    if own := next((option for option in spec.options if option in _OWN_KEYS), None):
+        raise DataError(where, f"options cannot have {own!r}", "root, download, resize and crop are keys next to name")
     if spec.download and "download" not in parameters:
         raise DataError(where, "it cannot be downloaded by torchvision", "put the files into root and set download: false")
     keywords: dict[str, Any] = {"root": base_dir / expanded(spec.root), "download": spec.download}

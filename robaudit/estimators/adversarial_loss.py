@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import replace
 
 import torch
 from pydantic import Field
@@ -15,14 +15,10 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.losses import LossEstimator
 from robaudit.estimators.objective import Objective
 from robaudit.estimators.streams import Streams
-from robaudit.noise.base import Ball
-from robaudit.numerics.attack import Attack, Domain, ascend, best_rows
+from robaudit.numerics.attack import Attack, Ball, ascend, best_rows
 from robaudit.numerics.metropolis import Walk, metropolis
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
-
-HELD_BYTES = 2**25
-"""Bytes of points held at once, unless a single image takes more; gradients and steps each take as much again."""
 
 PURPOSE = "adversarial loss"
 HOTTEST = 1e4
@@ -39,19 +35,13 @@ class AdversarialLoss(LossEstimator):
 
     The value is a lower bound of the maximum: another attack may find more.
 
-    Args:
-        steps: gradient steps from each start, or temperatures of the random search.
-        restarts: starts, or chains.
-        moves: of each chain at every temperature; unused by the gradient ascent.
-
     Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.RANDOM | Need.BOUNDED
-    summary: ClassVar[str] = "the largest loss under the noise that an attack finds"
-    prefer: ClassVar[str] = "the worst case, on the same scale as the average case"
-    source: ClassVar[str] = "Madry et al. 2018; Rice et al. 2021"
-    interval: ClassVar[Interval] = Interval(IntervalKind.LOWER_BOUND)
+    needs, interval = Need.LEVEL | Need.GRADIENTS | Need.RANDOM | Need.BOUNDED, Interval(IntervalKind.LOWER_BOUND)
+    summary = "the largest loss under the noise that an attack finds"
+    prefer = "the worst case, on the same scale as the average case"
+    source = "Madry et al. 2018; Rice et al. 2021"
 
     steps: int = Field(
         50, ge=1, le=10**5, description="gradient steps from each start (kinds that are no ball: temperatures of the search)"
@@ -80,9 +70,8 @@ class AdversarialLoss(LossEstimator):
         target = self.targets(batch)
         ball = batch.noise.ball(batch.level)
         values = max(math.prod(batch.x.shape[1:]), math.prod(batch.latent_shape))
-        few = max(1, HELD_BYTES // (batch.x.element_size() * values * self.restarts))
         attacks, classes, broken = list[Attack](), list[Tensor](), list[Tensor]()
-        for group in torch.arange(len(batch.x), device=batch.x.device).split(few):
+        for group in batch.groups(values * self.restarts):
             loss = Objective(batch, target[group], group, latent=ball is None)
             attacks.append(self._search(batch, loss, group) if ball is None else self._ascend(batch, loss, group, ball))
             classes.append(loss.logits(torch.arange(len(group), device=group.device), attacks[-1].points).argmax(1))
@@ -113,10 +102,9 @@ class AdversarialLoss(LossEstimator):
         for image, rows in zip(group.tolist(), starts[:, 1:], strict=True):
             done = 0
             for z in batch.normals(PURPOSE, image, self.restarts - 1):
-                rows[done : done + len(z)] = batch.pixels(torch.full((len(z),), image, device=x.device), z)
+                rows[done : done + len(z)] = batch.noisy_pixels(batch.x[image : image + 1], [batch.ids[image]], z)
                 done += len(z)
-        domain = Domain(ball.norm, ball.radius, batch.noise.clip)
-        return ascend(loss.loss_slopes, x, starts, domain, self.steps)
+        return ascend(loss.loss_slopes, x, starts, replace(ball, clipped=batch.noise.clip), self.steps)
 
     def _search(self, batch: ImageBatch, loss: Objective, group: Tensor) -> Attack:
         """Chains with an inverse temperature that rises as the cube of the step number."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import ValidationError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from robaudit.models.logits import LogitModel
     from robaudit.noise.base import Noise
     from robaudit.results import Result
-    from robaudit.rows import Row
 
 
 class Need(Flag):
@@ -44,17 +43,6 @@ class Need(Flag):
     """Additive noise of a known covariance."""
     BOUNDED = auto()
     """Noise that is bounded at each level."""
-
-
-class Review(Protocol):
-    """Review of the rows of an estimator at one noise level, row by row."""
-
-    def add(self, row: Row) -> None:
-        """Add a row."""
-
-    def warnings(self) -> list[str]:
-        """Warnings about all rows, one line each."""
-        ...
 
 
 class Estimator(SpecSection, ABC):
@@ -116,12 +104,8 @@ class Estimator(SpecSection, ABC):
         except ValidationError:
             return None
 
-    def unfit(self, form: Noise) -> str:
-        """Why it cannot work with a noise that meets its needs, in a few words; usually ''."""
-        return ""
-
-    def unfit_at(self, form: Noise, level: float) -> str:
-        """Why it cannot work at this level of a suitable noise, in a few words; usually ''."""
+    def unfit(self, form: Noise, level: float | None = None) -> str:
+        """Why it cannot work with a noise that meets its needs, as a whole or at a level, in a few words; usually ''."""
         return ""
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
@@ -134,10 +118,6 @@ class Estimator(SpecSection, ABC):
         Raises:
             ModelError: the model does not fit.
         """
-
-    def review(self) -> Review | None:
-        """A review of all rows of this estimator at one noise level, for warnings at the end of a run; usually None."""
-        return None
 
     @abstractmethod
     def estimate(self, batch: ImageBatch) -> Sequence[Result] | Sequence[tuple[Result, ...]]:

@@ -23,6 +23,9 @@ from robaudit.numerics.rowwise import mean_over, total, variance_over
 ALL = 32
 """The most margins that are all differentiated; of more, the important ones are selected."""
 
+HELD_BYTES = 2**25
+"""Bytes of points that a search holds at once, unless a single image takes more; gradients, steps and draws each take as much again."""
+
 SELECTING_FORWARDS = 8
 _FEWEST, _BUDGET = 8, 1e-4
 _KEEPING, _REPORTING = 1.25, 1.125  # factors on the estimated s
@@ -171,6 +174,12 @@ class ImageBatch:
         parts = (self.logits[keep], self.predicted[keep], self.margins[keep], grams)
         return ImageBatch(ids, self.x[keep], self.labels[keep], self.at, self.engine, *parts)
 
+    def groups(self, values: int) -> tuple[Tensor, ...]:
+        """Indices of the images, in groups for a search that holds so many values of each image at once."""
+        few = max(1, HELD_BYTES // (values * self.x.element_size()))
+        groups: tuple[Tensor, ...] = torch.arange(len(self.x), device=self.x.device).split(few)
+        return groups
+
     @property
     def classes(self) -> int:
         """Number of classes."""
@@ -209,20 +218,8 @@ class ImageBatch:
         """Standard normal numbers of an image, reserved for a purpose, in blocks (n,)."""
         return self._process.scalars(f"{purpose}\x1f{self.ids[image]}", draws)
 
-    def pixels(self, image: Tensor, z: Tensor) -> Tensor:
-        """Noisy pixels from normal variables.
-
-        Args:
-            image: indices into the chunk (rows,), int64.
-            z: (rows, *latent_shape).
-
-        Returns:
-            (rows, channels, height, width).
-        """
-        return self.noisy_pixels(self.x[image], [self.ids[b] for b in image.tolist()], z)
-
     def noisy_pixels(self, x: Tensor, ids: Sequence[str], z: Tensor) -> Tensor:
-        """Like :meth:`pixels`, for given clean pixels and sample ids."""
+        """Noisy pixels (rows, channels, height, width) from clean pixels and sample ids, one or one a row, and z (rows, *latent_shape)."""
         return self._process.noisy(x, z, self.level, ids=ids)
 
     def steady_rows(self) -> tuple[int, int]:

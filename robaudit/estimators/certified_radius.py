@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, Question, Theorem, fewest_draws, largest_radius, last_alpha, p_lower
-from robaudit.quantities import CERTIFIED, Interval, Quantity
+from robaudit.quantities import CERTIFIED
 from robaudit.results import Certificate, Result
 from robaudit.spec.fields import WRONG_KEY, about_key
 
@@ -31,7 +31,8 @@ class CertifiedRadius(Estimator):
 
     ``selection`` copies choose the class, ``samples`` further copies bound its probability from below (Clopper-Pearson, one-sided), and
     R = sigma Phi^-1(p_lower) in l2 for Gaussian noise; :mod:`robaudit.numerics.smoothing` has the others. The certificate is wrong
-    with probability ``alpha`` at most, for each image. If p_lower is at most 1/2 it abstains: value 0, no class.
+    with probability ``alpha`` at most, for each image. If p_lower is at most 1/2 it abstains: value 0, no class. The largest radius that
+    can be certified grows as sqrt(log samples).
 
     It certifies the *smoothed* classifier, the vote, whose class may differ from the class of the clean image; a note says so.
 
@@ -39,24 +40,13 @@ class CertifiedRadius(Estimator):
     this radius, or nearly certain that all copies would not certify it (:class:`robaudit.numerics.smoothing.Question`). The decisions are
     the same as with all copies unless R is within about a percent of the radius; the values themselves mean little.
 
-    Args:
-        samples: copies that bound the probability; the largest radius they can certify grows as sqrt(log samples).
-        selection: copies that choose the class.
-        alpha: probability of a wrong certificate, for each image.
-        norm: of the perturbations: l2 under gaussian noise, l1 under laplace noise and uniform noise in the box.
-        decide: a radius: stop once it is clear whether R is at least as large.
-
     Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing, CERTIFY.
     """
 
-    quantity: ClassVar[Quantity] = CERTIFIED
-    needs: ClassVar[Need] = Need.LEVEL
-    summary: ClassVar[str] = "radius within which the majority vote under noise provably keeps its class"
-    prefer: ClassVar[str] = (
-        "a proof for any network, of its vote under noise rather than of the network itself; costs `samples` forward passes"
-    )
-    source: ClassVar[str] = "Cohen et al. 2019 (l2); Teng et al. 2020, Lee et al. 2019 (l1)"
-    interval: ClassVar[Interval] = CERTIFICATE
+    quantity, needs, interval = CERTIFIED, Need.LEVEL, CERTIFICATE
+    summary = "radius within which the majority vote under noise provably keeps its class"
+    prefer = "a proof for any network, of its vote under noise rather than of the network itself; costs `samples` forward passes"
+    source = "Cohen et al. 2019 (l2); Teng et al. 2020, Lee et al. 2019 (l1)"
 
     samples: int = Field(100_000, ge=1, le=10**8, description="noisy copies of each image that bound the probability of its class")
     selection: int = Field(100, ge=1, le=10**6, description="further copies, which choose the class")
@@ -82,19 +72,15 @@ class CertifiedRadius(Estimator):
         """The clean pass, the selection and the samples; with ``decide`` a typical number."""
         return 1 + self.selection + (self.samples if self.decide is None else min(self.samples, _USUAL_TO_DECIDE)), 0
 
-    def unfit(self, form: Noise) -> str:
-        """Refuse noise without a theorem, or with a theorem for another norm."""
+    def unfit(self, form: Noise, level: float | None = None) -> str:
+        """Refuse noise without a theorem for the norm, and a radius that even all draws cannot certify."""
         theorem = theorem_of(form)
         if theorem is None:
             return "certificates are known for gaussian (l2), laplace (l1) and uniform noise in the box (l1)"
-        return "" if theorem.norm == self.norm else f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
-
-    def unfit_at(self, form: Noise, level: float) -> str:
-        """Refuse a radius that even all draws cannot certify."""
-        theorem = theorem_of(form)
-        if self.decide is None or theorem is None:
-            return ""
-        return Question.beyond(theorem, level, self.decide, self.samples, self.alpha)
+        if theorem.norm != self.norm:
+            return f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
+        beyond = Question.beyond(theorem, level, self.decide, self.samples, self.alpha) if self.decide and level else ""
+        return beyond and f"at {form.level_name} {level:g}, {beyond}"
 
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Choose the classes, then bound their probabilities."""

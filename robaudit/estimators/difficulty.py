@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -10,27 +10,22 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
-from robaudit.quantities import DIFFICULTY, Interval, IntervalKind, Quantity
+from robaudit.quantities import DIFFICULTY, Interval, IntervalKind
 from robaudit.results import CleanImage, Result
 
 
 class Difficulty(Estimator):
-    """g = log(p_y / (1 - p_y)) = z_y - log sum_{j != y} exp(z_j), p the softmax scores of the clean image: larger is easier.
+    """g = log(p_y / (1 - p_y)) = z_y - log sum_{j != y} exp(z_j), y the ``target``, p the clean image's softmax scores: larger is easier.
 
     It equals -log(exp(CE) - 1) for the cross-entropy CE, which rounds to infinity if the network is confident; this form does not.
-
-    Args:
-        target: the class y.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, section 3.
     """
 
-    quantity: ClassVar[Quantity] = DIFFICULTY
-    needs: ClassVar[Need] = Need.NOTHING
-    summary: ClassVar[str] = "the logit of the clean score: how easy the image is"
-    prefer: ClassVar[str] = "to sort images by how easy they are; the radius estimators record it anyway"
-    source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
-    interval: ClassVar[Interval] = Interval(IntervalKind.EXACT)
+    quantity, needs, interval = DIFFICULTY, Need.NOTHING, Interval(IntervalKind.EXACT)
+    summary = "the logit of the clean score: how easy the image is"
+    prefer = "to sort images by how easy they are; the radius estimators record it anyway"
+    source = "Giraudon et al., Intrinsic robustness"
 
     target: Literal["predicted", "label"] = Field("predicted", description="the class: the one predicted, or the label")
 
@@ -47,8 +42,7 @@ class Difficulty(Estimator):
         """g of each image, which is exact, with its margin."""
         y = batch.labels if self.target == "label" else batch.predicted
         return [
-            Result(g, lower=g, upper=g, flips_to=None, forwards=1, backwards=0, interval=self.interval, clean=CleanImage(margin))
-            for g, margin in ease(batch.logits, y)
+            Result(g, lower=g, upper=g, forwards=1, interval=self.interval, clean=CleanImage(margin)) for g, margin in ease(batch.logits, y)
         ]
 
 

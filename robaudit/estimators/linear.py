@@ -12,7 +12,7 @@ from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ALL, Selection
 from robaudit.numerics.margins import mv_sigmoid
 from robaudit.numerics.mvn import mvn_cdf
-from robaudit.quantities import P_ROBUST, Quantity
+from robaudit.quantities import P_ROBUST
 
 Link = Literal["normal_cdf", "mv_sigmoid"]
 """The link from standardised margins z to a probability: Phi_R(z), or 1 / (1 + sum_i exp(-z_i))."""
@@ -28,8 +28,8 @@ class FewClasses(Estimator):
     than about 1e-4 of failure probability. If more than 5e-4 may be missing, ``note`` says so: an estimate, not a bound.
     """
 
-    quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE
+    quantity, needs = P_ROBUST, Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE
+    link: ClassVar[Link] = "normal_cdf"
 
     classes: int = Field(32, ge=8, le=10**6, description="with more than 33 classes: the most classes whose gradients are taken")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from pydantic import Field, model_validator
@@ -15,7 +15,7 @@ from robaudit.estimators.certificate import CERTIFICATE
 from robaudit.estimators.radius import ByNorm
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.models.logits import LogitModel
-from robaudit.quantities import CERTIFIED, Interval, Quantity
+from robaudit.quantities import CERTIFIED
 from robaudit.spec.fields import SpecSection
 
 _FURTHEST = 1e9
@@ -50,14 +50,9 @@ class Declared(SpecSection):
 
 
 class LipschitzCertificate(ByNorm):
-    """An estimator of certified radii that needs a Lipschitz constant of the network.
+    """An estimator of certified radii that needs a Lipschitz constant of the network."""
 
-    Args:
-        lipschitz: a constant of the logits with its source; default: computed (:func:`robaudit.models.lipschitz.lipschitz_bound`).
-    """
-
-    quantity: ClassVar[Quantity] = CERTIFIED
-    interval: ClassVar[Interval] = CERTIFICATE
+    quantity, interval = CERTIFIED, CERTIFICATE
 
     lipschitz: Declared | None = Field(
         None, description="a Lipschitz constant of the logits and its source, {l2: K, source: ...}; default: computed from the network"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, stdev
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from pydantic import Field
@@ -29,9 +27,9 @@ from robaudit.numerics.margins import (
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
-from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, NormalFit, Result, Votes
-from robaudit.rows import Row, packed
+from robaudit.rows import packed
 
 GROUPS = 8
 FALSE_ALARMS = 0.01
@@ -46,7 +44,6 @@ _TAIL_MULTIPLE = 3.0  # a skewness of .5 changes the tail beyond 3 standard devi
 _PILOT, _PILOT_START = 32, 2**21  # beyond the draws of any estimate
 _RESERVE, _RESERVE_VOTES = 1.25, 1.1  # the delta method's error is usually below the jackknife's, which rows state
 _NUMBERS = tuple(n for k in range(16) for n in (2**k * 32, 2**k * 48))
-_POOLED, _HARMLESS, _TOLERABLE = 10, 0.2, 0.01
 
 
 class LogitGaussian(Estimator):
@@ -76,22 +73,16 @@ class LogitGaussian(Estimator):
     It fails for heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, if
     there are too few draws for the test to see them: the bias is then one or two hundredths. Check with `mc`.
 
-    Args:
-        samples: noisy copies of each image (a multiple of 16), unless there is a tolerance.
-        tolerance: choose the number of copies of each image so that its standard error is about this small. The number comes
-            from a pilot of 32 other copies, which are not used again: a stopping rule that looks at the copies it uses favours values
-            with a small error, near 1. A row with a larger error says "undecided".
-        max_samples: the most copies.
+    With ``tolerance`` the number of copies of each image comes from a pilot of 32 other copies, which are not used again: a stopping rule
+    that looks at the copies it uses favours values with a small error, near 1. A row with a larger error says "undecided".
 
     Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
     """
 
-    quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[Need] = Need.LEVEL
-    summary: ClassVar[str] = "normal CDF of the margins, their moments from noisy forward passes"
-    prefer: ClassVar[str] = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
-    source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"
-    interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    quantity, needs, interval = P_ROBUST, Need.LEVEL, Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    summary = "normal CDF of the margins, their moments from noisy forward passes"
+    prefer = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
+    source = "robaudit; Han et al., p_mvn-cdf for the CDF"
 
     samples: int = Field(96, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
     tolerance: float | None = Field(
@@ -112,10 +103,6 @@ class LogitGaussian(Estimator):
         if self.tolerance is None:
             return _of_copies(batch, [self.samples] * len(batch.x))
         return [self._after_pilot(result) for result in _of_copies(batch, [self._needed(error) for error in _pilot(batch)])]
-
-    def review(self) -> SkewReview:
-        """A review of the skewness of margins over all images."""
-        return SkewReview()
 
     def _needed(self, error: float) -> int:
         """Copies that bring the pilot's standard error down to the tolerance, from the list of allowed numbers."""
@@ -187,49 +174,6 @@ def _draw(batch: ImageBatch, images: list[int], draws: int, *, start: int = 0, f
 
 def _kind(x: Tensor) -> str:
     return "cpu" if x.device.type == "cpu" else "other"
-
-
-class SkewReview:
-    """The skewness of the deciding margins, and the distance of the fits from the votes, over images that noise can flip."""
-
-    def __init__(self) -> None:
-        self._skewness, self._above_votes = array("d"), array("d")
-        self._row: Row | None = None
-
-    def add(self, row: Row) -> None:
-        """Add a row."""
-        if row.fit is not None and 0.001 < row.value < 0.999:
-            self._row = row
-            self._skewness.append(row.fit.skewness)
-            if row.votes is not None and row.votes.draws:
-                self._above_votes.append(row.value - row.votes.of(row.predicted) / row.votes.draws)
-
-    def warnings(self) -> list[str]:
-        """A line if the deciding margins are skewed on average, and a line if the values are off the votes of the same copies on average.
-
-        The skewness of a single image is too noisy at 64 draws (standard error .3), and its votes are too coarse; averages are not.
-        Networks with a normal fit within .005 of converged `mc` had averages up to .11; fully connected networks with a bias of .04 to .1
-        had .4 to .9. The average of the votes is unbiased for any distribution of the margins: it reveals what no single skewness does,
-        for example margins that are each nearly normal but not jointly. Means count beyond their own error (99 %) and beyond .2 and .01.
-        """
-        if self._row is None:
-            return []
-        at, label, lines = self._row.at, self._row.estimator, list[str]()
-        if mean := _clear_mean(self._skewness, _HARMLESS):
-            what = f"the margins are skewed at {at} ({mean:.2f} on average over {len(self._skewness)} images)"
-            lines.append(f"{label}: {what}; its values may be some hundredths off: use mc")
-        if mean := _clear_mean(self._above_votes, _TOLERABLE):
-            where = f"{abs(mean):.3f} {'above' if mean > 0 else 'below'} the votes of the same copies"
-            lines.append(f"{label}: its values at {at} are {where}, on average over {len(self._above_votes)} images: use mc")
-        return lines
-
-
-def _clear_mean(values: Sequence[float], harmless: float) -> float | None:
-    """The mean, if it exceeds ``harmless`` and its own error (99 %); None otherwise, and for fewer than 10 values."""
-    if len(values) < _POOLED:
-        return None
-    mean = fmean(values)
-    return mean if abs(mean) > max(harmless, 2.58 * stdev(values) / math.sqrt(len(values))) else None
 
 
 class MarginFit(NamedTuple):

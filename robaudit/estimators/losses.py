@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
@@ -10,20 +10,16 @@ from torch import Tensor
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.batch import ImageBatch
 from robaudit.names import Part, PartName
-from robaudit.quantities import LOSS, Quantity
+from robaudit.quantities import LOSS
 from robaudit.spec.fields import as_tuple
 
 LEAST_Q, MOST_Q = 1e-6, 1e6
 
 
 class LossEstimator(Estimator):
-    """An estimator of the cross-entropy l of an image under noise, in nats: 0 is certainty, lower is more robust.
+    """An estimator of the cross-entropy l of an image under noise, in nats: 0 is certainty, lower is more robust."""
 
-    Args:
-        target: the class in the loss: the label, or the class predicted without noise.
-    """
-
-    quantity: ClassVar[Quantity] = LOSS
+    quantity = LOSS
 
     target: Literal["label", "predicted"] = Field(
         "label", description="the class that the loss is against: the label, or the class predicted without noise"
@@ -52,9 +48,6 @@ class QNorm(LossEstimator):
     """Z_q = (E[l^q])^(1/q), the functional q-norm of the loss over the noise, for several q at once.
 
     q = 1 is the mean of the loss, q -> infinity its maximum: larger q weight rare bad draws more.
-
-    Args:
-        q: the orders; each gives a separate result.
 
     Source: Rice et al., Robustness between the worst and average case, equation 3.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 
 from robaudit.estimators.base import Need
@@ -24,17 +22,13 @@ class MarginRadius(LipschitzCertificate):
     error of the network (:func:`robaudit.estimators.lipschitz.rounding`). A declared K of the logits gives K_cj = sqrt(2) K in l2
     and 2 K in linf.
 
-    Args:
-        norm: of the perturbations, for pixels in [0, 1].
-        lipschitz: a constant with its source.
-
     Source: Tsuzuku, Sato and Sugiyama 2018, Lipschitz-margin training; Smoothed robustness analysis, corollary 2.1.
     """
 
-    needs: ClassVar[Need] = Need.NOTHING
-    summary: ClassVar[str] = "a radius within which the class provably stays, from a Lipschitz constant of the network"
-    prefer: ClassVar[str] = "a proof for the network itself, at the price of one pass; far too small for most deep networks"
-    source: ClassVar[str] = "Tsuzuku et al. 2018; Smoothed robustness analysis, corollary 2.1"
+    needs = Need.NOTHING
+    summary = "a radius within which the class provably stays, from a Lipschitz constant of the network"
+    prefer = "a proof for the network itself, at the price of one pass; far too small for most deep networks"
+    source = "Tsuzuku et al. 2018; Smoothed robustness analysis, corollary 2.1"
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
-from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, Result, Votes
 from robaudit.rows import packed
 
@@ -42,29 +42,22 @@ class MonteCarlo(Estimator):
     Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(samples)). It counts every class's votes,
     which also gives the accuracy under noise. Prefer it whenever you can afford it: it is the reference for all other estimators.
 
-    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time) and stops once its
-    rule is met; the images still open share full batches. Its interval is then a confidence sequence
+    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time). It stops once its
+    interval is no wider than 2 x 1.96 times the tolerance, or lies wholly above or below the probability to decide, whichever comes
+    first. A row that reached the tolerance without a decision, or ``max_samples`` without either, says "undecided". The images still open
+    share full batches. The interval is then a confidence sequence
     (:func:`robaudit.numerics.sequences.confidence_sequence`): 95 % however often you look, at the price of being 1.5 to 1.8 times as
     wide as Clopper-Pearson at the same draws. The share of an image that stopped early is biased to the side where it stopped, by less
     than its interval says, and so is a mean over these images (by .01 on ResNet20 at sigma .05): take fixed ``samples`` for
     means. A tolerance saves draws only where most images are near 0 or 1.
 
-    Args:
-        samples: noisy copies of each image, unless there is a tolerance or a decision.
-        tolerance: stop an image once its interval is no wider than 2 x 1.96 times this standard error.
-        decide: stop an image once its interval lies wholly above or below this probability. With a tolerance, too, whichever
-            comes first decides; a row that reached the tolerance without a decision says so.
-        max_samples: the most copies; the row of an image still open says "undecided".
-
     Source: Han et al., Average-case robustness, section 3.1 (p_mc); the sequence: Robbins 1970, Howard et al. 2021.
     """
 
-    quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[Need] = Need.LEVEL
-    summary: ClassVar[str] = "fraction of noisy copies that keep the predicted class"
-    prefer: ClassVar[str] = "the reference: unbiased for any model, with an exact interval; costs `samples` forward passes"
-    source: ClassVar[str] = "Han et al., p_mc"
-    interval: ClassVar[Interval] = Interval(IntervalKind.CLOPPER_PEARSON)
+    quantity, needs, interval = P_ROBUST, Need.LEVEL, Interval(IntervalKind.CLOPPER_PEARSON)
+    summary = "fraction of noisy copies that keep the predicted class"
+    prefer = "the reference: unbiased for any model, with an exact interval; costs `samples` forward passes"
+    source = "Han et al., p_mc"
 
     samples: int = Field(1000, ge=1, le=10**8, description="noisy copies of each image")
     tolerance: float | None = Field(
@@ -91,8 +84,7 @@ class MonteCarlo(Estimator):
             return looked_once(batch)
         predicted: list[int] = batch.predicted.tolist()
         if (rule := self._rule) is not None:
-            stopped = sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
-            return [_stopped_result(*row) for row in zip(stopped, predicted, strict=True)]
+            return sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
         n, stored = self.samples, self.samples <= MOST_STORED_DRAWS
         bits = torch.empty((len(predicted), n), dtype=torch.bool, device=batch.x.device) if stored else None
         counts: list[list[int]] = count_votes(batch, range(len(predicted)), 0, n, bits).tolist()
@@ -172,18 +164,10 @@ def _result(
         std_error=error,
         flips_to=flip_by_votes(votes, predicted),
         forwards=1 + n,
-        backwards=0,
         interval=interval,
         note="; ".join(filter(None, [note, lost])),
         votes=Votes(votes, broken, bits=bits),
     )
-
-
-def _stopped_result(stopped: Stopped, predicted: int) -> Result:
-    n = sum(stopped.counts)
-    p = (stopped.counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
-    ends, error, interval = (stopped.lower, stopped.upper), math.sqrt(p * (1 - p) / (n + 1)), Interval(IntervalKind.CONFIDENCE_SEQUENCE)
-    return _result(stopped.counts, predicted, *ends, error, interval=interval, note=stopped.note)
 
 
 def next_look(draws: int, most: int) -> int:
@@ -274,23 +258,7 @@ class Sequences:
         return learned
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """The counts of an image that needs no more draws.
-
-    Attributes:
-        counts: copies by class, and last the copies with non-finite logits.
-        lower, upper: 95 % confidence sequence.
-        note: for the row, if the rule was not met.
-    """
-
-    counts: Sequence[int]
-    lower: float
-    upper: float
-    note: str
-
-
-def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]) -> list[Stopped]:
+def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]) -> list[Result]:
     """Draw until every image meets the rule.
 
     Args:
@@ -299,18 +267,25 @@ def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int],
         count: as in :func:`in_rounds`.
 
     Returns:
-        The counts of each image, in order.
+        The result of each image, in order.
     """
     sequences, target = Sequences(len(predicted), rule), np.asarray(predicted, dtype=np.int64)
 
-    def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[Stopped | None]:
+    def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[Result | None]:
         kept = votes[np.arange(len(images)), target[images]].astype(np.float64)
         lower, upper = sequences.look(images, kept, draws - kept)
         stop = rule.narrow(lower, upper) | rule.decided(lower, upper) | (draws >= rule.most)
-        rows = zip(stop.tolist(), votes.tolist(), lower.tolist(), upper.tolist(), strict=True)
-        return [Stopped(counts, low, high, rule.remark(low, high)) if done else None for done, counts, low, high in rows]
+        rows = zip(stop.tolist(), votes.tolist(), target[images].tolist(), lower.tolist(), upper.tolist(), strict=True)
+        return [_stopped(rule, *row) if done else None for done, *row in rows]
 
     return in_rounds(len(predicted), rule.most, count, look)
+
+
+def _stopped(rule: Rule, counts: Sequence[int], predicted: int, lower: float, upper: float) -> Result:
+    n = sum(counts)
+    p = (counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
+    error, interval = math.sqrt(p * (1 - p) / (n + 1)), Interval(IntervalKind.CONFIDENCE_SEQUENCE)
+    return _result(counts, predicted, lower, upper, error, interval=interval, note=rule.remark(lower, upper))
 
 
 def in_rounds(

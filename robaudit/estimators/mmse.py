@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, LinearFit
-from robaudit.estimators.linear import FewClasses, Link, linked
-from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
+from robaudit.estimators.linear import FewClasses, linked
+from robaudit.numerics.jackknife import jackknife, logit, logit_inverse
 from robaudit.numerics.margins import standardise
+from robaudit.numerics.normal import normal_cdf
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 from robaudit.results import Result
 
 _GROUPS = 8
-_SCALES = {"normal_cdf": (probit, probit_inverse), "mv_sigmoid": (logit, logit_inverse)}
-AT_ONCE = 2**20
-"""Gradient values averaged at once."""
+_SCALES = {"normal_cdf": (torch.special.ndtri, normal_cdf), "mv_sigmoid": (logit, logit_inverse)}
+_AT_ONCE = 2**20  # gradient values averaged at once
 
 
 class Mmse(FewClasses):
@@ -29,24 +29,18 @@ class Mmse(FewClasses):
     deviation 1/sqrt(samples)). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
     covers sampling and, to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of
     linearising, so rows say "approximate" (docs/research/coverage.md measures coverage). Prefer it to `taylor` for networks, and
-    `mc` to both if you can afford it.
-
-    Args:
-        samples: noisy copies of each image (the paper finds 5 to 10 enough; 500 to 1,000 are converged).
-        pairs: draw antithetic pairs (+eps, -eps); False is the published form.
-        classes: with more than 33 classes, the most classes differentiated.
+    `mc` to both if you can afford it. The paper finds 5 to 10 samples enough; 500 to 1,000 are converged.
 
     Source: Han et al., Average-case robustness, Proposition 3.3 (p_mmse; Stein's lemma in appendix A.1); section 3.2.3 (p_mmse_mvs).
     """
 
-    interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
-    summary: ClassVar[str] = "normal CDF of the margins, linearised over the noise"
-    prefer: ClassVar[str] = "smooth networks with few classes, when mc is too expensive; its interval leaves out the linearisation bias"
-    source: ClassVar[str] = "Han et al., p_mmse"
+    interval = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    summary = "normal CDF of the margins, linearised over the noise"
+    prefer = "smooth networks with few classes, when mc is too expensive; its interval leaves out the linearisation bias"
+    source = "Han et al., p_mmse"
 
     samples: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
     pairs: bool = Field(True, description="antithetic pairs (+eps, -eps); false is the published form")
-    link: ClassVar[Link] = "normal_cdf"
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -61,20 +55,13 @@ class Mmse(FewClasses):
 
     def linear(self, batch: ImageBatch) -> LinearFit:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
-        return batch.noisy_linear(self.samples, pairs=self.pairs, groups=self._groups, most=self.most(batch.classes))
-
-    def leave_out(self) -> range:
-        """The groups that the jackknife leaves out in turn; empty if there is a single group."""
-        return range(self._groups if self._groups > 1 else 0)
-
-    @property
-    def _groups(self) -> int:
-        return min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
+        groups = min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
+        return batch.noisy_linear(self.samples, pairs=self.pairs, groups=groups, most=self.most(batch.classes))
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Fit, put the margins through the link, and repeat without each group for the interval."""
         linear = self.linear(batch)
-        selection, (z, r) = linear.selection, fitted_limits(batch, linear, self.leave_out())
+        selection, (z, r) = linear.selection, _fitted_limits(batch, linear)
         n = len(batch.x)
         probabilities, errors, notes = linked(self.link, z, r, selection, n)
         p, *left_out = probabilities.split(n)
@@ -109,24 +96,25 @@ class MmseMvSigmoid(Mmse):
     Source: Han et al., Average-case robustness, section 3.2.3 (p_mmse_mvs).
     """
 
-    summary: ClassVar[str] = "mv-sigmoid of the margins, linearised over the noise"
-    prefer: ClassVar[str] = "comparison with published numbers; else mmse"
-    source: ClassVar[str] = "Han et al., p_mmse_mvs"
+    summary = "mv-sigmoid of the margins, linearised over the noise"
+    prefer = "comparison with published numbers; else mmse"
+    source = "Han et al., p_mmse_mvs"
 
-    link: ClassVar[Link] = "mv_sigmoid"
+    link = "mv_sigmoid"
 
 
-def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tuple[Tensor, Tensor]:
-    """z and R of the mean fit over all groups, and then without each group of ``leave_out``: (1 + left out) * images rows.
+def _fitted_limits(batch: ImageBatch, linear: LinearFit) -> tuple[Tensor, Tensor]:
+    """z and R of the mean fit over all groups, and then, if there are several, without each group: (1 + left out) * images rows.
 
     The gradients' covariances are computed a few images at a time, so that memory holds the gradients only once.
     """
     whole: list[int] = linear.counts.tolist()
-    fits = [whole, *([0 if g == without else count for g, count in enumerate(whole)] for without in leave_out)]
+    left_out = range(len(whole) if len(whole) > 1 else 0)
+    fits = [whole, *([0 if g == without else count for g, count in enumerate(whole)] for without in left_out)]
     mean = torch.cat([_weighted(linear.mean, counts) for counts in fits])
     rows, k = mean.shape
     covariance = torch.empty((rows, k, k), dtype=torch.float64, device=mean.device)
-    few = max(1, AT_ONCE // max(1, linear.gradients[0, 0].numel()))
+    few = max(1, _AT_ONCE // max(1, linear.gradients[0, 0].numel()))
     for counts, fit in zip(fits, covariance.chunk(len(fits)), strict=True):
         for gradients, x, out in zip(linear.gradients.split(few), batch.x.split(few), fit.split(few), strict=True):
             out.copy_(batch.gram(_weighted(gradients, counts), x))

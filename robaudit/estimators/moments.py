@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -20,7 +19,7 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.numerics.margins import standardise
 from robaudit.numerics.moments import MeanCovariance, mean_of_larger, probability_of_larger, through_affine, through_relu
 from robaudit.numerics.mvn import mvn_cdf
-from robaudit.quantities import P_ROBUST, Quantity
+from robaudit.quantities import P_ROBUST
 from robaudit.results import Result
 
 _ENTRIES = 1 << 23  # values passed through a layer at once
@@ -44,18 +43,13 @@ class Moments(Estimator):
     predicted class beats the other class with the largest mean (an upper bound for normal logits), and ``smoothed_margin``, the
     mean of its margin over the larger of the two next classes, by Clark's formula (also an upper bound: no certificate).
 
-    Args:
-        order: terms of the series for covariances behind a ReLU.
-        features: the most values of a layer, the size of its covariance matrix.
-
     Source: Smoothed robustness analysis, section 3.1 and eqs. 14, 16 and 17, there for independent variables; Clark 1961.
     """
 
-    quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[Need] = Need.LEVEL | Need.COVARIANCE
-    summary: ClassVar[str] = "normal CDF of the margins, their moments followed through the layers in closed form"
-    prefer: ClassVar[str] = "small networks of linear layers, convolutions and ReLU: no sampling error; its own bias is unknown"
-    source: ClassVar[str] = "Smoothed robustness analysis, eqs. 12 (corrected), 14, 16 and 17"
+    quantity, needs = P_ROBUST, Need.LEVEL | Need.COVARIANCE
+    summary = "normal CDF of the margins, their moments followed through the layers in closed form"
+    prefer = "small networks of linear layers, convolutions and ReLU: no sampling error; its own bias is unknown"
+    source = "Smoothed robustness analysis, eqs. 12 (corrected), 14, 16 and 17"
 
     order: int = Field(4, ge=1, le=12, description="terms of the series for covariances behind a ReLU")
     features: int = Field(4096, ge=1, le=65536, description="the most values of a layer; their covariance is held in memory a few times")
@@ -64,7 +58,7 @@ class Moments(Estimator):
         """The clean pass; the rest are matrix products."""
         return 1, 0
 
-    def unfit(self, form: Noise) -> str:
+    def unfit(self, form: Noise, level: float | None = None) -> str:
         """Refuse noise that is not normal and isotropic."""
         if not isinstance(form, Gaussian):
             return "it follows isotropic Gaussian noise (kind: gaussian) alone"
@@ -89,7 +83,7 @@ class Moments(Estimator):
         p, error = mvn_cdf(z, r)
         numbers = closed_forms(mean, covariance, y)
         return [
-            Result(value=value, flips_to=to, forwards=1, backwards=0, note=note, numbers=more)
+            Result(value=value, flips_to=to, forwards=1, note=note, numbers=more)
             for value, to, note, more in zip(p.clamp(0, 1).tolist(), batch.nearest(z), cdf_notes(error), numbers, strict=True)
         ]
 

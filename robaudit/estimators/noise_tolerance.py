@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, Noise, Shape, shape_of
 from robaudit.noise.process import DrawPool
 from robaudit.numerics.tolerance import KEPT, DrawRequest, SearchPlan, Tolerance, find_tolerance, run_all
-from robaudit.quantities import TOLERANCE, Interval, IntervalKind, Quantity
+from robaudit.quantities import TOLERANCE, Interval, IntervalKind
 from robaudit.results import CleanImage, Result, Searched
 
 _ORDER_STATISTICS = Interval(IntervalKind.OTHER, remark="order-statistics")
@@ -40,24 +39,17 @@ class NoiseTolerance(Estimator):
     can tell. If p is below ``level`` at a half or a quarter of the lower end, the row notes it.
 
     If p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the tolerance is larger. If p is already
-    below at the smallest level searched, cap / 8192, the value is 0.
-
-    Args:
-        level: the probability of keeping the class.
-        tolerance: width of the interval, relative to its lower end, at which an image is done.
-        most: the most passes for an image; if they do not suffice, the interval comes from the last complete look, and a note says so.
-        cap: the largest level searched; default: the level with a standard deviation of 1, the range of the pixels (for noise that is
-            not additive: the largest level, halved until it is valid for the image).
+    below at the smallest level searched, cap / 8192, the value is 0. For noise that is not additive the default of ``cap`` is the largest
+    level, halved until it is valid for the image. If ``most`` passes do not suffice, the interval comes from the last complete look, and a
+    note says so.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness (isotropic trade-off); intervals of quantiles: Thompson 1936.
     """
 
-    quantity: ClassVar[Quantity] = TOLERANCE
-    needs: ClassVar[Need] = Need.NOISE | Need.RANDOM
-    summary: ClassVar[str] = "the largest noise level that keeps the class with probability `level`"
-    prefer: ClassVar[str] = "how much noise an image can take, in the noise's own unit, rather than what a chosen level does to it"
-    source: ClassVar[str] = "Giraudon et al., isotropic trade-off"
-    interval: ClassVar[Interval] = _ORDER_STATISTICS
+    quantity, needs, interval = TOLERANCE, Need.NOISE | Need.RANDOM, _ORDER_STATISTICS
+    summary = "the largest noise level that keeps the class with probability `level`"
+    prefer = "how much noise an image can take, in the noise's own unit, rather than what a chosen level does to it"
+    source = "Giraudon et al., isotropic trade-off"
 
     level: float = Field(0.95, gt=0.5, le=0.9999, description="probability to keep the class")
     tolerance: float = Field(0.1, ge=0.001, le=1, description="relative width of the interval at which an image is done")
@@ -73,7 +65,7 @@ class NoiseTolerance(Estimator):
         """The draws of a late request of a search."""
         return 8
 
-    def unfit(self, form: Noise) -> str:
+    def unfit(self, form: Noise, level: float | None = None) -> str:
         """Refuse noise with whole-numbered levels, or with levels that fall as noise grows."""
         if form.whole:
             return "its levels are whole numbers, and a tolerance lies between them"
@@ -136,7 +128,6 @@ class NoiseTolerance(Estimator):
             std_error=result.std_error,
             flips_to=None if result.flips_to == classes else result.flips_to,
             forwards=1 + result.passes,
-            backwards=0,
             interval=Interval(IntervalKind.CENSORED) if result.censored else self.interval,
             note="; ".join(text for holds, text in remarks if holds),
             search=Searched(p=self.level),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -27,17 +26,13 @@ class QNormMc(QNorm):
     `mc` uses the same copies. ESS = (sum l^q)^2 / sum l^2q falls quickly as q grows: at q = 100 a handful of copies dominate the sum,
     and the value is near the largest loss seen, far below Z_q, which no interval from the copies shows. A row with ESS < 10 says so.
 
-    Args:
-        samples: m, noisy copies of each image.
-
     Source: Rice et al., Robustness between the worst and average case, equation 6; Kong 1992 for the effective sample size.
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
-    summary: ClassVar[str] = "q-norm of the loss under noise, from noisy copies"
-    prefer: ClassVar[str] = "small q (1 to 10), or a model without gradients; larger q are biased low: use qnorm_path"
-    source: ClassVar[str] = "Rice et al., equation 6"
-    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
+    needs, interval = Need.LEVEL | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, covers_bias=False)
+    summary = "q-norm of the loss under noise, from noisy copies"
+    prefer = "small q (1 to 10), or a model without gradients; larger q are biased low: use qnorm_path"
+    source = "Rice et al., equation 6"
 
     samples: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
 
@@ -64,11 +59,9 @@ class QNormMc(QNorm):
                     lower=math.exp(log_z - _TWO_SIDED * error),
                     upper=math.exp(log_z + _TWO_SIDED * error),
                     std_error=math.exp(log_z) * error,
-                    flips_to=None,
                     forwards=1 + self.samples,
-                    backwards=0,
                     interval=self.interval,
-                    note=few_effective(ess, q),
+                    note=f"effective sample size {ess:.1f}: too small for q = {q:g}" if ess < FEW else "",
                     loss=LossNorm(against, math.exp(most)),
                     numbers={"log_value": log_z, "ess": ess},
                 )
@@ -76,8 +69,3 @@ class QNormMc(QNorm):
             )
             for *of_image, most, against in zip(*values, highest.tolist(), target.tolist(), strict=True)
         ]
-
-
-def few_effective(ess: float, q: float) -> str:
-    """The note on a small effective sample size."""
-    return f"effective sample size {ess:.1f}: too small for q = {q:g}" if ess < FEW else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from pydantic import Field
@@ -63,21 +63,16 @@ class QNormPath(QNorm):
     The interval is Student's t of log Z between the copies and between the chains, widened by half of the gap between the ways up and down:
     chains that are too short for the loss to settle at each temperature lag below on the way up and above on the way down. If the gap is
     too large there is no value. The interval does not cover what neither chains nor copies find: a rare bad region that the loss does
-    not rise towards. Z_q grows with q up to the largest loss, which `adversarial_loss` looks for.
-
-    Args:
-        chains: of each image, four or more.
-        temperatures: from 0 to 1000 or the largest q, each way.
-        steps: leapfrog steps at each temperature; an image takes about 2 chains temperatures steps gradients.
+    not rise towards. Z_q grows with q up to the largest loss, which `adversarial_loss` looks for. An image takes
+    about 2 chains temperatures steps gradients.
 
     Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler, controls and errors are robaudit's.
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.RANDOM
-    summary: ClassVar[str] = "q-norm of the loss under noise, by annealed chains: from the average to nearly the worst case"
-    prefer: ClassVar[str] = "q of 10 and more, where plain copies never meet the losses that count"
-    source: ClassVar[str] = "Rice et al., equations 8 and 17; robaudit for the sampler"
-    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, remark="chains")
+    needs, interval = Need.LEVEL | Need.GRADIENTS | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, remark="chains")
+    summary = "q-norm of the loss under noise, by annealed chains: from the average to nearly the worst case"
+    prefer = "q of 10 and more, where plain copies never meet the losses that count"
+    source = "Rice et al., equations 8 and 17; robaudit for the sampler"
 
     chains: int = Field(4, ge=4, le=1000, description="independent chains of each image")
     temperatures: int = Field(80, ge=12, le=10**5, description="from 0 to 1000 or the largest q, on the way up and again on the way down")
@@ -128,7 +123,6 @@ class QNormPath(QNorm):
                         lower=None if why else math.exp(log_z - half_width),
                         upper=None if why else math.exp(log_z + half_width),
                         std_error=None if why else math.exp(log_z) * std_error,
-                        flips_to=None,
                         forwards=1 + run.forwards,
                         backwards=run.backwards,
                         interval=_NO_VALUE if why and not broken[image] else self.interval if follows or _few(batch) else _COPIES,

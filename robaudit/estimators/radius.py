@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from robaudit.estimators.difficulty import ease
 from robaudit.names import Part
 from robaudit.noise.base import Shape
 from robaudit.numerics.norm_steps import Norm
-from robaudit.quantities import RADIUS, Interval, IntervalKind, Quantity
+from robaudit.quantities import RADIUS, Interval, IntervalKind
 from robaudit.results import CleanImage, Result, Searched
 from robaudit.spec.fields import as_tuple
 
@@ -35,11 +34,7 @@ Norms = Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(_e
 
 
 class ByNorm(Estimator):
-    """An estimator of lengths in several norms.
-
-    Args:
-        norm: of the perturbations, for pixels in [0, 1]; each gives a separate result.
-    """
+    """An estimator of lengths in several norms."""
 
     norm: Norms = Field(("l2", "linf"), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
 
@@ -58,20 +53,14 @@ class RadiusEstimator(ByNorm):
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, definition 2.1.
     """
 
-    quantity: ClassVar[Quantity] = RADIUS
-    needs: ClassVar[Need] = Need.GRADIENTS
-    source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
+    quantity, needs = RADIUS, Need.GRADIENTS
+    source = "Giraudon et al., Intrinsic robustness"
 
 
 class SearchedRadius(RadiusEstimator):
-    """A radius from a search: an upper bound of the true radius.
+    """A radius from a search: an upper bound of the true radius."""
 
-    Args:
-        cap: where the search ends, in the norm's unit.
-        clip: search only among images within [0, 1].
-    """
-
-    interval: ClassVar[Interval] = Interval(IntervalKind.UPPER_BOUND)
+    interval = Interval(IntervalKind.UPPER_BOUND)
 
     cap: float | None = Field(
         None,
@@ -84,17 +73,6 @@ class SearchedRadius(RadiusEstimator):
     def limit(self, norm: str, shape: Shape) -> float:
         """Where the search ends."""
         return diameter(norm, shape) if self.cap is None else self.cap
-
-
-HELD_BYTES = 2**25
-"""Bytes of points held at once, unless a single image takes more; gradients and steps each take as much again."""
-
-
-def groups_of(batch: ImageBatch, points: int) -> tuple[Tensor, ...]:
-    """Split the images of a chunk into groups that fit into memory with ``points`` points per image at once."""
-    each = batch.x[0].numel() * batch.x.element_size() * points
-    groups: tuple[Tensor, ...] = torch.arange(len(batch.x), device=batch.x.device).split(max(1, HELD_BYTES // each))
-    return groups
 
 
 def diameter(norm: str, shape: Shape) -> float:

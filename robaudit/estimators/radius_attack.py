@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.objective import Objective
-from robaudit.estimators.radius import SearchedRadius, groups_of, rows_of
+from robaudit.estimators.radius import SearchedRadius, rows_of
 from robaudit.noise.base import shape_of
 from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm
@@ -31,17 +30,12 @@ class RadiusAttack(SearchedRadius):
     a perturbed image that the network, in its own precision, classifies differently in a plain pass. The norms are searched together: a
     flip in any norm counts in the others, and each norm starts a chain at the best flip of the others.
 
-    Args:
-        restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
-        steps: gradients of each chain.
-        polish: gradients of the last chain, from the best point.
-
     Source: Giraudon et al., Intrinsic robustness, definition 2.1; for the search see :mod:`robaudit.numerics.minimal_norm`.
     """
 
-    summary: ClassVar[str] = "the norm of the smallest perturbation that changes the class, as attacks find it"
-    prefer: ClassVar[str] = "the distance to the nearest flip, for any network with gradients"
-    source: ClassVar[str] = "Giraudon et al., Intrinsic robustness; DeepFool, DDN, FMN, FAB"
+    summary = "the norm of the smallest perturbation that changes the class, as attacks find it"
+    prefer = "the distance to the nearest flip, for any network with gradients"
+    source = "Giraudon et al., Intrinsic robustness; DeepFool, DDN, FMN, FAB"
 
     restarts: int = Field(_USUAL.restarts, ge=0, le=1000, description="chains from noise in l2; a third as many in linf")
     steps: int = Field(_USUAL.steps, ge=1, le=10**5, description="gradients of each chain")
@@ -60,7 +54,7 @@ class RadiusAttack(SearchedRadius):
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         searches = [self._search(norm, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
-        groups = groups_of(batch, max(_USUAL.candidates, _USUAL.targets))
+        groups = batch.groups(batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets))
         flips = torch.cat([self._nearest(batch, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
         radius, (label, gradients, forwards) = flips[:, 0], flips[:, 1:].long().unbind(1)
         passes = [(1 + f + g, g) for f, g in zip(forwards[0].tolist(), gradients[0].tolist(), strict=True)]

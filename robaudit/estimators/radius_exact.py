@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from robaudit.errors import ModelError
@@ -34,17 +31,12 @@ class RadiusExact(RadiusEstimator):
     normalisation, changes of shape. Every clean pass is compared with W x + b. The detail ``rounding`` bounds the error from rounded logits
     (:func:`robaudit.estimators.lipschitz.rounding`), which is large if the logits are large and their margin is small.
 
-    Args:
-        linear: take the network for linear although its graph has other operations (a ReLU that never acts).
-
     Source: Giraudon et al., Intrinsic robustness, proposition 3.2, in its exact form for linear networks (Moosavi-Dezfooli et al. 2016).
     """
 
-    summary: ClassVar[str] = "the radius of a linear network, in closed form"
-    prefer: ClassVar[str] = "wherever the network is linear: it is exact, and takes no search"
-    interval: ClassVar[Interval] = Interval(IntervalKind.EXACT)
-
-    linear: bool = Field(False, description="take the network for linear although its graph has other operations")
+    interval = Interval(IntervalKind.EXACT)
+    summary = "the radius of a linear network, in closed form"
+    prefer = "wherever the network is linear: it is exact, and takes no search"
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, and a gradient for each class, shared by the images of a chunk."""
@@ -52,9 +44,8 @@ class RadiusExact(RadiusEstimator):
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
         """Refuse a network that is not linear."""
-        if not self.linear and (other := other_operation(model, image)):
-            what = f"is not linear, and radius_exact needs it to be: {other}"
-            raise ModelError(model.name, what, "use radius_attack, or declare it (radius_exact: {linear: true})")
+        if other := other_operation(model, image):
+            raise ModelError(model.name, f"is not linear, and radius_exact needs it to be: {other}", "use radius_attack")
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Evaluate the closed form.

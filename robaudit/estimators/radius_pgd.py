@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import BeforeValidator, Field, model_validator
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.objective import Objective
-from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, groups_of, rows_of
+from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, rows_of
 from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
 from robaudit.numerics.norm_steps import Norm
@@ -36,24 +36,18 @@ class RadiusPgd(SearchedRadius):
 
     In each ball: ascent on -ReLU(max_{i != t} z_i - z_t), with t the runner-up class of the clean image, in ``steps`` steps of .08 of
     the radius, from ``restarts`` starts that are uniform in the ball. Any iterate outside the predicted class counts, starts
-    included, if a plain pass confirms it; then the image is done (:func:`robaudit.numerics.growing_balls.first_escapes`).
+    included, if a plain pass confirms it; then the image is done (:func:`robaudit.numerics.growing_balls.first_escapes`). An image
+    without a flip up to ``cap`` is censored there. The paper does not clip.
 
     The true radius is smaller than the value, usually by more than a step: `radius_attack` is closer with fewer gradients. Use this
     estimator to compare curves with published ones. Each ball without a flip costs restarts x steps gradients.
 
-    Args:
-        step: D, in the norm's unit.
-        cap: where the grid ends; an image without a flip up to the cap is censored there.
-        steps: gradient steps from each start.
-        restarts: starts in each ball.
-        clip: search only among images within [0, 1]; the paper does not.
-
     Source: Smoothed robustness analysis, section 3.4; Madry et al. 2018; Carlini and Wagner 2017.
     """
 
-    summary: ClassVar[str] = "the first radius on a grid at which projected gradient ascent changes the class"
-    prefer: ClassVar[str] = "error curves as published (configs/curves.yaml); for radii themselves radius_attack is nearer, for less"
-    source: ClassVar[str] = "Smoothed robustness analysis, section 3.4; Madry et al. 2018"
+    summary = "the first radius on a grid at which projected gradient ascent changes the class"
+    prefer = "error curves as published (configs/curves.yaml); for radii themselves radius_attack is nearer, for less"
+    source = "Smoothed robustness analysis, section 3.4; Madry et al. 2018"
 
     step: Decimal | None = Field(None, description="D of the grid D, 2D, ..., in the norm's unit; default: 0.32 (l2), 0.025 (linf)")
     cap: Decimal | None = Field(None, description=f"where the grid ends, in the norm's unit; default: after {BALLS} steps")
@@ -94,7 +88,7 @@ class RadiusPgd(SearchedRadius):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Attack, in groups of images that fit into memory."""
-        target, groups = _second(batch), groups_of(batch, self.restarts)
+        target, groups = _second(batch), batch.groups(batch.x[0].numel() * self.restarts)
         parts = [[self._escapes(batch, target, group, norm) for group in groups] for norm in self.norm]
         escapes = [Escapes(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
         spent = torch.stack([torch.stack([e.gradients + e.forwards, e.gradients]) for e in escapes]).sum(0)  # (2, images)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -21,7 +20,6 @@ from robaudit.results import Result
 
 PURPOSE = "random directions"
 _BLOCK, _FEWEST, _BLOCK_VALUES = 250, 8, 2**22  # directions tried together, and the most values in them
-_HELD_VALUES = 2**23  # values in the directions of a group of images
 
 
 class RadiusRandom(SearchedRadius):
@@ -33,17 +31,13 @@ class RadiusRandom(SearchedRadius):
 
     In many dimensions the value is far above the radius: on a linear boundary 1.4 times for 20 pixels, 7.6 for 784, 15 for 3,072 (l2).
 
-    Args:
-        directions: number of directions.
-        tolerance: of the bisection, relative to its upper end.
-
     Source: Giraudon et al., Intrinsic robustness, section 5, without its search, which is no bisection and gives radii that cannot be
     reproduced.
     """
 
-    needs: ClassVar[Need] = Need.NOTHING
-    summary: ClassVar[str] = "the norm of the smallest perturbation that changes the class, along random directions"
-    prefer: ClassVar[str] = "comparison with published numbers, or a network without gradients; radius_attack is much nearer"
+    needs = Need.NOTHING
+    summary = "the norm of the smallest perturbation that changes the class, along random directions"
+    prefer = "comparison with published numbers, or a network without gradients; radius_attack is much nearer"
 
     directions: int = Field(5000, ge=1, le=10**7, description="random directions")
     tolerance: float = Field(0.01, ge=1e-6, le=0.5, description="of the bisection, relative to its upper end")
@@ -57,7 +51,7 @@ class RadiusRandom(SearchedRadius):
         """Search, in groups of images that fit into memory."""
         shape = shape_of(batch.x)
         directions = self._block(shape)
-        groups = torch.arange(len(batch.x), device=batch.x.device).split(max(1, _HELD_VALUES // (directions * math.prod(shape))))
+        groups = batch.groups(directions * math.prod(shape))
         parts = [[self._nearest(batch, group, norm, directions) for group in groups] for norm in self.norm]
         witnesses = [Witness(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
         passes = [(1 + spent, 0) for spent in torch.stack([witness.forwards for witness in witnesses]).sum(0).tolist()]

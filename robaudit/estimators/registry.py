@@ -160,9 +160,7 @@ def unfit(task: Task, form: Noise) -> Unfit | None:
         (Need.COVARIANCE, not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", "use mc"),
         (Need.BOUNDED, not form.bounded, "it is unbounded", "use uniform or spatial noise"),
     )
-    own = estimator.unfit(form)
-    if not own and (beyond := estimator.unfit_at(form, task.at.number)):
-        own = f"at {task.at.name} {task.at.number:g}, {beyond}"
+    own = estimator.unfit(form, task.at.level)
     unmet = (Unfit(what, instead) for need, lacking, what, instead in lacks if lacking and need in estimator.needs)
     return next(unmet, Unfit(own, "change the noise or the options") if own else None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.objective import SoftVote
-from robaudit.estimators.radius import Norms, SearchedRadius, groups_of, rows_of
+from robaudit.estimators.radius import Norms, SearchedRadius, rows_of
 from robaudit.estimators.radius_attack import restart_uniforms
 from robaudit.noise.base import Noise, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips, passes_of
@@ -40,25 +40,21 @@ class SmoothedAttack(SearchedRadius):
     """The norm of the smallest perturbation that changes the majority vote, as found by a search: an upper bound.
 
     The smoothed class at a point is the majority class of its noisy copies. The search of `radius_attack`
-    (:func:`robaudit.numerics.minimal_norm.nearest_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax.
+    (:func:`robaudit.numerics.minimal_norm.nearest_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax:
+    a gradient takes `copies` passes.
     The ray to the flip of the soft vote is searched for the flip of the vote itself, with 1,000 copies (at most `verify`) at each of about
     ten points. A flip counts only if another class is significantly ahead of the image's smoothed class among `verify` fresh copies (an
     exact sign test, level .001 over at most five tries): apart from the error probabilities of the test and the certificate, no value is
     below the certified radius of the same norm.
 
-    Args:
-        copies: noisy copies of a point in the soft vote.
-        verify: noisy copies for the class of the image, and for the class of a point.
-        restarts, steps, polish: as in `radius_attack`; a gradient takes `copies` passes.
-
     Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed classifiers, for the gradient of the
     soft vote; for the search see :mod:`robaudit.numerics.minimal_norm`.
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS
-    summary: ClassVar[str] = "the norm of the smallest perturbation that changes the majority vote under noise, as attacks find it"
-    prefer: ClassVar[str] = "how far a certified_radius is from the truth: it lies between the two"
-    source: ClassVar[str] = "Salman et al. 2019; DeepFool, DDN, FMN, FAB"
+    needs = Need.LEVEL | Need.GRADIENTS
+    summary = "the norm of the smallest perturbation that changes the majority vote under noise, as attacks find it"
+    prefer = "how far a certified_radius is from the truth: it lies between the two"
+    source = "Salman et al. 2019; DeepFool, DDN, FMN, FAB"
 
     norm: Norms = Field(("l2",), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
     copies: int = Field(64, ge=1, le=10**5, description="noisy copies of a point in the soft vote")
@@ -75,14 +71,14 @@ class SmoothedAttack(SearchedRadius):
         most = self.copies * (1 + gradients + forwards) + votes
         return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
 
-    def unfit(self, form: Noise) -> str:
+    def unfit(self, form: Noise, level: float | None = None) -> str:
         """Refuse noise that depends on the pixels or has no certificates to compare with."""
         return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         votes = count_votes(batch, range(len(batch.x)), 0, self.verify)
-        y, groups = votes[:, :-1].argmax(1), groups_of(batch, self.copies)
+        y, groups = votes[:, :-1].argmax(1), batch.groups(batch.x[0].numel() * self.copies)
         parts = [[self._nearest(batch, y, group, norm) for group in groups] for norm in self.norm]
         flips = [_VoteFlips(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
         spent = torch.stack([torch.stack([f.forwards, f.backwards]) for f in flips]).sum(0)  # (2, images)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -37,19 +36,13 @@ class SmoothedMargin(LipschitzCertificate):
     Cost: ``samples`` forward passes. The radius does not grow with sigma; as sigma tends to 0 it becomes `margin_radius` with the largest
     constant. Copies are computed in the precision of the network: ``run.precision`` does not apply.
 
-    Args:
-        norm: of the perturbations, for pixels in [0, 1].
-        lipschitz: a constant with its source.
-        samples: noisy copies of each image.
-        alpha: the probability that the radius of an image is too large.
-
     Source: Smoothed robustness analysis, theorem 4, with the sampling error, which the paper leaves out.
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
-    summary: ClassVar[str] = "a radius within which the mean margin under Gaussian noise stays positive, from a Lipschitz constant"
-    prefer: ClassVar[str] = "networks with a small Lipschitz constant; certified_radius needs none, and certifies the majority vote"
-    source: ClassVar[str] = "Smoothed robustness analysis, theorem 4"
+    needs = Need.LEVEL | Need.RANDOM
+    summary = "a radius within which the mean margin under Gaussian noise stays positive, from a Lipschitz constant"
+    prefer = "networks with a small Lipschitz constant; certified_radius needs none, and certifies the majority vote"
+    source = "Smoothed robustness analysis, theorem 4"
 
     samples: int = Field(1000, ge=1, le=10**7, description="noisy copies of each image")
     alpha: float = Field(0.001, gt=0, lt=1, description="the probability that an image's radius is too large")
@@ -58,7 +51,7 @@ class SmoothedMargin(LipschitzCertificate):
         """The clean pass and the draws."""
         return 1 + self.samples, 0
 
-    def unfit(self, form: Noise) -> str:
+    def unfit(self, form: Noise, level: float | None = None) -> str:
         """The concentration bound needs isotropic normal noise."""
         return "" if isinstance(form, Gaussian) else "its proof needs isotropic Gaussian noise (kind: gaussian)"
 

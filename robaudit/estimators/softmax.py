@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from pydantic import Field
 
 from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.margins import mv_sigmoid
-from robaudit.quantities import CONFIDENCE, Quantity
+from robaudit.quantities import CONFIDENCE
 from robaudit.results import Result
 
 
@@ -20,17 +19,13 @@ class Softmax(Estimator):
     A baseline: it ranks images only weakly by robustness and is not a probability, so it has its own quantity
     (confidence). It equals `taylor_mvs` exactly when all ||u_i|| = k and T = sigma k.
 
-    Args:
-        temperature: T.
-
     Source: Han et al., Average-case robustness, Lemma A.4 (p_softmax).
     """
 
-    quantity: ClassVar[Quantity] = CONFIDENCE
-    needs: ClassVar[Need] = Need.LEVEL
-    summary: ClassVar[str] = "softmax score of the predicted class on the clean image"
-    prefer: ClassVar[str] = "never as a measure of robustness: the free baseline to compare with"
-    source: ClassVar[str] = "Han et al., p_softmax"
+    quantity, needs = CONFIDENCE, Need.LEVEL
+    summary = "softmax score of the predicted class on the clean image"
+    prefer = "never as a measure of robustness: the free baseline to compare with"
+    source = "Han et al., p_softmax"
 
     temperature: float = Field(1.0, gt=0, allow_inf_nan=False, description="logits are divided by it")
 
@@ -42,4 +37,4 @@ class Softmax(Estimator):
         """softmax_t(f / T) = mv-sigmoid(g / T)."""
         z = batch.margins / self.temperature
         rows = zip(mv_sigmoid(z).tolist(), batch.nearest(z), strict=True)
-        return [Result(value=p, flips_to=c, forwards=1, backwards=0) for p, c in rows]
+        return [Result(value=p, flips_to=c, forwards=1) for p, c in rows]

@@ -5,22 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.batch import ImageBatch
+from robaudit.estimators.batch import HELD_BYTES, ImageBatch
 from robaudit.estimators.objective import Objective
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
-from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
+from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind
 from robaudit.results import Result
-
-HELD_BYTES = 2**25
-"""Bytes of particles held at once, unless a single run takes more; proposals, draws and noisy pixels take as much each."""
 
 FAR_APART = 0.7
 """Standard deviation of ln p over repeats above which the row notes that they differ."""
@@ -33,24 +29,17 @@ class Splitting(Estimator):
     moved by pCN steps that preserve the normal distribution above the level, and so on until a tenth fails
     (:func:`robaudit.numerics.splitting.split`). ``repeats`` independent runs give p (their mean, which is unbiased when the copies at a
     level are independent) and an interval for lognormal p. An image that fails in a tenth of its copies at once gets plain Monte Carlo.
+    Below ``p_min`` the value is this bound, with a note.
 
     The interval covers sampling and mixing, as far as the repeats show it, but not a failure region that all repeats missed.
-
-    Args:
-        particles: N, the copies of each run.
-        repeats: independent runs.
-        moves: pCN moves of every copy at each level.
-        p_min: smaller probabilities are bounded, not measured: the value is the bound, with a note.
 
     Source: Webb et al. 2019, A statistical approach to assessing neural network robustness; Cerou et al. 2012.
     """
 
-    quantity: ClassVar[Quantity] = LOG10_P_FAIL
-    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
-    summary: ClassVar[str] = "probability of a rare failure, as a product of probabilities that are not rare"
-    prefer: ClassVar[str] = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
-    source: ClassVar[str] = "Webb et al. 2019; Cerou et al. 2012"
-    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, remark="repeats")
+    quantity, needs, interval = LOG10_P_FAIL, Need.LEVEL | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, remark="repeats")
+    summary = "probability of a rare failure, as a product of probabilities that are not rare"
+    prefer = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
+    source = "Webb et al. 2019; Cerou et al. 2012"
 
     particles: int = Field(500, ge=20, le=10**5, multiple_of=10, description="noisy copies in each run")
     repeats: int = Field(4, ge=4, le=100, description="independent runs of each image, for the interval")
@@ -144,7 +133,6 @@ def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float |
         std_error=std_error,
         flips_to=_most(sum((lane.labels for lane in lanes), Counter[int]())),
         forwards=1 + sum(lane.calls for lane in lanes),
-        backwards=0,
         interval=interval,
         note=note,
         numbers=_numbers(lanes),

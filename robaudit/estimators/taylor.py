@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from robaudit.estimators.base import Need
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch
-from robaudit.estimators.linear import FewClasses, Link, linked
+from robaudit.estimators.linear import FewClasses, linked
 from robaudit.numerics.margins import standardise
 from robaudit.results import Result
 
@@ -19,18 +18,13 @@ class Taylor(FewClasses):
     interval. Prefer `mmse`, or `mc` if you can afford it. Cost: two forward and classes - 1 backward passes, for all sigmas; with
     more than 33 classes 10 forward and 8 to ``classes`` backward passes, at each sigma.
 
-    Args:
-        classes: with more than 33 classes, the most classes differentiated.
-
     Source: Han et al., Average-case robustness, Lemma 3.1 and Proposition 3.1 (p_taylor); section 3.2.3 (p_taylor_mvs).
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE | Need.JACOBIAN
-    summary: ClassVar[str] = "normal CDF of the margins, linearised at the clean image"
-    prefer: ClassVar[str] = "linear models (exact there) or a first look in seconds; optimistic for networks"
-    source: ClassVar[str] = "Han et al., p_taylor"
-
-    link: ClassVar[Link] = "normal_cdf"
+    needs = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE | Need.JACOBIAN
+    summary = "normal CDF of the margins, linearised at the clean image"
+    prefer = "linear models (exact there) or a first look in seconds; optimistic for networks"
+    source = "Han et al., p_taylor"
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, a differentiated pass, a backward pass per margin, and beyond 33 classes the passes that select."""
@@ -55,8 +49,8 @@ class TaylorMvSigmoid(Taylor):
     Source: Han et al., Average-case robustness, section 3.2.3 (p_taylor_mvs).
     """
 
-    summary: ClassVar[str] = "mv-sigmoid of the margins, linearised at the clean image"
-    prefer: ClassVar[str] = "comparison with published numbers; else taylor"
-    source: ClassVar[str] = "Han et al., p_taylor_mvs"
+    summary = "mv-sigmoid of the margins, linearised at the clean image"
+    prefer = "comparison with published numbers; else taylor"
+    source = "Han et al., p_taylor_mvs"
 
-    link: ClassVar[Link] = "mv_sigmoid"
+    link = "mv_sigmoid"

@@ -174,8 +174,6 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
     """
     name, options = source.spec.architecture or "", source.spec.architecture_options
     where, (family, colon, short) = f"architecture {name}", name.partition(":")
-    if not colon and (matches := families_of(name)):
-        raise ModelError(where, "names no network", f"did you mean {' or '.join(matches)}?")
     find = {"robaudit": _builtin, "torchvision": _torchvision, "timm": _timm}.get(family) if colon else None
     network: object
     with torch.random.fork_rng(devices=[]):
@@ -198,20 +196,6 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
     return network.eval()
 
 
-def families_of(name: str) -> list[str]:
-    """The full names, with a family, that match a name without one."""
-    from torchvision import models
-
-    names = [f"robaudit:{name}"] if name in ARCHITECTURES else []
-    try:
-        import timm
-    except ImportError:
-        pass
-    else:
-        names += [f"timm:{name}"] if timm.is_model(name) else []
-    return names + ([f"torchvision:{name}"] if name in models.list_models() else [])
-
-
 def _builtin(short: str, where: str) -> Callable[..., nn.Module]:
     if short not in ARCHITECTURES:
         raise ModelError(where, "there is no such network", did_you_mean(short, ARCHITECTURES))
@@ -221,10 +205,13 @@ def _builtin(short: str, where: str) -> Callable[..., nn.Module]:
 def _torchvision(short: str, where: str) -> Callable[..., nn.Module]:
     from torchvision import models
 
-    if short not in models.list_models():
+    model, tagged, tag = short.partition(".")
+    if model not in models.list_models():
         raise ModelError(where, "there is no such network", did_you_mean(short, models.list_models()))
-    builder: Callable[..., nn.Module] = models.get_model_builder(short)
-    if short in ("googlenet", "inception_v3"):
+    if tagged and tag not in (known := models.get_model_weights(model).__members__):
+        raise ModelError(where, "torchvision has no such weights", did_you_mean(short, [f"{model}.{name}" for name in known]))
+    builder: Callable[..., nn.Module] = models.get_model_builder(model)
+    if model in ("googlenet", "inception_v3"):
         return partial(builder, init_weights=False)  # slow, warns, and is overwritten by the loaded weights
     return builder
 

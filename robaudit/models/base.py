@@ -81,7 +81,6 @@ class Format:
         suffixes: of its files; empty for a format without files (Python code).
         recognises: whether a file has this format, by its first 32 bytes and, for a zip archive, its members' names below its folder.
         read: reads the tensors of a format that holds only weights and needs an architecture; None for other formats.
-        others: the names of the files in a file's folder that belong to it.
     """
 
     name: str
@@ -89,7 +88,6 @@ class Format:
     suffixes: tuple[str, ...] = ()
     recognises: Callable[[bytes, Sequence[str]], bool] = lambda _head, _members: False
     read: Callable[[Path], Mapping[str, torch.Tensor]] | None = None
-    others: Callable[[Path], Sequence[str]] = lambda _: ()
 
 
 def batch_note(format_: str, size: int) -> str:
@@ -110,13 +108,3 @@ def check_finite(network: nn.Module, where: str) -> None:
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
                 kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
                 raise ModelError(where, f"the tensor {name} has {kind}", "train again, or take an earlier checkpoint")
-
-
-def state_sha256(network: nn.Module) -> str:
-    """sha256 (hex) over a module's state dict: names, dtypes, shapes and bytes."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        if isinstance(tensor, torch.Tensor):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

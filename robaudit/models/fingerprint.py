@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from robaudit.models.base import state_sha256
-
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MOST_OBJECTS = 10_000
 _PLAIN = (bool, int, float, str)
@@ -57,7 +55,7 @@ def _parts(value: object, seen: dict[int, object]) -> Iterator[str]:
 
 
 def _module(network: nn.Module) -> Iterator[str]:
-    yield from (state_sha256(network), _ADDRESS.sub("", repr(network)))
+    yield from (_state(network), _ADDRESS.sub("", repr(network)))
     for kind in dict.fromkeys(type(module) for module in network.modules()):
         yield from _class(kind)
     if isinstance(network, torch.jit.ScriptModule):
@@ -67,6 +65,16 @@ def _module(network: nn.Module) -> Iterator[str]:
         plain = {key: value for key, value in vars(module).items() if key[0] != "_" and key != "training" and isinstance(value, _PLAIN)}
         if plain:
             yield f"{name} {sorted(plain.items())}"
+
+
+def _state(network: nn.Module) -> str:
+    """sha256 (hex) over a module's state dict: names, dtypes, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        if isinstance(tensor, torch.Tensor):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _callable(value: Any, seen: dict[int, object]) -> Iterator[str]:

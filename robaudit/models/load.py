@@ -19,19 +19,12 @@ from robaudit.models.base import Format, LoadedNetwork, Source, check_finite
 from robaudit.models.files import CONFIG, weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
-from robaudit.models.pretrained import weights_named
 from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
 from robaudit.spec.model import IN_MEMORY, ModelSpec
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
 """The formats, in the order of trial; a new format is a module with a ``FORMAT``, and its name in `ModelSpec.format`."""
-_FOREIGN = {
-    b"version https://git-lfs": "a Git LFS pointer, not the weights; run git lfs pull",
-    b"\x89HDF": "an HDF5 file (Keras); convert it to ONNX",
-    b"<!DOCTYPE": "an HTML page; download the weights themselves",
-    b"<html": "an HTML page; download the weights themselves",
-}
 
 
 def guess_format(path: Path, declared: str | None) -> Format:
@@ -61,9 +54,8 @@ def guess_format(path: Path, declared: str | None) -> Format:
         raise ModelError(where, f"cannot be read: {error.strerror}") from error
     if not head:
         raise ModelError(where, "the file is empty", "save the model again")
-    for start, what in _FOREIGN.items():
-        if head.startswith(start):
-            raise ModelError(where, f"is {what.partition(';')[0]}", what.partition(";")[2].strip())
+    if head.startswith(b"version https://git-lfs"):
+        raise ModelError(where, "is a Git LFS pointer, not the weights", "run git lfs pull")
     zipped = head.startswith(ZIP)
     names = [name if name.count("/") == 0 else name.partition("/")[2] for name in (members(path) if zipped else ())]
     actual = next((candidate for candidate in FORMATS if candidate.recognises(head, names)), None)
@@ -119,8 +111,6 @@ def load_model(
     own_code = python_callable.FORMAT
     if path is not None and spec.format != own_code.name:
         path = weights_file(path)
-    elif path is None and spec.download and spec.weights is not None:
-        path = _downloaded(spec.weights)
     source = Source(spec, path, base_dir, device, dtype, trust)
     if path is not None:
         form = guess_format(path, spec.format)
@@ -202,23 +192,3 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
     except Exception as error:
         what = f"cannot be copied ({type(error).__name__}: {error})"[:300]
         raise ModelError(where, what, "pass a function instead: lambda x: net(x), with net in eval mode") from error
-
-
-def _downloaded(name: str) -> Path:
-    """The file of torchvision's weights by name, in torch's own cache; downloaded if missing, and checked by its hash.
-
-    Raises:
-        ModelError: there are no such weights, or they cannot be fetched.
-    """
-    url: str = weights_named(name)[1].url
-    path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
-    if path.is_file():
-        return path
-    prefix = path.stem.rpartition("-")[2]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.hub.download_url_to_file(url, str(path), prefix if len(prefix) >= 8 else None, progress=False)
-    except (OSError, RuntimeError) as error:  # URLError is an OSError; RuntimeError: another hash
-        what = f"cannot be fetched from {url} ({str(error) or type(error).__name__})"
-        raise ModelError(f"weights {name}", what, "check the network; or give the file: path") from error
-    return path

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import torch
@@ -22,18 +22,6 @@ from robaudit.text import first_line
 
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
 _MOST_BYTES = 2**31  # of a protobuf message
-
-
-class Contents(NamedTuple):
-    """The files and operators that an ONNX file refers to.
-
-    Attributes:
-        files: names of the other files that hold weights, as written in the file, sorted.
-        operators: domain and name of every operator except the functions that the file defines, sorted.
-    """
-
-    files: list[str]
-    operators: list[tuple[str, str]]
 
 
 class OnnxNetwork(nn.Module):
@@ -75,9 +63,9 @@ def load_onnx(source: Source) -> LoadedNetwork:
         raise ModelError(
             source.where, "onnx networks run in fp32 only", "use run.precision fp32, or load it from safetensors or TorchScript"
         )
-    contents = read_contents(source.file)
+    files, operators = read_contents(source.file)
     if not source.trust:
-        check_operators(contents.operators, source.where)
+        check_operators(operators, source.where)
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.load_model_format", "ONNX")  # never onnxruntime's own format, which is not checked
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
@@ -89,15 +77,11 @@ def load_onnx(source: Source) -> LoadedNetwork:
         raise ModelError(source.where, f"onnxruntime cannot load it: {first_line(error)}", "check the file with onnx.checker") from error
     batch = _check_input(session, source.where)
     notes = (NOTE,) if batch is None else (NOTE, batch_note("onnx", batch))
-    network, sha256 = OnnxNetwork(session, source.device).eval(), weights_sha256(source.file, contents.files)
+    network, sha256 = OnnxNetwork(session, source.device).eval(), weights_sha256(source.file, files)
     return LoadedNetwork(network, "onnx", sha256, differentiable=False, least_batch=batch or 1, most_batch=batch, notes=notes)
 
 
-def _others(path: Path) -> list[str]:
-    return read_contents(path).files
-
-
-FORMAT = Format("onnx", load_onnx, (".onnx",), others=_others)
+FORMAT = Format("onnx", load_onnx, (".onnx",))
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
@@ -139,8 +123,12 @@ def weights_sha256(path: Path, others: list[str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def read_contents(path: Path) -> Contents:
-    """Find what an ONNX file refers to, in its graph, its functions and their branches.
+def read_contents(path: Path) -> tuple[list[str], list[tuple[str, str]]]:
+    """What an ONNX file refers to, in its graph, its functions and their branches.
+
+    Returns:
+        The names of the other files that hold weights, as written in the file; and domain and name of every operator except the functions
+        that the file defines. Both are sorted.
 
     Raises:
         RobauditError: onnx is missing.
@@ -169,7 +157,7 @@ def read_contents(path: Path) -> Contents:
             files.update(entry.value for entry in message.external_data if entry.key == "location")
     if sum(_size(name, path, where) for name in files) > psutil.virtual_memory().total:
         raise ModelError(where, "has more weights in other files than fit into memory", "use a machine with more memory")
-    return Contents(sorted(files), sorted(operators - functions))
+    return sorted(files), sorted(operators - functions)
 
 
 def _messages(message: Any) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
@@ -13,19 +14,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from robaudit.errors import ModelError, RobauditError, did_you_mean, needs_extra
+from robaudit.errors import ModelError, RobauditError, needs_extra
 from robaudit.files import expanded
-from robaudit.models.files import CONFIG, INDEX, PROCESSORS, hub_config, is_hub, quantised, read_object, refuse_adapter
+from robaudit.models.files import CONFIG, PROCESSORS, read_object
 from robaudit.models.transformers_model import TRANSFORMERS, quiet
 from robaudit.models.transforms import Translation, translated
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
 from robaudit.text import clipped, count, distinct, first_line
 
 TIMM, TORCHVISION = "timm:", "torchvision:"
-_GEOMETRY = ("resize", "fit", "crop", "crop_rounding", "pad")
-_ONLY_WEIGHTS = (".safetensors", ".bin", INDEX)
+_GEOMETRY = ("resize", "crop", "crop_rounding")
+_ONLY_WEIGHTS = (".safetensors", ".bin")
 _SHOWN = 3  # names
-_FILE = re.compile(r"[\w.-]+-[0-9a-f]{8}\.pth")
 _UNNAMED = re.compile(r"LABEL_\d+")
 _FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
 
@@ -35,7 +35,7 @@ class Pretrained:
     """The description of a trained model.
 
     Attributes:
-        source: the file or enum, for messages.
+        source: the file or the library's entry, for messages.
         architecture: timm:NAME, transformers:CLASS or torchvision:NAME.
         options: keyword arguments of the architecture.
         input: mean, std, and what images need; or the error to raise unless the spec has mean or std.
@@ -57,28 +57,21 @@ def filled(spec: AuditSpec) -> AuditSpec:
     """The spec with the architecture, normalisation, image size and class names that its model's own files state.
 
     The spec takes precedence; mean and std belong together, and so do resize and crop. A filled spec does not
-    change. A model of the Hub gets the commit of its revision. ``origin.taken`` lists what was filled in, for the user.
+    change. ``origin.taken`` lists what was filled in, for the user.
 
     Raises:
         RobauditError: the model's files are damaged, or of a model that is not supported.
     """
     if spec.origin.taken:
         return spec
-    model, taken, dataset = spec.model, dict[str, Any](), dict[str, Any]()
-    if is_hub(model.path) and (commit := hub_config(model.path or "", model.revision).name) != model.revision:
-        taken["revision"] = commit
-        model = model.model_copy(update=taken)
-    pretrained = describe(model, spec.base_dir)
-    if pretrained is None and not taken:
-        return spec
+    pretrained = describe(spec.model, spec.base_dir)
     if pretrained is None:
-        pretrained = Pretrained(model.path or "", model.architecture or "a model without a configuration")
-    else:
-        taken |= _for_model(model, pretrained)
-        dataset = _for_dataset(type(spec.dataset), spec.dataset.model_fields_set, pretrained)
+        return spec
+    taken = _for_model(spec.model, pretrained)
+    dataset = _for_dataset(type(spec.dataset), spec.dataset.model_fields_set, pretrained)
     try:
         changes = {
-            "model": ModelSpec.model_validate({**model.model_dump(exclude_unset=True), **taken}),
+            "model": ModelSpec.model_validate({**spec.model.model_dump(exclude_unset=True), **taken}),
             "dataset": type(spec.dataset)
             .model_validate({**spec.dataset.model_dump(exclude_unset=True), **dataset})
             .naming(pretrained.class_names),
@@ -124,7 +117,7 @@ def _for_dataset(kind: type[BaseDatasetSpec], written: Set[str], pretrained: Pre
 
 def _lines(pretrained: Pretrained, taken: dict[str, Any], source: str, *, files: bool) -> tuple[str, ...]:
     """The filled-in values as a line for the user; for data without image files, also the size that the model expects."""
-    shown = [f"{key} {_value(taken[key])}" for key in ("mean", "std", *_GEOMETRY, "interpolation", "channels", "revision") if key in taken]
+    shown = [f"{key} {_value(taken[key])}" for key in ("mean", "std", *_GEOMETRY, "interpolation", "channels") if key in taken]
     if "class_names" in taken:
         names = taken["class_names"]
         listed = ", ".join(clipped(name, 40) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
@@ -150,42 +143,28 @@ def _value(value: Any) -> str:
 def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
     """The description of a spec's model from its files; None if they have none, so that the spec must say everything.
 
-    The configuration is used for a folder; for a file beside it, if the spec's architecture is from timm or Transformers (or missing, and
-    the file is .safetensors or .bin); and for a model of the Hub, whose configuration is downloaded without the weights.
+    The configuration is used for a folder, and for a file beside it if the spec's architecture is from timm or Transformers (or missing,
+    and the file is .safetensors or .bin).
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported, or its library is not installed.
     """
     if model.format is not None and model.format != "safetensors":
         return None
-    if model.weights is not None:
-        return _of_weights(model.weights)
     architecture = model.architecture or ""
-    folder, is_file = _config_folder(model, base_dir)
-    from_library = architecture.startswith((TIMM, TRANSFORMERS)) if architecture else (model.path or "").endswith(_ONLY_WEIGHTS)
-    if folder is not None and (not is_file or from_library):
-        refuse_adapter(folder)
-        pretrained = _of_folder(folder, strict=not is_file)
-        if pretrained is not None:
-            return pretrained
+    if model.path is not None:
+        path = base_dir / expanded(model.path)
+        from_library = architecture.startswith((TIMM, TRANSFORMERS)) if architecture else path.name.endswith(_ONLY_WEIGHTS)
+        is_folder = os.path.isdir(path)  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
+        if is_folder or (from_library and os.path.isfile(path)):  # noqa: PTH113
+            pretrained = _of_folder(path if is_folder else path.parent, strict=is_folder)
+            if pretrained is not None:
+                return pretrained
     if architecture.startswith(TIMM):
         return _of_timms_name(architecture.removeprefix(TIMM), model.architecture_options)
+    if architecture.startswith(TORCHVISION):
+        return _of_torchvisions_name(architecture.removeprefix(TORCHVISION))
     return None
-
-
-def _config_folder(model: ModelSpec, base_dir: Path) -> tuple[Path | None, bool]:
-    """The folder that may hold a configuration, and whether the spec names a file in it."""
-    if model.path is None:
-        return None, False
-    if is_hub(model.path):
-        return hub_config(model.path, model.revision), False
-    path = base_dir / expanded(model.path)
-    try:
-        if path.is_dir():
-            return path, False
-        return (path.parent, True) if path.is_file() else (None, True)
-    except (OSError, ValueError):  # its loader says what is wrong with it
-        return None, True
 
 
 def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:
@@ -193,9 +172,6 @@ def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:
     if not path.is_file():
         return None
     config = read_object(path)
-    if config.get("quantization_config"):
-        settings = config["quantization_config"]
-        raise quantised(str(path), str(settings.get("quant_method", "quantization_config") if isinstance(settings, dict) else settings))
     if "architecture" in config:
         with _read_by("timm", str(path)):
             return _of_timms_folder(config, str(path))
@@ -203,9 +179,8 @@ def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:
         with _read_by("transformers", str(path)):
             return _of_transformers(config, path)
     if strict:
-        raise ModelError(
-            str(path), "is neither timm's nor Transformers' description of a model", "give the weights file and its architecture"
-        )
+        what = "is neither timm's nor Transformers' description of a model"
+        raise ModelError(str(path), what, "give the weights file and its architecture")
     return None
 
 
@@ -245,18 +220,15 @@ def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
     named = settings.get("label_names") or settings.get("labels")
     names: tuple[str, ...] | None = None
     ids: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
     if named:
         labels = _by_index(named) if isinstance(named, Mapping) else tuple(map(str, named))
         descriptions = settings.get("label_descriptions") or {}
         if len(labels) == (classes or len(labels)):
             names = distinct([str(descriptions.get(label, label)) for label in labels], labels if descriptions else None)
             ids = distinct(labels) if descriptions else None
-        else:
-            notes = (f"its {len(labels)} label names are left out: it has {classes} classes",)
     elif classes == 1000 and str(settings.get("tag") or "").endswith("in1k"):
         names, ids = imagenet_names()
-    return Pretrained(source, f"{TIMM}{config['architecture']}", options, _timms_input(source, settings, arguments), names, ids, notes)
+    return Pretrained(source, f"{TIMM}{config['architecture']}", options, _timms_input(source, settings, arguments), names, ids)
 
 
 def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:
@@ -305,14 +277,11 @@ def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) 
     images: dict[str, Any] = {}
     for step in transform.transforms:
         kind = type(step).__name__
-        if kind in ("Resize", "ResizeKeepRatio"):
+        if kind == "Resize":
             images |= {"resize": step.size, "interpolation": step.interpolation.value}
-            images |= {"fit": "contain" if step.longest else "cover"} if kind == "ResizeKeepRatio" else {}
-        elif kind in ("CenterCrop", "CenterCropOrPad"):
+        elif kind == "CenterCrop":
             height, width = step.size
             images["crop"] = height if height == width else (height, width)
-            if kind == "CenterCropOrPad" or max(_pair(images["resize"])) < max(height, width):
-                images["pad"] = getattr(step, "fill", 0)  # torchvision's crop puts black around smaller images (VOLO)
     return translated(transform, [images], channels)
 
 
@@ -379,29 +348,14 @@ def _by_index(labels: Mapping[Any, Any]) -> tuple[str, ...]:
     return tuple(by_index[index] for index in range(len(by_index))) if max(by_index, default=0) < len(by_index) else ()
 
 
-def weights_named(name: str) -> tuple[str, Any]:
-    """The builder's name and the member of a weights enum of ``torchvision.models``, such as ``ResNet50_Weights.IMAGENET1K_V2``.
+def _of_torchvisions_name(name: str) -> Pretrained | None:
+    """torchvision's transform and class names for an architecture with the tag of its weights; None if there are none."""
+    from torchvision import models
 
-    Raises:
-        ModelError: no image classifier has weights of this name.
-    """
-    known = _known()
-    if name not in known:
-        same = [other for other in known if other.partition(".")[0] == name.partition(".")[0]]
-        raise ModelError(f"weights {name}", "torchvision has no such weights", did_you_mean(name, same or known))
-    return known[name]
-
-
-def name_of_file(file: str) -> str | None:
-    """The name of the weights that torchvision publishes as this file (``resnet50-11ad3fa6.pth``); None if there are none."""
-    if not _FILE.fullmatch(file):
+    model, _, tag = name.partition(".")
+    weights: Any = models.get_model_weights(model).__members__.get(tag) if model in models.list_models(module=models) else None
+    if weights is None:
         return None
-    return next((name for name, (_, member) in _known().items() if member.url.endswith(f"/{file}") and not name.endswith(".DEFAULT")), None)
-
-
-def _of_weights(name: str) -> Pretrained:
-    """Architecture, transforms and class names of torchvision's weights by name; nothing is downloaded."""
-    model, weights = weights_named(name)
     transform = weights.transforms()
     (resize,), (crop,) = transform.resize_size, transform.crop_size
     images = {"resize": resize, "crop": crop, "interpolation": transform.interpolation.value}
@@ -410,17 +364,6 @@ def _of_weights(name: str) -> Pretrained:
         options["transform_input"] = True
     if model.startswith("vit_") and "min_size" in weights.meta:
         options["image_size"] = weights.meta["min_size"][0]
-    names = distinct(weights.meta["categories"])
-    translation = _input("torchvision", f"weights {name}", partial(translated, transform, [images], 3))
-    return Pretrained(f"weights {name}", TORCHVISION + model, options, translation, names)
-
-
-def _known() -> dict[str, tuple[str, Any]]:
-    """The builder and the weights of every image classifier of torchvision, by the name of the weights."""
-    from torchvision import models
-
-    known = dict[str, tuple[str, Any]]()
-    for model in models.list_models(module=models):
-        enum = models.get_model_weights(model)
-        known |= {f"{enum.__name__}.{name}": (model, member) for name, member in enum.__members__.items()}  # DEFAULT included
-    return known
+    source = f"torchvision's entry for {name}"
+    translation = _input("torchvision", source, partial(translated, transform, [images], 3))
+    return Pretrained(source, TORCHVISION + name, options, translation, distinct(weights.meta["categories"]))

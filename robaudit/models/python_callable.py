@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256, state_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.fingerprint import fingerprint
 from robaudit.python_code import describe, user_function
 
 
@@ -52,12 +50,7 @@ def load_python(source: Source) -> LoadedNetwork:
         )
     network = network.eval().to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
-    if source.path is not None and source.path.is_file():
-        sha256 = file_sha256(source.path)
-    elif isinstance(network, CallableNetwork):
-        sha256 = hashlib.sha256((source.spec.architecture or "").encode() + _code_of(network.function)).hexdigest()
-    else:
-        sha256 = state_sha256(network)
+    sha256 = file_sha256(source.path) if source.path is not None and source.path.is_file() else fingerprint(value)
     return LoadedNetwork(network, "python", sha256, notes=(f"the network comes from your Python code, {source.spec.architecture}",))
 
 
@@ -68,7 +61,7 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
     """Import ``package.module:function`` and call it with the architecture's options.
 
     The spec's folder is importable only during the import and the call. ``with_path`` passes the spec's path, if
-    there is one and the function takes it.
+    there is one.
 
     Raises:
         ModelError: the function is not trusted, is missing, or raises.
@@ -89,26 +82,10 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
         )
     options: dict[str, Any] = dict(source.spec.architecture_options)
     with user_function(target, source.base_dir, partial(ModelError, f"architecture {target}")) as function:
-        if with_path and source.path is not None and "path" not in options and _takes(function, "path"):
-            options["path"] = source.path
+        if with_path and source.path is not None:
+            options.setdefault("path", source.path)
         try:
             result: object = function(**options)
         except Exception as error:
             raise ModelError(f"architecture {target}", f"raised {describe(error)}", "see architecture_options") from error
     return result
-
-
-def _takes(function: Callable[..., object], name: str) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-    return name in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-
-
-def _code_of(function: Callable[..., object]) -> bytes:
-    """The source file of a function, or b'': different code is a different model."""
-    try:
-        return Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
-    except (TypeError, OSError):
-        return b""

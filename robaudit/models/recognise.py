@@ -1,24 +1,18 @@
-"""Recognise a trained model by its path alone: a folder, a file from torchvision, or a checkpoint that states its architecture."""
+"""Recognise a trained model by its files, for the spec that ``robaudit init`` writes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robaudit.models import state_dict
-from robaudit.models.architectures import families_of
 from robaudit.models.base import Source
-from robaudit.models.files import is_hub, weights_file
+from robaudit.models.files import weights_file
 from robaudit.models.load import guess_format
-from robaudit.models.pretrained import describe, name_of_file
-from robaudit.models.safety import load_tensors
-from robaudit.models.state_dict import weights_of
+from robaudit.models.pretrained import describe
 from robaudit.models.weights import other_classes
 from robaudit.spec.model import ModelSpec
 
 _FAMILIES = ("timm:", "torchvision:")
-_IMAGENET = 1000  # the default number of classes of architectures
 
 
 def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str, Any], str]:
@@ -30,20 +24,15 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
         base: the folder of the spec.
 
     Returns:
-        The keys besides path, mean and std (architecture, its options, weights), and the files that supply the rest, or ''.
+        The keys besides path, mean and std (architecture, its options), and the files that supply the rest, or ''.
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
     """
     keys: dict[str, Any] = {} if architecture is None else {"architecture": architecture}
-    if architecture is not None and architecture.startswith(_FAMILIES) and not is_hub(path):
+    if architecture is not None and architecture.startswith(_FAMILIES):
         keys |= _classes_of(path, architecture, base)
     known = describe(ModelSpec(path=path, **keys), base)
-    if known is not None:
-        return keys, known.source
-    if architecture is None and not is_hub(path) and guess_format(file := weights_file(base / path), None) is state_dict.FORMAT:
-        keys = {"weights": name} if (name := name_of_file(file.name)) else _stated(file)
-        known = describe(ModelSpec(path=path, **keys), base) if keys else None
     return keys, "" if known is None else known.source
 
 
@@ -58,23 +47,9 @@ def _classes_of(path: str, architecture: str, base: Path) -> dict[str, Any]:
 
 
 def needs_architecture(path: str, base: Path) -> bool:
-    """Whether a model without a configuration is only weights, like every model on the Hub.
+    """Whether a model without a configuration is only weights.
 
     Raises:
         ModelError: the file is missing, or of an unknown format.
     """
-    return is_hub(path) or guess_format(weights_file(base / path), None).read is not None
-
-
-def _stated(path: Path) -> dict[str, Any]:
-    """The architecture that a checkpoint states under ``arch``, as the scripts of timm and of torchvision's users write it."""
-    content = load_tensors(path)
-    name = content.get("arch") if isinstance(content, Mapping) else None
-    names = [full for full in families_of(name) if not full.startswith("robaudit:")] if isinstance(name, str) else []
-    if not names:
-        return {}
-    timms = "version" in content or len(names) == 1  # timm's checkpoints have a version
-    keys: dict[str, Any] = {"architecture": next((full for full in names if full.startswith("timm:") == timms), names[0])}
-    matrices = [tensor for tensor in weights_of(content, None, str(path))[0].values() if tensor.dim() == 2]
-    classes = matrices[-1].shape[0] if matrices else None
-    return keys | ({"architecture_options": {"num_classes": classes}} if classes not in (None, _IMAGENET) else {})
+    return guess_format(weights_file(base / path), None).read is not None

@@ -85,12 +85,6 @@ def load_tensors(path: Path) -> Any:
 
 def refusal(error: BaseException, where: str) -> ModelError:
     """The error for a pickle that torch did not read as weights only."""
-    if "Unsupported operand" in str(error):
-        return ModelError(
-            where,
-            "is pickled with a protocol that torch.load(weights_only=True) does not read",
-            "save the state_dict() as safetensors, or with torch.save and its default protocol",
-        )
     if named := _named(error):
         return ModelError(
             where,
@@ -100,7 +94,11 @@ def refusal(error: BaseException, where: str) -> ModelError:
         )
     text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
     reason = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:200]
-    return ModelError(where, f"torch cannot read it: {reason}", "the file is truncated, damaged or not a plain state dict; save it again")
+    return ModelError(
+        where,
+        f"torch cannot read it: {reason}",
+        "the file is truncated, damaged or not a plain state dict; save the state_dict() as safetensors",
+    )
 
 
 def _named(error: BaseException) -> str:

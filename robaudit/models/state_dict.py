@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.models.base import Format, LoadedNetwork, Source
-from robaudit.models.safety import Unread, load_tensors
+from robaudit.models.safety import load_tensors
 from robaudit.models.weights import few, fill
 
 _PLAIN = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
@@ -25,16 +24,7 @@ def load_state_dict_file(source: Source) -> LoadedNetwork:
     """
     tensors, notes = weights_of(load_tensors(source.file), source.spec.entry, source.where)
     notes = ("state dict of torch.save: only its numbers are read, no code in it runs", *notes)
-    return fill(source, FORMAT.name, [source.file], tensors, notes)
-
-
-def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file of ``torch.save``.
-
-    Raises:
-        ModelError: it holds more than tensors, or is damaged.
-    """
-    return weights_of(load_tensors(path), None, str(path))[0]
+    return fill(source, FORMAT.name, tensors, notes)
 
 
 def _recognises(head: bytes, members: Sequence[str]) -> bool:
@@ -42,7 +32,9 @@ def _recognises(head: bytes, members: Sequence[str]) -> bool:
     return pickled or "data.pkl" in members
 
 
-FORMAT = Format("state dict", load_state_dict_file, (".pth",), _recognises, read_state_dict)
+FORMAT = Format(
+    "state dict", load_state_dict_file, (".pth",), _recognises, read=lambda path: weights_of(load_tensors(path), None, str(path))[0]
+)
 
 
 def weights_of(content: Any, entry: str | None, where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
@@ -85,15 +77,11 @@ def _refusal(content: Mapping[Any, Any], states: Mapping[str, object], where: st
     if states:
         return ModelError(where, f"has weights under several keys ({few(states)})", "say which: model.entry")
     inner = next((value for name in (*_PLAIN, *_AVERAGED) if isinstance(value := content.get(name), Mapping)), content)
-    unread = [str(key) for key, value in inner.items() if isinstance(value, Unread)]
-    if unread:
-        what = f"holds pickled Python objects that are not read ({few(unread)}), and no state dict of tensors alone"
-        return ModelError(where, what, remedy + ', once and where you trust the file: torch.save({"state_dict": ...}, ...)')
     others = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
-    if len(others) < len(inner):
-        what = f"mixes tensors with other values ({few(others)})" if others else "has tensors under keys that are not text"
-        return ModelError(where, what, remedy)
-    return ModelError(where, f"holds {type(content).__name__}, not a state dict", remedy)
+    what = "has tensors under keys that are not text" if inner else "is empty"
+    if others:
+        what = f"holds pickled Python objects or other values that are no tensors ({few(others)})"
+    return ModelError(where, f"{what}, and no state dict", remedy)
 
 
 def _state(value: Any, depth: int = 3) -> dict[str, torch.Tensor] | None:

@@ -22,7 +22,10 @@ TRANSFORMERS = "transformers:"
 """The prefix of names of its classes."""
 _EXTRA = "num_batches_tracked"
 _NOT_TAKEN = frozenset(
-    ("dtype", "torch_dtype", "auto_map", "attn_implementation", "experts_implementation", "use_kernels", "use_pretrained_backbone")
+    (
+        *("dtype", "torch_dtype", "quantization_config"),
+        *("auto_map", "attn_implementation", "experts_implementation", "use_kernels", "use_pretrained_backbone"),
+    )
 )
 """Entries of config.json that are ignored: the audit sets the number format, and the others could fetch weights or code."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -13,27 +12,19 @@ from torch import nn
 from robaudit.errors import ModelError
 from robaudit.models.architectures import build_architecture
 from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
-from robaudit.models.files import adapter, quantised
 from robaudit.models.transformers_model import TRANSFORMERS, build_transformers, config_of
 from robaudit.text import clipped
 
 _PREFIXES = ("module", "_orig_mod", "model", "net", "backbone", "network", "ema_model", "timm_model")
-_LORA = re.compile(r"(^|\.)lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.|$)")
-_QUANTISED = {
-    "bitsandbytes": re.compile(r"\.(SCB|weight_format|absmax|nested_absmax|quant_map|nested_quant_map|quant_state\.\w+)$"),
-    "GPTQ or AWQ": re.compile(r"\.(qweight|qzeros|g_idx)$"),
-    "torch.ao": re.compile(r"(^|\.)(_packed_params(\._packed_params)?|zero_point)$"),
-}
 _OLD_DENSENET = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$")
 
 
-def fill(source: Source, form: str, files: Sequence[Path], tensors: Mapping[str, torch.Tensor], notes: Sequence[str] = ()) -> LoadedNetwork:
+def fill(source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: Sequence[str] = ()) -> LoadedNetwork:
     """The network of a source's architecture with these weights.
 
     Args:
         source: names the architecture.
-        form: the format of the files.
-        files: the files of the weights.
+        form: the format of the file.
         tensors: the weights.
         notes: lines for the user.
 
@@ -44,9 +35,10 @@ def fill(source: Source, form: str, files: Sequence[Path], tensors: Mapping[str,
         remedy = "add architecture: torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function"
         raise ModelError(source.where, "holds weights only", remedy)
     _refuse_odd(tensors, source.where)
+    sha256 = file_sha256(source.file)
     if source.spec.architecture.startswith(TRANSFORMERS):
         network: nn.Module = build_transformers(source, tensors)
-        files = [*files, config_of(source)]
+        sha256 = hashlib.sha256(f"{sha256}\n{file_sha256(config_of(source))}".encode()).hexdigest()
     else:
         network = build_architecture(source, tensors, meta=True)
         fitted, more = _stripped(tensors, network.state_dict().keys())
@@ -57,13 +49,7 @@ def fill(source: Source, form: str, files: Sequence[Path], tensors: Mapping[str,
         network.load_state_dict(fitted)
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
-    return LoadedNetwork(network, form, _digest(files), notes=tuple(notes))
-
-
-def _digest(files: Sequence[Path]) -> str:
-    """sha256 (hex) of a file, or of the digests of several."""
-    digests = [file_sha256(path) for path in files]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    return LoadedNetwork(network, form, sha256, notes=tuple(notes))
 
 
 def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
@@ -107,7 +93,7 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
     if unexpected:
         complaints.append(f"{len(unexpected)} are not the architecture's ({few(unexpected)})")
     if complaints:
-        raise ModelError(where, ", ".join(complaints), _nested_remedy(wanted, tensors) or "check architecture and architecture_options")
+        raise ModelError(where, ", ".join(complaints), "check architecture and architecture_options")
     differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
     if differing:
         classes = _other_classes(wanted, tensors, differing)
@@ -118,45 +104,21 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
         raise ModelError(where, f"{len(differing)} of {len(wanted)} tensors have another shape: {few(shown)}", remedy)
 
 
-def _nested_remedy(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> str:
-    """The remedy if the network is complete below a prefix, beside other tensors (the loss of a LightningModule)."""
-    for prefix in (f"{name}." for name in _PREFIXES):
-        inside = {key.removeprefix(prefix) for key in tensors if key.startswith(prefix)}
-        if inside and inside >= wanted.keys():
-            others = [key for key in tensors if not key.startswith(prefix)]
-            return f"the network is below {prefix!r}, beside {few(others)}: save the state_dict() of the network alone"
-    return ""
-
-
 def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
-    """Refuse adapters and quantised weights by name, and tensors that are not plain real numbers in memory."""
+    """Refuse quantised weights, and tensors that are not plain real numbers in memory."""
     for key, value in tensors.items():
-        if _LORA.search(key):
-            raise adapter(where)
-        for method, pattern in _QUANTISED.items():
-            if pattern.search(key):
-                raise quantised(where, method)
         if _in_few_bits(key, value):
-            raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
-        if kind := _odd(value):
-            raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, as state_dict() does")
+            what = f"holds quantised weights ({key} is {str(value.dtype).removeprefix('torch.')}), which cannot be audited"
+            raise ModelError(where, what, "give the weights before quantisation, in float32, float16 or bfloat16")
+        if value.layout is not torch.strided or value.is_meta or value.is_quantized or value.is_complex():
+            what = f"the tensor {key} is not a plain array of real numbers ({value.layout}, {value.dtype}, {value.device})"
+            raise ModelError(where, what, "save it as plain dense numbers, as state_dict() does")
 
 
 def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
     """Whether a weight is an integer or an 8-bit number, which is wrong without its scale."""
     weight = key.rpartition(".")[2] in ("weight", "bias")
     return (weight and not tensor.is_floating_point() and not tensor.is_complex()) or (tensor.is_floating_point() and tensor.itemsize == 1)
-
-
-def _odd(tensor: torch.Tensor) -> str:
-    """The reason why a tensor is not plain real numbers in memory, or ''."""
-    if tensor.layout is not torch.strided:
-        return f"sparse ({tensor.layout})"
-    if tensor.is_meta:
-        return "without data (a meta tensor)"
-    if tensor.is_quantized:
-        return f"quantised ({tensor.dtype})"
-    return "complex" if tensor.is_complex() else ""
 
 
 def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> int | None:

@@ -1,14 +1,15 @@
-"""Arrays from the user's files: read without running code, checked, and kept on the device that uses them."""
+"""Arrays from the user's files: read without running code, checked, and cached on the device that uses them."""
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robaudit.errors import SpecError
@@ -16,13 +17,22 @@ from robaudit.errors import SpecError
 T = TypeVar("T")
 
 
-def read_npy(path: Path, option: str) -> Tensor:
-    """The array of a .npy file.
+def mapped(path: Path, option: str) -> NDArray[Any]:
+    """The array of a .npy file, mapped into memory; never unpickled.
 
     Raises:
-        SpecError: at the option: the file is missing, holds no numbers, or has a non-finite number.
+        SpecError: at the option: the file is missing or damaged.
     """
-    return _numbers(_opened(path, option, ".npy", lambda: np.lib.format.open_memmap(path, mode="r")), path, option)
+    return _opened(path, option, ".npy", lambda: np.lib.format.open_memmap(path, mode="r"))
+
+
+def read_npy(path: Path, option: str) -> Tensor:
+    """The numbers of a .npy file.
+
+    Raises:
+        SpecError: at the option: as for :func:`mapped`, or the file holds no numbers, or has a non-finite number.
+    """
+    return _numbers(mapped(path, option), path, option)
 
 
 def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
@@ -32,7 +42,7 @@ def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
         SpecError: at the option: as for :func:`read_npy`.
     """
 
-    def load() -> dict[str, np.ndarray]:
+    def load() -> dict[str, NDArray[Any]]:
         with path.open("rb") as stream:
             file = np.load(stream, allow_pickle=False)
             if isinstance(file, np.ndarray):
@@ -58,10 +68,10 @@ def _numbers(array: object, path: Path, option: str) -> Tensor:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
         raise SpecError(option, f"{path} holds no numbers", "write it with numpy, as floats")
     with torch.inference_mode(False):  # cached, and used with gradients
-        found = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
-    if not found.isfinite().all():
+        tensor = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
+    if not tensor.isfinite().all():
         raise SpecError(option, f"{path} has numbers that are not finite", "replace NaN and infinity")
-    return found
+    return tensor
 
 
 class Placed:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
@@ -16,6 +15,8 @@ from robaudit.spec.fields import SpecSection
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from robaudit.numerics.attack import Ball
 
 Shape = tuple[int, int, int]
 
@@ -38,23 +39,10 @@ File = Annotated[Path, AfterValidator(_located)]
 """An option that names a file or folder, relative to the spec file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ball:
-    """All images within a distance of an image.
-
-    Attributes:
-        norm: of the difference: ``linf`` the largest value, ``l2`` the Euclidean norm.
-        radius: in pixels.
-    """
-
-    norm: Literal["linf", "l2"]
-    radius: float
-
-
 class Noise(SpecSection, ABC):
     """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
 
-    A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables that it needs (uniform ones, a
+    A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables (uniform numbers, a
     count) are made from these: Phi(z) is uniform. So the draws belong to (run seed, kind, sample) and not to the level or the model,
     -z is as good a draw as z, and the failures of a network are a region in the space of z.
 
@@ -174,12 +162,10 @@ class Noise(SpecSection, ABC):
 class AdditiveNoise(Noise):
     """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) that is known by its structure.
 
-    Class attributes:
-        normal: whether e is exactly normal; otherwise the margins of a linear model are only nearly normal (matched variance).
+    If e is not exactly normal, the margins of a linear model are only nearly normal (matched variance).
     """
 
-    normal: ClassVar[bool]
-    nearly_normal: ClassVar[bool] = True
+    nearly_normal = True
 
     @abstractmethod
     def amplitude(self, level: float, shape: Shape) -> float:
@@ -205,10 +191,8 @@ class AdditiveNoise(Noise):
 class SigmaNoise(AdditiveNoise):
     """Additive noise whose level is its standard deviation, or scales that."""
 
-    level_name: ClassVar[LevelName] = LevelName.SIGMA
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
+    level_name, least, most = LevelName.SIGMA, 1e-6, 1e3
+    differentiable = True
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """Sigma itself."""

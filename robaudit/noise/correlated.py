@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -27,10 +27,9 @@ class CorrelatedGaussian(SigmaNoise):
     Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1 (squared exponential covariance).
     """
 
-    normal: ClassVar[bool] = True
-    summary: ClassVar[str] = "x + sigma e, e normal with correlation exp(-r^2 / 2 length^2)"
-    prefer: ClassVar[str] = "noise after demosaicing, resizing or compression; blotches and stains"
-    source: ClassVar[str] = "Rasmussen and Williams 2006, section 4.2.1"
+    summary = "x + sigma e, e normal with correlation exp(-r^2 / 2 length^2)"
+    prefer = "noise after demosaicing, resizing or compression; blotches and stains"
+    source = "Rasmussen and Williams 2006, section 4.2.1"
 
     length: Positive = Field(description="correlation length in pixels: neighbours at this distance have a correlation of 0.61")
     channels: Literal["independent", "shared"] = Field("independent", description="each channel has its own noise, or all have the same")
@@ -46,13 +45,13 @@ class CorrelatedGaussian(SigmaNoise):
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """V V^T with V = Kh^1/2 U Kw^1/2, in float64."""
         step = 1 if gradients.device.type == "cpu" else max(1, len(gradients))
-        found = []
+        grams = []
         for u in gradients.split(step):
             maps = u.double().unflatten(2, x.shape[1:])  # (images, margins, channels, height, width)
             if self.channels == "shared":
                 maps = maps.sum(2, keepdim=True)
-            found.append(gram(_smoothed(maps.flatten(0, 1), self.length).unflatten(0, u.shape[:2]).flatten(2)))
-        return torch.cat(found)
+            grams.append(gram(_smoothed(maps.flatten(0, 1), self.length).unflatten(0, u.shape[:2]).flatten(2)))
+        return torch.cat(grams)
 
 
 def _smoothed(z: Tensor, length: float) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from robaudit.errors import DataError, SampleError, SpecError, did_you_mean
 from robaudit.levels import LevelName
+from robaudit.noise.arrays import mapped
 from robaudit.noise.base import File, Noise, Shape
 
 _SEVERITIES = 5
@@ -74,8 +75,8 @@ class CorruptedSet(Noise):
         """Check that the set has this corruption at these severities, in the size of the images.
 
         Raises:
-            SpecError: there is no such folder, corruption or severity.
-            DataError: the array cannot be read, its rows are not a multiple of five, or its images have another shape.
+            SpecError: there is no such folder, corruption or severity, or the array cannot be read.
+            DataError: its rows are not a multiple of five, or its images have another shape.
         """
         copies = self._copies()
         if isinstance(copies, np.ndarray):
@@ -95,13 +96,14 @@ class CorruptedSet(Noise):
             labels: sample ids and their labels; None or a negative number: unknown.
 
         Raises:
-            DataError: they differ: the copies are of other images or in another order; or the labels cannot be read.
+            DataError: they differ: the copies are of other images or in another order.
+            SpecError: the labels cannot be read.
             SampleError: an id is not a row number.
         """
         copies = self._copies()
         if not (isinstance(copies, np.ndarray) and self._labels.is_file()):
             return
-        theirs, samples = _loaded(self._labels), copies.shape[1]
+        theirs, samples = mapped(self._labels, "path"), copies.shape[1]
         if theirs.shape not in ((samples,), (_SEVERITIES * samples,)) or theirs.dtype.kind not in "iu":
             what = f"is {_described(theirs)}, and {self._array.name} has {_SEVERITIES * samples} images"
             raise DataError(str(self._labels), what, "give one label for each image")
@@ -139,7 +141,7 @@ class CorruptedSet(Noise):
         if not self.path.is_dir():
             raise SpecError("path", f"no such folder: {str(self.path)!r}", "paths are relative to the spec file")
         if self._array.is_file():
-            images = _loaded(self._array)
+            images = mapped(self._array, "path")
             images = images[..., None] if images.ndim == 3 else images
             if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
                 raise DataError(str(self._array), f"is {_described(images)}", "it must be uint8 (rows, height, width, channels)")
@@ -199,19 +201,6 @@ def _image(folder: Path, name: str, shape: Shape) -> NDArray[np.uint8]:
 
 
 _SAME_SHAPE = "give the data set resize and crop as the copies had them"
-
-
-def _loaded(path: Path) -> NDArray[Any]:
-    """A .npy file, mapped; never unpickled."""
-    try:
-        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not an array of numbers in NumPy's format"
-        raise DataError(str(path), f"cannot be read ({reason})", "download it again") from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise DataError(str(path), "is an archive of arrays", "give one array, as a .npy file")
-    return array
 
 
 def _described(array: NDArray[Any]) -> str:

@@ -6,7 +6,7 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -193,14 +193,11 @@ class Corruption(Noise):
     Source: Hendrycks & Dietterich 2019, Benchmarking neural network robustness to common corruptions and perturbations.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SEVERITY
-    least: ClassVar[float] = 1
-    most: ClassVar[float] = 5
-    whole: ClassVar[bool] = True
-    quantises: ClassVar[bool] = True
-    summary: ClassVar[str] = "blur, JPEG, brightness, contrast, saturation, fog, pixels or distortion at severity 1 to 5"
-    prefer: ClassVar[str] = "what happens to photographs between the scene and the file; results comparable to the literature's"
-    source: ClassVar[str] = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
+    level_name, least, most = LevelName.SEVERITY, 1, 5
+    whole = quantises = True
+    summary = "blur, JPEG, brightness, contrast, saturation, fog, pixels or distortion at severity 1 to 5"
+    prefer = "what happens to photographs between the scene and the file; results comparable to the literature's"
+    source = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
 
     name: Annotated[str, AfterValidator(_known)] = Field(description="the corruption: " + ", ".join(FORMS))
     scale: Literal["auto", "imagenet", "cifar"] = Field(

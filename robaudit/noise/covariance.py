@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -23,21 +22,17 @@ class CovarianceGaussian(SigmaNoise):
 
     The level scales the noise; at 1 its covariance is the file's. The .npz file has
 
-    - ``factor``: F, with a column for each of a few directions: (C H W, rank), pixels in the order of (C, H, W); or (rank, C, H, W), where
-      each direction is an image;
-    - ``diagonal``, optional: the standard deviations d >= 0 of the independent part, (C H W,) or (C, H, W).
+    - ``factor``: F, with a column for each of a few directions, (C H W, rank), pixels in the order of (C, H, W);
+    - ``diagonal``, optional: the standard deviations d >= 0 of the independent part, (C H W,).
 
     Source: factor analysis; Tipping and Bishop (1999), JRSS B 61, for F and d from measured residuals.
     """
 
-    normal: ClassVar[bool] = True
-    summary: ClassVar[str] = "x + sigma (F w + d v), of covariance F F^T + diag(d)^2 from a file"
-    prefer: ClassVar[str] = "noise whose covariance has been measured: banding, fixed patterns, lighting"
-    source: ClassVar[str] = "Tipping and Bishop 1999"
+    summary = "x + sigma (F w + d v), of covariance F F^T + diag(d)^2 from a file"
+    prefer = "noise whose covariance has been measured: banding, fixed patterns, lighting"
+    source = "Tipping and Bishop 1999"
 
-    file: File = Field(
-        description="an .npz file with factor, (C H W, rank) or (rank, C, H, W), and perhaps diagonal, (C H W,) or (C, H, W)"
-    )
+    file: File = Field(description="an .npz file with factor, (C H W, rank), and perhaps diagonal, (C H W,)")
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -46,23 +41,20 @@ class CovarianceGaussian(SigmaNoise):
 
     @cached_property
     def _arrays(self) -> dict[str, Placed]:
-        found = read_npz(self.file, "file", "factor", "diagonal")
-        if "factor" not in found:
+        arrays = read_npz(self.file, "file", "factor", "diagonal")
+        if "factor" not in arrays:
             raise SpecError("file", f"{self.file} has no array factor", "write it with numpy.savez(path, factor=..., diagonal=...)")
-        return {name: Placed(array) for name, array in found.items()}
+        return {name: Placed(array) for name, array in arrays.items()}
 
-    @cached_property
+    @property
     def _factor(self) -> Placed:
         """F, (pixels, rank)."""
-        found = self._arrays["factor"].values
-        with torch.inference_mode(False):
-            return Placed(found.flatten(1).T.contiguous() if found.ndim == 4 else found)
+        return self._arrays["factor"]
 
-    @cached_property
+    @property
     def _diagonal(self) -> Placed | None:
         """The deviations d, (pixels,)."""
-        found = self._arrays.get("diagonal")
-        return None if found is None else Placed(found.values.flatten())
+        return self._arrays.get("diagonal")
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
         """Check that the arrays fit the images.
@@ -70,17 +62,12 @@ class CovarianceGaussian(SigmaNoise):
         Raises:
             SpecError: they do not, or the file is missing or has no such arrays.
         """
-        pixels, factor = prod(shape), self._arrays["factor"].values
-        diagonal = self._arrays["diagonal"].values if "diagonal" in self._arrays else None
-        images = f"and the images are {shape}"
-        fits = (factor.ndim == 2 and len(factor) == pixels) or (factor.ndim == 4 and factor.shape[1:] == shape)
-        if not fits or not factor.numel():
-            what = f"factor in {self.file} has the shape {tuple(factor.shape)}, {images}"
-            raise SpecError("file", what, f"save it as ({pixels}, rank) or (rank, {', '.join(map(str, shape))})")
-        if diagonal is not None and diagonal.shape not in {(pixels,), shape}:
-            what = f"diagonal in {self.file} has the shape {tuple(diagonal.shape)}, {images}"
-            raise SpecError("file", what, f"save it as ({pixels},) or {shape}")
-        if diagonal is not None and (diagonal < 0).any():
+        for name, placed in self._arrays.items():
+            array, wanted = placed.values, "(C H W, rank)" if name == "factor" else "(C H W,)"
+            if array.shape[:1] != (prod(shape),) or array.ndim != (2 if name == "factor" else 1) or not array.numel():
+                what = f"{name} in {self.file} has the shape {tuple(array.shape)}, and the images are {shape}"
+                raise SpecError("file", what, f"save it as {wanted}, with C H W = {prod(shape)}")
+        if self._diagonal and (self._diagonal.values < 0).any():
             raise SpecError("file", f"diagonal in {self.file} has negative numbers", "it holds standard deviations")
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
@@ -91,18 +78,18 @@ class CovarianceGaussian(SigmaNoise):
         """x + sigma (F w + d v), z = (w, v)."""
         factor = self._factor.like(x)
         rank = factor.shape[1]
-        found = product(factor, z[:, :rank].unsqueeze(-1)).squeeze(-1)
+        flat = product(factor, z[:, :rank].unsqueeze(-1)).squeeze(-1)
         if self._diagonal:
-            found = found + z[:, rank:] * self._diagonal.like(x)
-        noise: Tensor = found.mul(level).unflatten(1, x.shape[1:])
+            flat = flat + z[:, rank:] * self._diagonal.like(x)
+        noise: Tensor = flat.mul(level).unflatten(1, x.shape[1:])
         return noise + x
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """(U F) (U F)^T + (U d) (U d)^T."""
         step = 1 if gradients.device.type == "cpu" else max(1, len(gradients))
-        found = []
+        grams = []
         for part in gradients.split(step):
             u = part.double()
             total = gram(product(u, self._factor.like(u).expand(len(u), -1, -1)))
-            found.append(total + gram(u * self._diagonal.like(u)) if self._diagonal else total)
-        return torch.cat(found)
+            grams.append(total + gram(u * self._diagonal.like(u)) if self._diagonal else total)
+        return torch.cat(grams)

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Edge = Literal["edge", "symmetric", "reflect"]
 """Padding modes by NumPy's names: repeat the outermost pixel; reflect with, or without, repeating it."""
 
-_NOTHING = 1e-9  # of a kernel that sums to 1: below the resolution of float32
+_NEGLIGIBLE = 1e-9  # of a kernel that sums to 1: below the resolution of float32
 
 
 def gaussian_kernel(sigma: float, truncate: float) -> Floats:
@@ -48,9 +48,9 @@ def disk_kernel(radius: float, alias_sigma: float) -> Floats:
 def motion_kernel(radius: int, sigma: float) -> Floats:
     """Weights of the 2 radius + 1 positions of a motion that begins at the pixel: one half of a Gaussian; negligible ones are left out."""
     weights = np.exp(-0.5 * (np.arange(2 * radius + 1) / sigma) ** 2)
-    kept: Floats = weights[weights > _NOTHING * weights.sum()]
-    kept /= kept.sum()
-    return kept
+    large: Floats = weights[weights > _NEGLIGIBLE * weights.sum()]
+    large /= large.sum()
+    return large
 
 
 def banded(kernel: Floats, side: int, edge: Edge) -> Floats:
@@ -124,7 +124,7 @@ def correlated(x: Tensor, kernel: Floats) -> Tensor:
     wide = _padded(x, reach, reach, reach, "reflect")
     height, width = x.shape[2:]
     total = torch.zeros_like(x)
-    for i, j in zip(*np.nonzero(np.abs(kernel) > _NOTHING), strict=True):
+    for i, j in zip(*np.nonzero(np.abs(kernel) > _NEGLIGIBLE), strict=True):
         total.add_(wide[:, :, i : i + height, j : j + width], alpha=float(kernel[i, j]))
     return total
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,10 +17,9 @@ class Gaussian(SigmaNoise):
     Source: Han et al., Average-case robustness, section 3.
     """
 
-    normal: ClassVar[bool] = True
-    summary: ClassVar[str] = "x + sigma z, independent on every value"
-    prefer: ClassVar[str] = "amplifier and thermal noise; the reference of the literature"
-    source: ClassVar[str] = "Han et al., section 3"
+    summary = "x + sigma z, independent on every value"
+    prefer = "amplifier and thermal noise; the reference of the literature"
+    source = "Han et al., section 3"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """x + sigma z."""

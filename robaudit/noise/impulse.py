@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from robaudit.noise.base import Noise
 
 
 class Impulse(Noise):
-    """Each value becomes 0 with probability share / 2, 1 with probability share / 2, and is kept otherwise.
+    """Each value becomes 0 with probability share / 2, 1 with probability share / 2, and stays as it is otherwise.
 
     The level is the share of replaced values (not pixels), so the channels of a colour pixel are hit
     independently. A value becomes 0 where z < q and 1 where z >= -q, with q = Phi^-1(share / 2).
@@ -24,14 +23,11 @@ class Impulse(Noise):
     robustness (impulse noise).
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SHARE
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1.0
-    nearly_normal: ClassVar[bool] = True
-    quantises: ClassVar[bool] = True
-    summary: ClassVar[str] = "that share of the values becomes 0 or 1, each with half of it"
-    prefer: ClassVar[str] = "dead and hot pixels, transmission errors"
-    source: ClassVar[str] = "Hendrycks and Dietterich 2019"
+    level_name, least, most = LevelName.SHARE, 1e-6, 1.0
+    nearly_normal = quantises = True
+    summary = "that share of the values becomes 0 or 1, each with half of it"
+    prefer = "dead and hot pixels, transmission errors"
+    source = "Hendrycks and Dietterich 2019"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """0 below the quantile of half the share, 1 above its mirror image, x between them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,10 +24,9 @@ class Laplace(SigmaNoise):
     Source: density and quantile: Johnson, Kotz and Balakrishnan (1995), Continuous Univariate Distributions 2, chapter 24.
     """
 
-    normal: ClassVar[bool] = False
-    summary: ClassVar[str] = "x + e, e Laplace of standard deviation sigma on every value"
-    prefer: ClassVar[str] = "occasional large errors; privacy mechanisms"
-    source: ClassVar[str] = "Johnson, Kotz and Balakrishnan 1995, chapter 24"
+    summary = "x + e, e Laplace of standard deviation sigma on every value"
+    prefer = "occasional large errors; privacy mechanisms"
+    source = "Johnson, Kotz and Balakrishnan 1995, chapter 24"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """x - sign(z) sigma / sqrt 2 log erfc(|z| / sqrt 2)."""
@@ -40,6 +38,6 @@ class Laplace(SigmaNoise):
 
 
 def _log_erfc(t: Tensor) -> Tensor:
-    """log erfc(t) for t >= 0. Each branch is kept away from where it overflows: gradients pass through both."""
+    """log erfc(t) for t >= 0. Each branch is clamped where it overflows: gradients pass through both."""
     near, far = t.clamp_max(1.0), t.clamp_min(1.0)
     return torch.where(t < 1.0, torch.log1p(-torch.erf(near)), torch.special.erfcx(far).log() - far * far)

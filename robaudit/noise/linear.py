@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor
@@ -23,14 +22,11 @@ class LinearCorruption(Noise):
     challenging images; Smoothed robustness analysis, section 3.4.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SHARE
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1.0
-    differentiable: ClassVar[bool] = True
-    nearly_normal: ClassVar[bool] = True
-    summary: ClassVar[str] = "(1 - share) x + share n, with n grey noise of mean 0.5 and standard deviation 6/255"
-    prefer: ClassVar[str] = "fading contrast, and comparison with people, who tolerate a share of about 0.75"
-    source: ClassVar[str] = "Jang et al. 2021; Smoothed robustness analysis, section 3.4"
+    level_name, least, most = LevelName.SHARE, 1e-6, 1.0
+    differentiable = nearly_normal = True
+    summary = "(1 - share) x + share n, with n grey noise of mean 0.5 and standard deviation 6/255"
+    prefer = "fading contrast, and comparison with people, who tolerate a share of about 0.75"
+    source = "Jang et al. 2021; Smoothed robustness analysis, section 3.4"
 
     mean: Number = Field(0.5, ge=0.0, le=1.0, description="of the noise; 0.5 is grey")
     std: Number = Field(6 / 255, ge=0.0, le=10.0, description="standard deviation of the noise; 0: plain grey")

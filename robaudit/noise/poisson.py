@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -20,26 +19,23 @@ class Poisson(AdditiveNoise):
     """N / photons with independent counts N ~ Poisson(x photons): mean x, variance x / photons; black stays black.
 
     The level is the number of photons detected at a white pixel (1). The count is the quantile of its distribution at Phi(z), so
-    brighter pixels and other levels are driven by the same z. Values may exceed 1: ask for ``clip`` if a sensor would saturate.
+    brighter pixels and other levels are driven by the same z. Values may exceed 1: use ``clip`` where a sensor would saturate.
 
     Source: EMVA 1288, release 4, section 2.1; quantile: Giles (2016), ACM Trans. Math. Softw. 42.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.PHOTONS
-    least: ClassVar[float] = 1e-2
-    most: ClassVar[float] = 1e9
-    guided: ClassVar[bool] = True
-    normal: ClassVar[bool] = False
-    summary: ClassVar[str] = "Poisson(x photons) / photons, independent on every value"
-    prefer: ClassVar[str] = "little light, where shot noise is all there is"
-    source: ClassVar[str] = "EMVA 1288, section 2.1"
+    level_name, least, most = LevelName.PHOTONS, 1e-2, 1e9
+    guided = True
+    summary = "Poisson(x photons) / photons, independent on every value"
+    prefer = "little light, where shot noise is all there is"
+    source = "EMVA 1288, section 2.1"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """Poisson counts of mean x photons, divided by photons; to z they are x + sqrt(x / photons) z."""
-        found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
+        pixels = z.new_empty(len(z), *x.shape[1:]) if out is None else out
         for rows, count in counts(x, z.detach(), level):
-            found[rows] = count.div_(level)
-        return followed(found, z * (x / level).sqrt()) if z.requires_grad else found
+            pixels[rows] = count.div_(level)
+        return with_gradient(pixels, z * (x / level).sqrt()) if z.requires_grad else pixels
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """The standard deviation of white, 1 / sqrt(photons)."""
@@ -50,7 +46,7 @@ class Poisson(AdditiveNoise):
         return diagonal_gram(gradients, x.double().sqrt().flatten(1))
 
 
-def followed(pixels: Tensor, smooth: Tensor) -> Tensor:
+def with_gradient(pixels: Tensor, smooth: Tensor) -> Tensor:
     """The pixels, with the gradient of a smooth map."""
     return pixels + (smooth - smooth.detach())
 

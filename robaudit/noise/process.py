@@ -21,7 +21,7 @@ from robaudit.noise.base import AdditiveNoise, Noise, Shape
 from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
 from robaudit.plugins import BrokenContractError, blaming, is_ours, shown
 
-_KEPT_BYTES = 2**26
+_CACHED_BYTES = 2**26
 _MASK32 = 0xFFFFFFFF
 _CPU = torch.device("cpu")
 
@@ -132,7 +132,7 @@ class NoiseProcess:
             channels, height, width = shape
             self._generator.manual_seed(block_seed(stream_key(self.seed, f"{self._name} frames", sample_id), number))
             self._frames[name] = orthogonal_frame((channels, height, width), self._generator)
-            while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _KEPT_BYTES:
+            while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _CACHED_BYTES:
                 self._frames.popitem(last=False)
         self._frames.move_to_end(name)
         return self._frames[name]
@@ -142,7 +142,7 @@ class NoiseProcess:
         if not self.noise.by_row or self.device.type == "cpu":
             return None
         latent = self.noise.latent_shape(shape)
-        return DrawPool([self._key(one) for one in ids], latent, self._block_size(latent), most_bytes, self)
+        return DrawPool([self._key(sample_id) for sample_id in ids], latent, self._block_size(latent), most_bytes, self)
 
     def fill(self, block: Tensor, key: int, number: int) -> Tensor:
         """Fill a float32 block of draws: block ``number`` of the stream of this key."""
@@ -218,15 +218,15 @@ class NoiseProcess:
     def _blaming(self) -> AbstractContextManager[None]:
         return blaming(f"noise {self.label}", type(self.noise), NoiseError)
 
-    def _valid(self, found: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def _valid(self, result: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """What a method of a plugin returned, if it is a finite tensor of this shape and type."""
         if is_ours(type(self.noise)):
-            return found
-        if not isinstance(found, Tensor) or found.shape != shape or found.dtype != dtype:
-            raise BrokenContractError(f"{method}() returned {shown(found)}, not a {dtype} tensor of shape {shape}")
-        if not found.isfinite().all():
+            return result
+        if not isinstance(result, Tensor) or result.shape != shape or result.dtype != dtype:
+            raise BrokenContractError(f"{method}() returned {shown(result)}, not a {dtype} tensor of shape {shape}")
+        if not result.isfinite().all():
             raise BrokenContractError(f"{method}() returned values that are not finite")
-        return found
+        return result
 
 
 class DrawPool:
@@ -244,7 +244,7 @@ class DrawPool:
         self._keys, self._shape, self._size, self._draws = keys, shape, size, draws
         self._most = most_bytes // (4 * len(keys) * torch.Size(shape).numel())
         self._filled = [0] * len(keys)  # blocks of each sample
-        self._kept: Tensor | None = None  # (samples, draws, *shape)
+        self._pool: Tensor | None = None  # (samples, draws, *shape)
 
     def holding(self, samples: Sequence[int], draws: int, like: Tensor) -> Tensor | None:
         """The pool (samples, at least ``draws``, *shape), float32, with the draws of these samples filled in; None if it grows too large.
@@ -255,18 +255,18 @@ class DrawPool:
             like: a tensor on the device.
         """
         blocks = -(-draws // self._size)
-        if self._kept is None or self._kept.shape[1] < blocks * self._size:
-            before, wanted = self._kept, blocks * self._size
+        if self._pool is None or self._pool.shape[1] < blocks * self._size:
+            before, wanted = self._pool, blocks * self._size
             if wanted > self._most:
                 return None
-            self._kept = like.new_empty((len(self._keys), wanted, *self._shape), dtype=torch.float32)
+            self._pool = like.new_empty((len(self._keys), wanted, *self._shape), dtype=torch.float32)
             if before is not None:
-                self._kept[:, : before.shape[1]] = before
+                self._pool[:, : before.shape[1]] = before
         for sample in samples:
             for block in range(self._filled[sample], blocks):
-                self._draws.fill(self._kept[sample, block * self._size : (block + 1) * self._size], self._keys[sample], block)
+                self._draws.fill(self._pool[sample, block * self._size : (block + 1) * self._size], self._keys[sample], block)
             self._filled[sample] = max(self._filled[sample], blocks)
-        return self._kept
+        return self._pool
 
 
 def stream_key(seed: int, kind: str, sample_id: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import BeforeValidator, Field, field_validator
@@ -31,10 +31,9 @@ class ScaledGaussian(SigmaNoise):
     Source: variance maps of sensors: Huang et al. (2013), Nature Methods 10, for cameras whose pixels differ in their noise.
     """
 
-    normal: ClassVar[bool] = True
-    summary: ClassVar[str] = "x + sigma s z, with a scale s for each channel or pixel"
-    prefer: ClassVar[str] = "channels or regions of different noise, as calibration frames show"
-    source: ClassVar[str] = "Huang et al. 2013 (variance maps of cameras)"
+    summary = "x + sigma s z, with a scale s for each channel or pixel"
+    prefer = "channels or regions of different noise, as calibration frames show"
+    source = "Huang et al. 2013 (variance maps of cameras)"
 
     scale: Annotated[tuple[Number, ...] | File, BeforeValidator(_list_or_path)] = Field(
         description="a number for each channel, or the path of a .npy file of shape (C,), (H, W), (1, H, W) or (C, H, W)"
@@ -65,10 +64,10 @@ class ScaledGaussian(SigmaNoise):
         if isinstance(self.scale, tuple):
             with torch.inference_mode(False):
                 return Placed(torch.tensor(self.scale, dtype=torch.float64)[:, None, None])
-        found = read_npy(self.scale, "scale")
-        if (found < 0).any() or not found.any():
+        scales = read_npy(self.scale, "scale")
+        if (scales < 0).any() or not scales.any():
             raise SpecError("scale", f"{self.scale} has negative numbers, or none above 0", "give standard deviations relative to sigma")
-        return Placed(found[:, None, None] if found.ndim == 1 else found)
+        return Placed(scales[:, None, None] if scales.ndim == 1 else scales)
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
         """Check that the scales fit the images.
@@ -77,13 +76,13 @@ class ScaledGaussian(SigmaNoise):
             SpecError: they do not, or the file is no map of scales.
         """
         channels, height, width = shape
-        found = tuple(self._map.values.shape)
+        actual = tuple(self._map.values.shape)
         if isinstance(self.scale, tuple):
-            if found[0] != channels:
-                what = f"has {found[0]} numbers, and the images have {channels} channels"
+            if actual[0] != channels:
+                what = f"has {actual[0]} numbers, and the images have {channels} channels"
                 raise SpecError("scale", what, "give one for each channel")
-        elif found not in {(channels, 1, 1), (height, width), (1, height, width), shape}:
-            written = found[:1] if found[1:] == (1, 1) else found
+        elif actual not in {(channels, 1, 1), (height, width), (1, height, width), shape}:
+            written = actual[:1] if actual[1:] == (1, 1) else actual
             what = f"{self.scale} has the shape {written}, and the images are {shape}"
             raise SpecError("scale", what, "save a map of shape (C,), (H, W), (1, H, W) or (C, H, W)")
 

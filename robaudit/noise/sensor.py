@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.levels import LevelName
 from robaudit.noise.base import Noise, Shape
-from robaudit.noise.poisson import counts, followed
+from robaudit.noise.poisson import counts, with_gradient
 from robaudit.spec.fields import Number, no_bool
 
 
@@ -28,15 +28,11 @@ class Sensor(Noise):
     Source: EMVA Standard 1288, release 4 linear, sections 2.1 to 2.4.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.PHOTONS
-    least: ClassVar[float] = 1e-2
-    most: ClassVar[float] = 1e9
-    nearly_normal: ClassVar[bool] = True
-    quantises: ClassVar[bool] = True
-    guided: ClassVar[bool] = True
-    summary: ClassVar[str] = "a camera: (Poisson(x photons) + read noise) / photons, clipped and rounded to bits"
-    prefer: ClassVar[str] = "a camera in little light, with numbers from its data sheet"
-    source: ClassVar[str] = "EMVA 1288, sections 2.1 to 2.4"
+    level_name, least, most = LevelName.PHOTONS, 1e-2, 1e9
+    nearly_normal = quantises = guided = True
+    summary = "a camera: (Poisson(x photons) + read noise) / photons, clipped and rounded to bits"
+    prefer = "a camera in little light, with numbers from its data sheet"
+    source = "EMVA 1288, sections 2.1 to 2.4"
 
     read_noise: Annotated[Number, Field(ge=0.0, le=1e6)] = Field(2.0, description="standard deviation of the reading, in electrons")
     bits: Annotated[int, Field(ge=1, le=16), BeforeValidator(no_bool)] = Field(8, description="of the analogue-to-digital converter")
@@ -49,14 +45,14 @@ class Sensor(Noise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """Electrons in units of white, quantised. The gradient with respect to z assumes normal photons, and is zero in black and white."""
         channels, steps = x.shape[1], 2.0**self.bits - 1.0
-        found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
+        pixels = z.new_empty(len(z), *x.shape[1:]) if out is None else out
         for rows, electrons in counts(x, z[:, :channels].detach(), level):
             if self.read_noise:
                 electrons.add_(z[rows, channels:].detach().double() * self.read_noise)
-            found[rows] = electrons.div_(level).clamp_(0.0, 1.0).mul_(steps).round_().div_(steps)
+            pixels[rows] = electrons.div_(level).clamp_(0.0, 1.0).mul_(steps).round_().div_(steps)
         if not z.requires_grad:
-            return found
+            return pixels
         smooth = z[:, :channels] * (x / level).sqrt()
         if self.read_noise:
             smooth = smooth + z[:, channels:] * (self.read_noise / level)
-        return followed(found, torch.where((found > 0) & (found < 1), smooth, 0.0))
+        return with_gradient(pixels, torch.where((pixels > 0) & (pixels < 1), smooth, 0.0))

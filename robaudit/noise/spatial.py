@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -32,13 +32,11 @@ class Spatial(Noise):
     Source: Rice et al. 2021, Robustness between the worst and average case: its spatial transforms have the ranges of size 1.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SIZE
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    bounded: ClassVar[bool] = True
-    summary: ClassVar[str] = "flip, scale of 1 +- 0.1 size, rotation by +- 10 size degrees, crop after padding by 4 size pixels"
-    prefer: ClassVar[str] = "another position of the camera or the object"
-    source: ClassVar[str] = "Rice et al. 2021, Robustness between the worst and average case"
+    level_name, least, most = LevelName.SIZE, 1e-6, 1e3
+    bounded = True
+    summary = "flip, scale of 1 +- 0.1 size, rotation by +- 10 size degrees, crop after padding by 4 size pixels"
+    prefer = "another position of the camera or the object"
+    source = "Rice et al. 2021, Robustness between the worst and average case"
 
     flip: bool = Field(True, description="left and right change places in half of the draws, at every size")
     scale: Annotated[Number, Field(ge=0)] = Field(0.1, description="at size 1, the largest change of scale; 0: none")

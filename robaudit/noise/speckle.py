@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,10 +20,9 @@ class Speckle(SigmaNoise):
     Optics, for many looks.
     """
 
-    normal: ClassVar[bool] = True
-    summary: ClassVar[str] = "x (1 + sigma z), independent on every value"
-    prefer: ClassVar[str] = "radar, ultrasound and laser images; gain that fluctuates"
-    source: ClassVar[str] = "Hendrycks and Dietterich 2019"
+    summary = "x (1 + sigma z), independent on every value"
+    prefer = "radar, ultrasound and laser images; gain that fluctuates"
+    source = "Hendrycks and Dietterich 2019"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """X (1 + sigma z)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -13,7 +13,8 @@ from torch.autograd.function import once_differentiable
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, Ball, Shape
+from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.numerics.attack import Ball
 from robaudit.numerics.rowwise import diagonal_gram, total
 
 _SHORTEST = 1e-6  # shorter than any draw; z = 0 is the image itself
@@ -31,15 +32,11 @@ class Uniform(AdditiveNoise):
     Source: Barthe et al. (2005), Ann. Probab. 33, corollary 4, for the ball; Muller (1959), Commun. ACM 2, for the sphere.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.EPS
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
-    bounded: ClassVar[bool] = True
-    normal: ClassVar[bool] = False
-    summary: ClassVar[str] = "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps or on its sphere"
-    prefer: ClassVar[str] = "quantisation, the share of an adversary's ball that keeps the class, or noise of a given norm"
-    source: ClassVar[str] = "Barthe et al. 2005, corollary 4 (ball); Muller 1959 (sphere)"
+    level_name, least, most = LevelName.EPS, 1e-6, 1e3
+    differentiable = bounded = True
+    summary = "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps or on its sphere"
+    prefer = "quantisation, the share of an adversary's ball that keeps the class, or noise of a given norm"
+    source = "Barthe et al. 2005, corollary 4 (ball); Muller 1959 (sphere)"
 
     norm: Literal["linf", "l2"] = Field("linf", description="linf: every value in [-eps, eps]; l2: uniform in the ball of radius eps")
     support: Literal["ball", "sphere"] = Field("ball", description="sphere: only the surface of the l2 ball: every draw has the norm eps")

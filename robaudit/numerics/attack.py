@@ -17,12 +17,12 @@ Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class Ball:
     """A ball around each image, within [0, 1] if ``clipped``.
 
     Attributes:
-        norm: norm of the difference to the image.
-        radius: radius of the ball.
+        norm: norm of the difference to the image: ``linf`` the largest value, ``l2`` the Euclidean norm.
+        radius: radius of the ball, in pixels.
         clipped: whether pixels stay in [0, 1]; the images themselves do.
     """
 
@@ -61,8 +61,8 @@ class Attack:
     points: Tensor
 
 
-def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int) -> Attack:
-    """max log l over the domain around each image, by projected gradient ascent from several starts in lock-step.
+def ascend(slopes: Slopes, x: Tensor, starts: Tensor, ball: Ball, steps: int) -> Attack:
+    """max log l over the ball around each image, by projected gradient ascent from several starts in lock-step.
 
     Step i of n has the length radius (1 + cos(pi i / n)) in the norm: from the diameter, which crosses the ball, down to zero. With 50
     steps the loss was 0.2 to 28 % higher on six pairs of networks and norms than with the constant 2.5 radius / n. The best of all
@@ -72,8 +72,8 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int
     Args:
         slopes: log l and its gradient.
         x: the images (images, *shape).
-        starts: (images, restarts, *shape), projected into the domain.
-        domain: the ball around each image.
+        starts: (images, restarts, *shape), projected into the ball.
+        ball: the ball around each image.
         steps: gradient steps from each start; log l is computed once more at the end.
 
     Source: Madry et al. 2018, Towards deep learning models resistant to adversarial attacks; the lengths are robaudit's, and begin as
@@ -82,7 +82,7 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int
     images, restarts = starts.shape[:2]
     image = torch.arange(images, device=x.device).repeat_interleave(restarts)
     centre = x[image]
-    pixels = domain.project(starts.flatten(0, 1), centre)
+    pixels = ball.project(starts.flatten(0, 1), centre)
     best, highest = x.clone(), torch.full((images,), -torch.inf, dtype=torch.float64, device=x.device)
     for number in range(steps + 1):
         log_l, gradient = slopes(image, pixels)
@@ -91,8 +91,8 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int
         best = torch.where(higher.view(-1, *[1] * (x.ndim - 1)), pixels[row], best)
         highest = torch.where(higher, now, highest)
         if number < steps:
-            length = domain.radius * (1 + math.cos(math.pi * number / steps))
-            pixels = domain.project(pixels + domain.step(gradient, length), centre)
+            length = ball.radius * (1 + math.cos(math.pi * number / steps))
+            pixels = ball.project(pixels + ball.step(gradient, length), centre)
     return Attack(highest, best)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from robaudit.numerics.attack import Domain
+from robaudit.numerics.attack import Ball
 from robaudit.numerics.minimal_norm import Logits, Slopes
 from robaudit.numerics.norm_steps import Norm
 
@@ -104,7 +104,7 @@ class _BallSearch:
     def attack(self, ball: int, images: Tensor, starts: Tensor) -> None:
         """Attack some images in one ball."""
         grid = self.grid
-        domain = Domain(grid.norm, ball * grid.step, grid.clipped)
+        domain = Ball(grid.norm, ball * grid.step, grid.clipped)
         image = images.repeat_interleave(starts.shape[1])
         pixels = domain.project(self.x[image] + starts.flatten(0, 1) * domain.radius, self.x[image])
         for _ in range(grid.steps):

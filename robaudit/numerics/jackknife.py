@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import hypot, mean_over, variance_over
 
 _EDGE = 1e-15
@@ -24,17 +23,6 @@ class Spread(NamedTuple):
     def widened(self, error: Tensor) -> Spread:
         """Add a numerical error (n,), 3 standard errors, that leaving out groups does not show."""
         return Spread((self.lower - error).clamp_min(0), (self.upper + error).clamp_max(1), hypot(self.std_error, error / 3))
-
-
-def probit(p: Tensor) -> Tensor:
-    """Phi^-1(p)."""
-    y: Tensor = torch.special.ndtri(p)
-    return y
-
-
-def probit_inverse(y: Tensor) -> Tensor:
-    """Phi(y)."""
-    return normal_cdf(y)
 
 
 def logit(p: Tensor) -> Tensor:
@@ -66,7 +54,7 @@ def jackknife(
     Args:
         value: estimates in [0, 1] (n,).
         left_out: the estimates without each of two or more groups (n,).
-        scale, inverse: the transformation (probit, logit) and its inverse.
+        scale, inverse: the transformation, such as torch.special.ndtri (probit) or :func:`logit`, and its inverse.
 
     Returns:
         95 % bounds that contain the value, and its standard error.

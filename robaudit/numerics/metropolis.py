@@ -63,36 +63,28 @@ class Walk:
         return walk
 
 
-def metropolis(
-    values: Values, walk: Walk, t: float | Tensor, moves: int, normals: Normals, thresholds: Normals, *, first: int = 0, gain: float = GAIN
-) -> Tensor:
+def metropolis(values: Values, walk: Walk, t: float, moves: int, normals: Normals, thresholds: Normals, *, first: int = 0) -> None:
     """Move the chains, preserving the density l(z)^t N(z; 0, I) up to the adaptation of the angle.
 
     Every move proposes z' and accepts it with probability min(1, (l(z') / l(z))^t), as the proposals preserve N(0, I): even-numbered
     moves rotate, z' = cos(a) z + sin(a) xi (pCN); odd-numbered moves replace a single coordinate by a new draw, coordinate by coordinate,
     which crosses barriers that stop a rotation (a flip). With more than 64 coordinates all moves rotate. After each rotation log a of an
-    image rises by gain (mean acceptance probability - .3); a stays in [.001, pi / 2]. At t = 0 everything is accepted.
+    image rises by .5 (mean acceptance probability - .3); a stays in [.001, pi / 2]. At t = 0 everything is accepted.
 
     Args:
         values: log l.
         walk: the chains; changed.
-        t: the inverse temperature, >= 0: a number, or a number for each image (images,).
+        t: the inverse temperature, >= 0.
         moves: number of moves.
         normals: (rows, *shape) for the proposals of a move, of the type of z.
         thresholds: (rows,) for the decisions of a move: a proposal is accepted if Phi(threshold) is below the probability.
         first: number of the first move.
-        gain: of the adaptation; 0 preserves the angles, and the density exactly.
-
-    Returns:
-        The share of accepted moves of each image (images,), float64.
 
     Source: Cotter et al. 2013, MCMC methods for functions (pCN).
     """
     image, chains, images = walk.image, walk.chains, len(walk.angle)
-    temperature = torch.as_tensor(t, dtype=torch.float64, device=walk.z.device).expand(images)[image]
     shape = (-1,) + (1,) * (walk.z.ndim - 1)
     coordinates = walk.z[0].numel()
-    accepted = torch.zeros(len(image), dtype=torch.int64, device=image.device)
     for number in range(first, first + moves):
         rotates = number % 2 == 0 or coordinates > MOST_COORDINATES
         if rotates:
@@ -102,14 +94,12 @@ def metropolis(
             proposal, coordinate = walk.z.clone(), number // 2 % coordinates
             proposal.flatten(1)[:, coordinate] = normals().flatten(1)[:, coordinate]
         log_l = values(image, proposal)
-        gained = temperature * (log_l - walk.log_l)
-        probability = torch.where(temperature > 0, gained, 0.0).clamp_max(0.0).exp().nan_to_num(0.0)  # NaN: from l = 0 to l = 0
+        gained = t * (log_l - walk.log_l) if t else torch.zeros_like(log_l)
+        probability = gained.clamp_max(0.0).exp().nan_to_num(0.0)  # NaN: from l = 0 to l = 0
         accept = normal_cdf(thresholds().double()) < probability
         higher = log_l > walk.highest
         walk.z, walk.log_l = torch.where(accept.view(shape), proposal, walk.z), torch.where(accept, log_l, walk.log_l)
         walk.best, walk.highest = torch.where(higher.view(shape), proposal, walk.best), torch.where(higher, log_l, walk.highest)
-        accepted += accept
-        if rotates and gain:
-            raised = walk.angle * torch.exp(gain * (mean_over(probability.view(images, chains), 1) - TARGET))
+        if rotates:
+            raised = walk.angle * torch.exp(GAIN * (mean_over(probability.view(images, chains), 1) - TARGET))
             walk.angle = raised.clamp(LEAST_ANGLE, math.pi / 2)
-    return accepted.view(images, chains).sum(1).double() / (chains * max(1, moves))

@@ -224,7 +224,7 @@ def _mean(accuracy: CertifiedAccuracy) -> str:
 
 # --- the figure
 
-_MOST_LINES, _MOST_STEPS, _MOST_DETAILED = 12, 400, 4
+_MOST_LINES, _MOST_STEPS = 12, 400
 Line = tuple[str, CertifiedAccuracy]
 """The name of a line, and its result."""
 
@@ -243,9 +243,7 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
     )
     for name, accuracy in lines:
         words = [f"mean radius {accuracy.mean:.3g} {numbers.rough_interval(*(accuracy.interval or (None, None)))}".rstrip()]
-        if len(lines) <= _MOST_DETAILED:
-            words.append(f"nothing certified {share_estimate(accuracy.abstains)}")
-            words += [f"another class {share_estimate(accuracy.wrong)}"] if accuracy.wrong.count else []
+        words.append(f"nothing certified {share_estimate(accuracy.abstains)}")
         if np.isfinite(accuracy.certificates.possible):
             words.append(f"at most {accuracy.certificates.possible:.3g} possible")
         if accuracy.certificates.asked is not None:

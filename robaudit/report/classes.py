@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 OTHERS = "from the others"
 """The head of a class's difference from all other images."""
 SINGLE_IMAGE = "( ) a single image: shown with its own interval, not tested."
-_ALL, _MOST_DRAWN, _WORST, _BEST = (
-    30,
-    25,
-    20,
-    5,
-)  # classes on a page: in a table, in a figure; of more classes, the least and the most robust
+_ALL, _MOST_DRAWN = 30, 25  # classes in a table of a page, and in a figure
+_WORST, _BEST = 20, 5  # of more classes: the least and the most robust
 _CLASSES = ("label", "predicted")
 _OPEN = 3  # results whose classes start unfolded
 
@@ -78,26 +74,15 @@ class ClassesSection(Section[ClassBias]):
                 yield bias_table(alike[0].record, alike[0].run.quantities[key.quantity])
 
     def page_tables(self, entries: Sequence[Entry[ClassBias]], ask: Ask) -> Iterator[Table]:
-        """The tables for a page: of many classes the least and the most robust first; a line where classes outnumber their images."""
+        """The tables for a page: of many classes the least and the most robust."""
         for i, table in enumerate(self.tables(entries, ask)):
-            records = [entry.record for entry in entries if heading_of(entry.record) == table.heading]
-            most = max(max(stats.images for stats in record.classes) for record in records)
             if len(table.rows) == 1:
                 yield Table(table.heading, notes=("All images are of one class.",))
-            elif len(table.rows) > most and len(table.rows) > _BEST:
-                yield replace(
-                    table,
-                    columns=(),
-                    rows=(),
-                    notes=(f"No table: {len(table.rows):,} classes, and at most {count(most, 'image')} of each. robaudit show has it.",),
-                )
             elif len(table.rows) <= _ALL:
                 yield replace(table, folded=i >= _OPEN)
             else:
-                parts = table.rows[:_WORST], table.rows[_WORST:-_BEST], table.rows[-_BEST:]
-                yield replace(table, rows=parts[0], lines=(*table.lines, f"The {_WORST} least robust:"))
-                yield Table(f"The {_BEST} most robust", table.columns, parts[2])
-                yield Table(f"The other {len(parts[1])} classes", table.columns, parts[1], folded=True)
+                line = f"The {_WORST} least and the {_BEST} most robust of {len(table.rows):,} classes; robaudit show RUN classes has all."
+                yield replace(table, rows=(*table.rows[:_WORST], *table.rows[-_BEST:]), lines=(*table.lines, line), folded=i >= _OPEN)
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
         """Narrow to one result of each run."""
@@ -109,11 +94,9 @@ class ClassesSection(Section[ClassBias]):
         order = [stats.index for stats in weakest_first(entries[0].record)]
         shown: list[int | None] = [*order] if len(order) <= _MOST_DRAWN else [*order[:_WORST], None, *order[-_BEST:]]
         runs = [entry.name for entry in entries]
-        leads = [words.gap_sentence(entry.record) for entry in entries]
         return Sketch(
             title="Robustness by class",
             about=str(entries[0].record.key),
-            lead=leads[0] if len(entries) == 1 else " ".join(f"{name}: {text}" for name, text in zip(runs, leads, strict=True)),
             caption=" ".join(_caption(entries, len(order) - len(shown) + 1 if None in shown else 0)),
             height=lambda look: len(shown) * look.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45 + legend_rows(runs, look) * look.line,
             draw=lambda body, look: _draw(body, look, entries, shown),
@@ -258,6 +241,9 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
 
 def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]:
     biases = [entry.record for entry in entries]
+    yield from (
+        f"{entry.name}: {words.gap_sentence(entry.record)}" if len(entries) > 1 else words.gap_sentence(entry.record) for entry in entries
+    )
     images, by = sum(stats.images for stats in biases[0].classes), "label" if biases[0].by == "label" else "predicted class"
     yield f"{images:,} images in {len(biases[0].classes):,} classes, by {by}."
     if any(stats.difference is not None for bias in biases for stats in bias.classes):

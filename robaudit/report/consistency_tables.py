@@ -11,7 +11,7 @@ from robaudit.stats.relations import Verdict
 from robaudit.text import count
 
 MOST_CONTRADICTIONS = 10
-_DECLARED = "what the spec declares about the network (lipschitz, or linear: true) is false"
+_DECLARED = "the Lipschitz constant that the spec declares is false"
 _MEANINGS = {
     Verdict.VIOLATION: "one of the two is wrong: a bug in an estimator",
     Verdict.DECLARED: _DECLARED,

@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
-from robaudit.report.differences import BOOTSTRAP_P, Paired, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import BOOTSTRAP_P, Paired, change_values, paired_cells, paired_changes, run_columns
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, paneled, percent_scale
 from robaudit.report.pictures.style import FAINT, line_style
@@ -104,24 +103,9 @@ class CurvesSection(Section[Curves]):
             styles=styles,
         )
 
-    def documents(self, entries: Sequence[Entry[Curves]], ask: Ask) -> list[dict[str, Any]]:
-        """The curves; of several runs, with the differences of the summaries from the first run's."""
-        documents, changes = super().documents(entries, ask), _changes(entries, ask)
-        for document in documents[1:]:
-            differences = {kind.value: json_values(change) for kind, change in changes[document["run"]].items()}
-            document.update(base=entries[0].name, differences=differences)
-        return documents
-
-    def sheet(self, entries: Sequence[Entry[Curves]], ask: Ask) -> list[dict[str, Any]]:
-        """The points; of several runs, then a line without a point for each summary's difference from the first run's."""
-        lines = super().sheet(entries, ask)
-        for name, changes in _changes(entries, ask).items():
-            for kind, change in changes.items():
-                parted = json_values(change)
-                lines.append(
-                    {"run": name, "curve": kind.value, "images": parted.pop("images"), "base": entries[0].name, "difference": parted}
-                )
-        return lines
+    def changes(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """The differences of the summaries from the first run's."""
+        return change_values(_changes(entries, ask), lambda kind: {"curve": kind.value})
 
     def lines(self, entry: Entry[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from robaudit.compare.difference import compare
 from robaudit.compare.matching import check_same_images, check_same_noise
 from robaudit.compare.result import Difference, GroupComparison
+from robaudit.documents import json_values
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
@@ -71,6 +72,16 @@ def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Ru
         except RobauditError:  # no result in common
             changes[name] = {}
     return changes
+
+
+def change_values(changes: Mapping[str, Paired[Key]], columns: Callable[[Key], Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """The differences of each run as values by column; ``columns``: those of a key."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for name, of_run in changes.items():
+        for key, change in of_run.items():
+            parted = json_values(change)
+            found.setdefault(name, []).append({**columns(key), "images": parted.pop("images"), "difference": parted})
+    return found
 
 
 def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:

@@ -152,11 +152,6 @@ def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> 
             f"Below: mean corruption error (unnormalised), over {count(len(curves[0].labels), 'noise')}, each its mean over severities, by "
             f"the share of the easiest images kept; band: 95 % bootstrap interval, {LIKE_THESE}, each share alone{each}."
         )
-    for entry in entries:
-        errors, curve = entry.record.errors, entry.record.curve
-        name = f"{entry.name}: " if len(entries) > 1 else ""
-        copies = "" if curve is None else f", and {curve.mean[-1]:.1%} of all copies"
-        yield f"{name}{errors.clean:.1%} of the images are misclassified without noise{copies}."
     if last := max(errors.last for errors in every):
         yield f"{last:,} misclassified images without a known loss are put last: difficulty with target: label would sort them, too."
     if others := max(errors.others for errors in every):

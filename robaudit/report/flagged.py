@@ -270,13 +270,8 @@ def _height(entry: Entry[Flagged], look: PictureSize, *, several: bool) -> float
 
 def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
     for each in entries:
-        flagged, name = each.record, f"{each.name}: " if len(entries) > 1 else ""
-        side = "below" if flagged.higher_is_better else "above"
-        beyond = f"{flagged.beyond:,} of {flagged.total:,} images {'is' if flagged.beyond == 1 else 'are'} {side} {flagged.threshold:.3g}"
-        certain = words.certainties(flagged) if flagged.has_threshold else ""
-        beyond = beyond if flagged.has_threshold else f"{flagged.total:,} images"
-        shown = f"the {len(flagged.samples)} least robust" if len(flagged.samples) > 1 else "the least robust"
-        yield f"{name}{beyond}{f': {certain}' if certain else ''}; shown: {shown}."
+        name = f"{each.name}: " if len(entries) > 1 else ""
+        yield f"{name}{count_line(each.record)} Shown: the {len(each.record.samples)} least robust."
     every = [each.record for each in entries]
     pair = "twice: the result has no noise level" if every[0].key.at.level is None else "clean and with its first noise draw"
     yield f"Each image {pair}; the predicted class, and the class it most likely flips to; {every[0].key.quantity}."

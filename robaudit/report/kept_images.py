@@ -19,7 +19,7 @@ from robaudit.files import write_atomically
 from robaudit.store.run import Run
 
 NAME = "images.npz"
-_MOST_OF_A_GROUP, _EXAMPLES = 60, 2  # as a report shows
+_MOST_OF_A_GROUP = 60  # as a report shows
 _MOST_VALUES = 2**26  # pixel values in all: 64 MB before compression
 
 
@@ -128,19 +128,8 @@ def _array(folder: Path, key: str, layout: Literal["nchw", "nhw"]) -> ImageSet:
     return NpzSpec(path=NAME, images_key=key, labels_key=None, layout=layout).open(folder, trust=False)
 
 
-def examples(run: Run) -> list[str]:
-    """Samples of different predicted classes whose noisy copies show what the noise looks like."""
-    chosen: dict[int, str] = {}
-    for row in run.rows:
-        chosen.setdefault(row.predicted, row.sample_id)
-        if len(chosen) == _EXAMPLES:
-            break
-    return list(chosen.values())
-
-
 def _least_robust(run: Run) -> Iterator[str]:
-    """Ids, the least robust of all groups first, preceded by the examples."""
-    yield from examples(run)
+    """Ids, the least robust of all groups first."""
     ranked = []
     for columns in run.groups().values():
         known = columns.finite

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
 from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
-from robaudit.report.differences import P_VALUE, Paired, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import P_VALUE, Paired, change_values, paired_cells, paired_changes, run_columns
 from robaudit.report.pictures.page import (
     PictureSize,
     Sketch,
@@ -72,7 +71,7 @@ class LossesSection(Section[ByOrder]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has losses by q, not only by attacks."""
-        return LOSS.name in run.quantities and any(key.quantity == LOSS.name and _finite(key.estimator) for key in run.frame)
+        return LOSS.name in run.quantities and any(key.quantity == LOSS.name and _order(key.estimator) < math.inf for key in run.frame)
 
     def records(self, run: Run, ask: Ask) -> list[ByOrder]:
         """The losses at all noise levels, together.
@@ -125,8 +124,6 @@ class LossesSection(Section[ByOrder]):
             titles=[texts[at] for at in shown],
             styles=dict(zip(names.values(), styles.values(), strict=True)),
             ylabel=f"loss in {entries[0].record.losses[0].quantity.unit}, lower is better",
-            lead="Loss at q: the q-th root of the mean of loss^q under the noise; lower is better. q = 1: the mean; the larger q is, the "
-            "more the upper tail counts.",
             sharey=True,
         )
 
@@ -134,34 +131,24 @@ class LossesSection(Section[ByOrder]):
         """The means by q and the values of the images with the highest losses."""
         return {"levels": [_document(level) for level in entry.record.losses]}
 
-    def documents(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
-        """The document of each run; of several runs, with the differences of the means from the first run's."""
-        documents, changes = super().documents(entries, ask), _changes(entries, ask)
-        for document in documents[1:]:
-            moved = changes[document["run"]].items()
-            differences = [{"estimator": key.estimator, **key.at.document(), **json_values(change)} for key, change in moved]
-            document.update(base=entries[0].name, differences=differences)
-        return documents
+    def changes(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """The differences of the means from the first run's."""
+        return change_values(
+            _changes(entries, ask), lambda key: {"estimator": key.estimator, **key.at.document(), "q": _order(key.estimator)}
+        )
 
-    def sheet(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
-        """A line for each run, noise level and result; of several runs, with the difference of the mean from the first run's."""
-        changes = _changes(entries, ask)
-        lines = []
-        for entry in entries:
-            for level in entry.record.losses:
-                for result in level.results:
-                    line = {"run": entry.name, "estimator": result.name, **level.at.document(), "q": result.q, "images": result.images}
-                    line["mean"] = {part: getattr(result.mean, part) for part in _PARTS}
-                    if (change := changes.get(entry.name, {}).get(_key(result.name, level.at))) is not None:
-                        parted = json_values(change)
-                        line |= {"base": entries[0].name, "common_images": parted.pop("images"), "difference": parted}
-                    lines.append(line)
-        return lines
+    def lines(self, entry: Entry[ByOrder], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each noise level and result."""
+        for level in entry.record.losses:
+            for result in level.results:
+                mean = {part: getattr(result.mean, part) for part in _PARTS}
+                yield {"estimator": result.name, **level.at.document(), "q": result.q, "images": result.images, "mean": mean}
 
 
-def _finite(name: str) -> bool:
+def _order(name: str) -> float:
+    """The order of a result's norm; infinity for the maximum."""
     part = ResultName.parse(name).part
-    return part is not None and part.name is PartName.Q and part.number < math.inf
+    return part.number if part is not None and part.name is PartName.Q else math.inf
 
 
 _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
@@ -313,14 +300,8 @@ def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLev
     if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
     if not several:
-        ids = ", ".join(dict.fromkeys(sample.id for level in every for sample in level.worst))
         ranked = ", ".join(dict.fromkeys(level.ranked_by for level in every))
-        yield f"Thin: the images with the highest loss by {ranked} (the first that flag-samples lists): {ids}."
-    low, high = _limits(every, thin=not several)
-    if low > 0 and any(value < low for level in every for value in _values(level, thin=not several)):
-        yield f"At the lower edge: below {low:.2g}, or 0."
-    if any(_known(result) and (result.mean.upper > high or result.mean.lower < low) for result in results):
-        yield "An interval that reaches an edge of the picture goes on beyond it."
+        yield f"Thin: the images with the highest loss by {ranked}; values far below the others are at the lower edge."
     for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
         failed = failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
         if failed:

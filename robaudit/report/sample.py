@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robaudit.errors import NothingLeftError, RobauditError, SpecError
+from robaudit.errors import NothingLeftError, SpecError
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.names import ResultName
-from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
+from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE
 from robaudit.report import numbers
-from robaudit.report.flagged import Pixels, sized
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, log_scale, shorter, stacked
-from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GREY, GRID, INK, OLIVE, ORANGE, PURPLE, RED, TEAL, quiet
+from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GREY, GRID, INK, OLIVE, ORANGE, PURPLE, RED, TEAL
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.rows import Row
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
-    from robaudit.report.gallery import ImageSource
 
 ACROSS = 12
 """The most images that stand side by side."""
@@ -71,7 +69,7 @@ class SampleSection(Section[Spectrum]):
 
     def figure(self, entries: Sequence[Entry[Spectrum]], ask: Ask) -> Sketch:
         """The probability that the class of an image stays, against the size of the perturbation, from proven to average; run by run."""
-        shown = [(entry.name, portrait_of(entry.run, entry.record.samples[0], ask.data)) for entry in entries]
+        shown = [(entry.name, portrait_of(entry.run, entry.record.samples[0])) for entry in entries]
         return Sketch(
             title=shown[0][1].title if len(shown) == 1 else f"Image {shortened(printable(entries[0].record.samples[0].id), 40)}",
             caption=" ".join(_caption(shown)),
@@ -197,13 +195,11 @@ def _bound(row: Row, line: Line) -> tuple[str, float]:
 
 # --- the figure
 
-_HIGH, _THUMB, _LANE = 2.6, 1.1, 0.13  # inches of the axes, of the column of images; height of a vote in the unit of the scale
+_HIGH, _LANE = 2.6, 0.13  # inches of the axes; height of a vote in the unit of the scale
 _NOISES = (BLUE, TEAL, PURPLE, OLIVE, GREY)
-_MOST_THUMBS, _REACH, _ROOM = 2, 1.6, 4.5  # noisy thumbnails; factor of room at both ends; inches below which there are none
+_REACH, _ROOM = 1.6, 4.5  # factor of room at both ends; inches from which the legend has two columns
 _RANDOM = "radius_random"
 _MARKS = {Band.CERTIFIED: "certified", Band.EXACT: "exact", Band.FOUND: "attacked"}
-_SIGNS = {Band.FOUND: "<= ", Band.CERTIFIED: ">= ", Band.EXACT: ""}
-_AWAY = {Band.FOUND: 1, Band.CERTIFIED: -1}  # how bounds are rounded
 
 
 class Vote(NamedTuple):
@@ -225,7 +221,6 @@ class Portrait:
         tolerated: l2 norm of noise of level 1, a probability, and the row with the noise level that leaves the class with that probability.
         votes: majority votes, which are other classifiers.
         words: further sentences of the caption.
-        images: captions with pixels.
     """
 
     title: str
@@ -234,7 +229,6 @@ class Portrait:
     tolerated: Sequence[tuple[float, float, Row]]
     votes: Sequence[Vote]
     words: tuple[str, ...]
-    images: Sequence[tuple[str, Pixels]] = ()
 
     @property
     def sizes(self) -> list[float]:
@@ -245,8 +239,8 @@ class Portrait:
         return [size for size in sizes if size > 0.0]
 
 
-def portrait_of(run: Run, sample: SampleSpectrum, source: ImageSource | None = None) -> Portrait:
-    """The picture of an image, with its pixels if the data set of the run can be opened.
+def portrait_of(run: Run, sample: SampleSpectrum) -> Portrait:
+    """The picture of an image.
 
     Raises:
         NothingLeftError: none of its results has a size.
@@ -264,7 +258,7 @@ def portrait_of(run: Run, sample: SampleSpectrum, source: ImageSource | None = N
     if not portrait.sizes:
         where, remedy = f"{run.path}, sample {sample.id}", "add mc, radius_attack or certified_radius: configs/spectrum.yaml has all"
         raise NothingLeftError(where, "none of its results has a size to draw", remedy)
-    return _with_images(portrait, sample.id, run, source)
+    return portrait
 
 
 def usual_length(noise: NoiseEntry, level: float, pixels: int) -> float | None:
@@ -346,38 +340,10 @@ def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
 
 def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
     """Sentences on what the picture cannot show."""
-    linf = [row for row in rows if norm_of(row) == math.inf and row.at.level is None and not row.censored and row.value > 0]
-    texts = [
-        f"{ResultName.parse(row.estimator).estimator} {_SIGNS[band]}{numbers.compact(row.value, _AWAY.get(band, 0))}"
-        for row in linf
-        if (band := band_of(row)) in _SIGNS
-    ]
-    if texts:
-        yield f"Radii in linf: {', '.join(texts)}."
-    rare = [row for row in rows if row.quantity == LOG10_P_FAIL.name]
-    if rare:
-        bounds = ("<= " if row.interval.kind is IntervalKind.UPPER_BOUND else "" for row in rare)
-        texts = [f"{sign}{numbers.compact(row.value)} at {row.at}" for sign, row in zip(bounds, rare, strict=True)]
-        yield f"log10 p_fail: {', '.join(texts)}."
     noises = [row.noise for row in rows if row.quantity == P_ROBUST.name and row.at.level is not None]
     unsized = [label for label in noises if (noise := setting.noises.get(label)) is None or usual_length(noise, 1.0, 1) is None]
     if unsized:
         yield f"Not drawn: {', '.join(dict.fromkeys(unsized))}, whose size depends on the pixels."
-
-
-def _with_images(portrait: Portrait, sample_id: str, run: Run, images_from: ImageSource | None) -> Portrait:
-    """The portrait with the clean and noisy images, if the data set can be opened."""
-    from robaudit.report.gallery import RunImages
-
-    levels = [row.at for _, row in portrait.points if row.noise == portrait.points[0][1].noise]
-    shown = levels if len(levels) <= _MOST_THUMBS else [levels[0], levels[-1]]
-    try:
-        source = RunImages(run, [sample_id], images_from)
-        clean = source.clean(sample_id)
-        images = [("clean", sized(clean)), *((str(at), sized(source.noisy(sample_id, clean, at))) for at in shown)]
-    except RobauditError:
-        return replace(portrait, words=(*portrait.words, "The images are not shown: their data set cannot be opened, or holds others."))
-    return replace(portrait, images=images)
 
 
 # --- drawing
@@ -407,9 +373,7 @@ def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Portrai
     widen = math.sqrt(max(1.0, 10.0 * low / high))
     heights = [_height(portrait, look) for _, portrait in shown]
     for part, (name, portrait) in zip(stacked(body, heights), shown, strict=True):
-        images = portrait.images if look.width > _ROOM else ()
-        grid = part.add_gridspec(max(1, len(images)), 2 if images else 1, width_ratios=[look.body - _THUMB, _THUMB] if images else [1])
-        ax = part.add_subplot(grid[:, 0])
+        ax = part.subplots()
         if len(shown) > 1:
             ax.set_title(fitted(f"{name}: {portrait.title.partition(': ')[2]}", look.body - 0.6, look.size, bold=True))
         ax.set(xlim=(low / widen, high * widen), ylim=(-0.06 - _LANE * len(portrait.votes), 1.08))
@@ -418,10 +382,6 @@ def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Portrai
         ax.set_xlabel("size of the perturbation (l2)")
         _worst_case(ax, portrait)
         _average(ax, portrait)
-        for i, (words, pixels) in enumerate(images):
-            image = part.add_subplot(grid[i, 1])
-            image.set_title(fitted(words, _THUMB, look.size), color=FAINT, weight="normal", pad=2, loc="center")
-            quiet(image, pixels)
         _legend(part, portrait, look)
 
 

@@ -14,7 +14,7 @@ from robaudit.errors import NothingLeftError, SpecError
 from robaudit.report import numbers
 from robaudit.report.differences import BOOTSTRAP_P, comparable, p_text, run_columns
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled
-from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
+from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Column, Table, cells
@@ -244,7 +244,11 @@ def _percent(scores: Scores) -> str:
 
 _MOST_PANELS = 9
 _HIGH = 2.1  # inches of a panel
-_MARKS = {"correct": DOT, "beyond the cap": TRIANGLE, "misclassified": CROSS}
+_MARKS: dict[str, dict[str, Any]] = {
+    "correct": {"marker": "o", "linestyle": "none", "markerfacecolor": BLUE, "markeredgecolor": CARD},
+    "beyond the cap": {"marker": "^", "linestyle": "none", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0},
+    "misclassified": {"marker": "x", "linestyle": "none", "markeredgecolor": RED, "markeredgewidth": 1.0},
+}
 
 
 def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterator[str]:

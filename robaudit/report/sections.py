@@ -157,13 +157,25 @@ class Section(ABC, Generic[T]):
         """The columns of a CSV file without lines."""
         return ()
 
+    def changes(self, entries: Sequence[Entry[T]], ask: Ask) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """The differences of each further run from the first, by its name, as values by column; none where runs are not compared."""
+        return {}
+
     def documents(self, entries: Sequence[Entry[T]], ask: Ask) -> list[dict[str, Any]]:
-        """The records of all runs as JSON values."""
-        return [{"run": entry.name, **self.document(entry, ask)} for entry in entries]
+        """The records of all runs as JSON values, with the differences from the first run."""
+        from robaudit.documents import json_values
+
+        documents, changes = [{"run": entry.name, **self.document(entry, ask)} for entry in entries], self.changes(entries, ask)
+        for document in documents:
+            if document["run"] in changes:
+                document.update(base=entries[0].name, differences=json_values(changes[document["run"]]))
+        return documents
 
     def sheet(self, entries: Sequence[Entry[T]], ask: Ask) -> list[dict[str, Any]]:
-        """The records of all runs as lines of CSV."""
-        return [{"run": entry.name, **line} for entry in entries for line in self.lines(entry, ask)]
+        """The records of all runs as lines of CSV, then a line for each difference from the first run."""
+        lines = [{"run": entry.name, **line} for entry in entries for line in self.lines(entry, ask)]
+        changes = self.changes(entries, ask).items()
+        return lines + [{"run": name, "base": entries[0].name, **change} for name, of_run in changes for change in of_run]
 
     def find(self, runs: Sequence[Run], ask: Ask) -> list[Entry[T]]:
         """The records of some runs, run by run.

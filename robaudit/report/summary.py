@@ -358,7 +358,7 @@ def approximate(interval: str = "the interval") -> str:
 
 # --- the figure
 
-_MOST_PANELS, _MOST_POINTS, _MOST_NAMED = 6, 400, 4
+_MOST_PANELS, _MOST_POINTS = 6, 400
 _WIDE, _HIGH = 3.0, 2.15  # inches of a panel
 
 
@@ -405,27 +405,17 @@ def _panels(entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Ite
 
 def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
     groups = [line.group for panel in shown for line in panel.lines]
-    most = max(group.images for group in groups)
     yield (
         f"{numbers.span([group.images for group in groups])} images, sorted from the least to the most robust: a curve gives the share of "
         f"images with a value or a worse one. Numbers: mean and, where it fits, its [95 % interval, {LIKE_THESE}]."
     )
     limits = {panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)}
-    if len(set(limits.values())) == 1:
-        yield f"Dashed: {next(iter(limits.values())):.3g}."
-    elif limits:
+    if limits:
         yield f"Dashed: {', '.join(f'{value:.3g} ({name})' for name, value in limits.items())}."
-    for name in dict.fromkeys(panel.quantity.name for panel in shown):
-        if name in MEANINGS:
-            yield f"{name}: {MEANINGS[name].rstrip('.')}."
     for line in dict.fromkeys(numbers.signs(text) for text in caveats(groups, "[ ]")):
         yield line if line.endswith(".") else f"{line}."
-    if most > _MOST_POINTS:
-        yield f"Curves go through {_MOST_POINTS} images; all numbers are for all images."
     if left:
-        names = list(dict.fromkeys(panel.title.partition(": ")[0] for panel in left))
-        listed = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
-        yield f"Not shown: {listed} (choose with --estimator and --noise)."
+        yield f"Not shown: {count(len(left), 'further panel')} (choose with --estimator and --noise)."
 
 
 def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> None:

@@ -189,8 +189,8 @@ class _ColumnLayout:
 def _parts(table: Table, width: int) -> Iterator[Grid]:
     """The table, or parts of it below each other where a terminal is too narrow for it.
 
-    Until it fits: gaps shrink to one blank, intervals lose theirs, prose wraps, long names wrap, intervals go below their values, names
-    wrap more, and some columns go below others. Then the columns are split, and each part repeats the names.
+    Until it fits: gaps shrink to one blank, prose wraps, long names wrap, intervals go below their values, names wrap more, and some
+    columns go below others. Then the columns are split, and each part repeats the names.
     """
     layouts = [
         _ColumnLayout(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])
@@ -199,7 +199,7 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
     if _total(layouts, 2) <= width:
         yield _grid(layouts, 2, width)
         return
-    for change in (_tighten, _wrap, partial(_wrap_names, least=_WIDE_NAME), _stack, partial(_wrap_names, least=_NARROW_NAME), _fold):
+    for change in (_wrap, partial(_wrap_names, most=_WIDE_NAME), _stack, partial(_wrap_names, most=_NARROW_NAME), _fold):
         if _total(layouts, 1) > width:
             change(layouts, width)
     for part in _split(layouts, width):
@@ -208,12 +208,6 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
 
 def _total(layouts: Sequence[_ColumnLayout], gap: int) -> int:
     return sum(layout.width for layout in layouts) + gap * (len(layouts) - 1)
-
-
-def _tighten(layouts: list[_ColumnLayout], _: int) -> None:
-    for layout in layouts:
-        if layout.column.number:
-            layout.texts = [text.replace(", ", ",") for text in layout.texts]
 
 
 def _wrap(layouts: list[_ColumnLayout], width: int) -> None:
@@ -225,16 +219,11 @@ def _wrap(layouts: list[_ColumnLayout], width: int) -> None:
         layout.texts = ["\n".join(part for line in _lines(text, size) for part in chop_cells(line, size) or [""]) for text in layout.whole]
 
 
-def _wrap_names(layouts: list[_ColumnLayout], width: int, *, least: int) -> None:
-    """Wrap the longest names, down to ``least`` columns, until the table fits."""
-    names = [layout for layout in layouts if layout.key and layout.width > least]
-    while (excess := _total(layouts, 1) - width) > 0 and names:
-        longest = max(names, key=lambda layout: layout.width)
-        second = max((layout.width for layout in names if layout is not longest), default=0)
-        before = longest.width
-        longest.texts = [_broken(text, max(least, before - excess, second - 1), indent=1) for text in longest.whole]
-        if longest.width in (before, least):
-            names = [layout for layout in names if layout is not longest]
+def _wrap_names(layouts: list[_ColumnLayout], _: int, *, most: int) -> None:
+    """Wrap names that are wider than ``most`` columns."""
+    for layout in layouts:
+        if layout.key:
+            layout.texts = [_broken(text, most, indent=1) for text in layout.whole]
 
 
 def _stack(layouts: list[_ColumnLayout], _: int) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robaudit.advice.comparison import ReferenceComparison, Truth
 from robaudit.advice.validate import Validation
-from robaudit.advice.verdicts import milliseconds, short, signed
-from robaudit.errors import NothingLeftError, RunError
-from robaudit.levels import NoiseLevel, noise_level
+from robaudit.advice.verdicts import milliseconds
 from robaudit.report import numbers
 from robaudit.report.pictures.kinds import picture
 from robaudit.report.pictures.page import (
@@ -23,8 +19,6 @@ from robaudit.report.pictures.page import (
     level_name,
     log_scale,
     paneled,
-    styles_of,
-    told_apart,
 )
 from robaudit.report.pictures.style import CARD, FAINT, line_style
 from robaudit.report.tables import Table, cells, columns
@@ -57,16 +51,16 @@ def validation_tables(validation: Validation) -> Iterator[Table]:
 
 def _cells(comparison: ReferenceComparison) -> Iterator[str]:
     error = comparison.error
-    yield "-" if error is None else signed(error.bias) + _spread(comparison, error.bias_error)
-    yield "-" if error is None else short(error.rmse) + _spread(comparison, error.rmse_error)
-    yield "-" if comparison.rank is None else short(comparison.rank)
+    yield "-" if error is None else f"{error.bias:+z.3f}" + _spread(comparison, error.bias_error)
+    yield "-" if error is None else f"{error.rmse:z.3f}" + _spread(comparison, error.rmse_error)
+    yield "-" if comparison.rank is None else f"{comparison.rank:z.3f}"
     yield "-" if comparison.coverage is None else f"{comparison.coverage.held}/{comparison.coverage.total}"
     yield milliseconds(comparison.seconds)
 
 
 def _spread(comparison: ReferenceComparison, error: float | None) -> str:
     """Empty where noise changed no image: its effect on other images is then unknown, not zero."""
-    return "" if error is None or not comparison.touched else f" +- {short(error)}"
+    return "" if error is None or not comparison.touched else f" +- {error:z.3f}"
 
 
 # --- the figure
@@ -74,81 +68,41 @@ def _spread(comparison: ReferenceComparison, error: float | None) -> str:
 _LOWEST = 1e-4
 
 
-@dataclass(frozen=True, slots=True)
-class RmsePoint:
-    """The error of an estimator at a noise level: RMSE and one standard error of it; ``run``: the name of the validation."""
-
-    run: str
-    estimator: str
-    at: NoiseLevel
-    images: int
-    rmse: float
-    rmse_error: float | None
-
-
-def read(folders: Sequence[Path]) -> list[RmsePoint]:
-    """The errors that some validations wrote.
-
-    Raises:
-        RunError: a folder holds no validation.
-        NothingLeftError: none of them has an estimate of the reference's quantity.
-    """
-    from robaudit.advice.validation_files import SUMMARY
-    from robaudit.files import read_json
-
-    points = []
-    for folder in folders:
-        if not (folder / SUMMARY).is_file():
-            raise RunError(str(folder), "holds no validation", "name a folder that robaudit validate wrote")
-        document = read_json(folder / SUMMARY)
-        for comparison in document["comparisons"]:
-            if comparison["error"] is not None:
-                at, error = noise_level(comparison["noise"], comparison["level"], comparison["level_name"]), comparison["error"]
-                points.append(RmsePoint(folder.name, comparison["estimator"], at, comparison["images"], error["rmse"], error["rmse_error"]))
-    if not points:
-        raise NothingLeftError(str(folders[0]), "has no estimator of p_robust to draw", "validate a spec with mmse or logit_gaussian")
-    return points
-
-
 def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
     """Functions that return the files, each picture as PNG and SVG."""
-    points = [
-        RmsePoint("", comparison.estimator, comparison.at, comparison.images, comparison.error.rmse, comparison.error.rmse_error)
-        for comparison in validation.comparisons
-        if comparison.error is not None
-    ]
     sketches = {"scatter": _scatter(validation)}
-    if points:
-        sketches["errors"] = sketch(points, validation.draws)
+    if any(comparison.error is not None for comparison in validation.comparisons):
+        sketches["errors"] = _errors(validation)
     files = ((name, kind, drawing) for name, drawing in sketches.items() for kind in ("png", "svg"))
     return {f"{name}.{kind}": partial(picture, drawing, kind, PictureSize(), dpi=150) for name, kind, drawing in files}
 
 
-def sketch(points: Sequence[RmsePoint], draws: int | None = None) -> Sketch:
+def _errors(validation: Validation) -> Sketch:
     """Error against noise level, a line for each estimator, a panel for each noise."""
-    keys = list(dict.fromkeys((point.run, point.estimator) for point in points))
-    styles = dict(zip(keys, styles_of(keys, marks=True), strict=True))
-    noises = list(dict.fromkeys(str(point.at.noise) for point in points))
-    reference = "mc" if draws is None else f"mc with {draws:,} draws"
+    known = [(comparison, comparison.error) for comparison in validation.comparisons if comparison.error is not None]
+    names = list(dict.fromkeys(comparison.estimator for comparison, _ in known))
+    styles = {name: line_style(i, marks=True) for i, name in enumerate(names)}
+    noises = list(dict.fromkeys(str(comparison.at.noise) for comparison, _ in known))
 
     def draw(ax: Axes, noise: str, _: PictureSize) -> None:
-        shown = [point for point in points if point.at.noise == noise]
-        for key, style in styles.items():
-            line = sorted((point for point in shown if (point.run, point.estimator) == key), key=lambda point: point.at.strength)
-            _line(ax, [(point.at.number, point.rmse, point.rmse_error) for point in line], style)
+        shown = sorted((pair for pair in known if pair[0].at.noise == noise), key=lambda pair: pair[0].at.strength)
+        for name, style in styles.items():
+            line = [(of.at.number, error.rmse, error.rmse_error) for of, error in shown if of.estimator == name]
+            _line(ax, line, style)
         log_scale(ax, "x")
         log_scale(ax, "y")
-        ax.set_xlabel(level_name(str(shown[0].at.name)))
+        ax.set_xlabel(level_name(str(shown[0][0].at.name)))
 
+    images = numbers.span([comparison.images for comparison, _ in known])
     return paneled(
         "Error of the estimators by noise level",
-        [f"RMSE over {numbers.span([point.images for point in points])} images against {reference}; band: one standard error."],
+        [f"RMSE over {images} images against mc with {validation.draws:,} draws; band: one standard error."],
         noises,
         draw,
         wide=3.0,
         high=2.4,
         titles=noises if len(noises) > 1 else (),
-        styles=dict(zip(told_apart(keys), styles.values(), strict=True)),
+        styles=styles,
         ylabel="RMSE",
         sharey=True,
     )
@@ -172,8 +126,8 @@ def _scatter(validation: Validation) -> Sketch:
         rows = ((name, row) for (name, at, label), row in validation.rows.items() if (label, at) == (comparison.estimator, comparison.at))
         pairs = [(row, validation.truths[name, comparison.at]) for name, row in rows]
         _dots(ax, pairs, line_style(labels.index(comparison.estimator))["color"], same=comparison.error is not None)
-        order = f"rank {'-' if comparison.rank is None else short(comparison.rank)}"
-        ax.set_xlabel(order if comparison.error is None else f"bias {short(comparison.error.bias)}, {order}")
+        order = f"rank {'-' if comparison.rank is None else f'{comparison.rank:z.3f}'}"
+        ax.set_xlabel(order if comparison.error is None else f"bias {comparison.error.bias:z.3f}, {order}")
 
     images = len({name for name, _ in validation.truths})
     return paneled(

@@ -27,34 +27,16 @@ _NO_GATES = ("# gates:   # what robaudit gate requires of a run", '#   - "mean >
 
 
 def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std from a name (``imagenet``) or from numbers (``0.5/0.25`` or ``0.4,0.5,0.6/0.2,0.2,0.2``).
+    """Mean and std by name, such as ``imagenet``.
 
     Raises:
-        SpecError: the text is neither.
+        SpecError: the name is unknown.
     """
     key = re.sub(r"[\s_-]", "", text).lower()
-    if key in NORMALISATIONS:
-        return NORMALISATIONS[key]
-    mean, slash, std = text.partition("/")
-    if not slash:
-        known = did_you_mean(key, NORMALISATIONS)
-        raise SpecError(
-            f"--normalise {text}", "is neither a name nor mean/std", f"{known}; or give numbers such as 0.4,0.5,0.6/0.2,0.2,0.2"
-        )
-    means, stds = _numbers(mean, text), _numbers(std, text)
-    if len(means) != len(stds) or min(stds) <= 0:
-        raise SpecError(f"--normalise {text}", "is not a valid mean and std", "give equally many numbers in both, each std above 0")
-    return means, stds
-
-
-def _numbers(listed: str, text: str) -> tuple[float, ...]:
-    try:
-        numbers = tuple(float(piece) for piece in listed.split(","))
-    except ValueError:
-        numbers = (math.nan,)
-    if not all(map(math.isfinite, numbers)):
-        raise SpecError(f"--normalise {text}", f"{listed!r} is not a list of numbers", "for example 0.4,0.5,0.6/0.2,0.2,0.2")
-    return numbers
+    if key not in NORMALISATIONS:
+        remedy = f"{did_you_mean(key, NORMALISATIONS)}; numbers: --set model.mean=[0.5] --set model.std=[0.25]"
+        raise SpecError(f"--normalise {text}", "is not known", remedy)
+    return NORMALISATIONS[key]
 
 
 def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:

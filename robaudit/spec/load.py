@@ -258,11 +258,8 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
         return
     if index is not None:
         raise SpecError(f"--set {setting}", "does not name an option of the estimator", f"for example --set {location[0]}.samples=2000")
-    sections = {name: section[0] if isinstance(section, list) and len(section) == 1 else section for name, section in raw.items()}
-    inside = [f"{name}.{location[0]}" for name, section in sections.items() if isinstance(section, dict) and location[0] in section]
     known = [*AuditSpec.model_fields, *(label or name for name, label in names)]
-    remedy = f"write --set {inside[0]}={setting.partition('=')[2]}" if inside else did_you_mean(str(location[0]), known)
-    raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", remedy)
+    raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", did_you_mean(str(location[0]), known))
 
 
 def read_setting(setting: str, example: str) -> tuple[Location, Any]:

@@ -47,8 +47,6 @@ from robaudit.spec.origin import Location, Origin
 MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
 MOST_RAY_WORKERS = 10_000
-HUB = "hf:"
-"""The prefix of paths of models on the Hugging Face Hub."""
 
 
 class ModelSpec(SpecSection):
@@ -56,10 +54,8 @@ class ModelSpec(SpecSection):
 
     path: str | None = Field(
         None,
-        description="weights file, or a folder as timm and Transformers save it, relative to the spec file; or hf:org/name (downloads it); "
-        "optional for format python",
+        description="weights file, or a folder as timm and Transformers save it, relative to the spec file; optional for format python",
     )
-    revision: str | None = Field(None, description="for hf:org/name: branch, tag or commit; run.json records the commit")
     entry: str | None = Field(None, description="key of the weights in a checkpoint that holds several, for example model_ema")
     format: Literal["torchscript", "pt2", "safetensors", "onnx", "python", "memory"] | None = Field(
         None, description="default: guessed from the file's suffix and content"
@@ -70,10 +66,6 @@ class ModelSpec(SpecSection):
         "python: package.module:function",
     )
     architecture_options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the architecture")
-    weights: str | None = Field(
-        None, description="torchvision's name of the weights, for their transforms and class names: ResNet50_Weights.IMAGENET1K_V2"
-    )
-    download: bool = Field(False, description="let torchvision fetch the file of weights, where there is no path")
     mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field(
         (), description="mean per channel, subtracted after the noise is added"
     )
@@ -86,13 +78,7 @@ class ModelSpec(SpecSection):
     def _check(self) -> ModelSpec:
         if self.mean and self.std and len(self.mean) != len(self.std):
             raise ValueError(f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for each channel in both")
-        if self.download and (self.weights is None or self.path is not None):
-            raise ValueError("download is for weights without a path" if self.weights else "download needs weights, torchvision's name")
-        if self.path is None and self.weights is not None and not self.download:
-            raise ValueError("needs a path: the file of the weights; or download: true, and torchvision fetches it")
-        if self.revision is not None and not (self.path or "").startswith(HUB):
-            raise ValueError(f"revision is for a path such as {HUB}org/name")
-        if self.path is None and self.architecture is None and self.weights is None and self.format != "memory":
+        if self.path is None and self.architecture is None and self.format != "memory":
             raise ValueError("needs a path (or, for format python, an architecture package.module:function)")
         return self
 
@@ -182,25 +168,16 @@ class BaseDatasetSpec(SpecSection):
 
 
 Interpolation = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
-Byte = Annotated[int, Field(ge=0, le=255), BeforeValidator(no_bool)]
 
 
 class ImageOptions(BaseDatasetSpec):
     """How image files become tensors."""
 
-    resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width]")
-    fit: Literal["stretch", "cover", "contain"] = Field(
-        "stretch",
-        description="how an image reaches the size [height, width]: stretch it, or keep its ratio and cover the size or fit inside it",
-    )
+    resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width], to which images are stretched")
     interpolation: Interpolation = Field("bilinear", description="filter of the resize (Pillow's, antialiased)")
     crop: Count | tuple[Count, Count] | None = Field(None, description="centre crop, after the resize")
     crop_rounding: Literal["round", "floor"] = Field(
         "round", description="how a crop corner between two pixels is rounded: round (torchvision, timm), floor (Transformers)"
-    )
-    pad: Byte | tuple[Byte, Byte, Byte] | None = Field(
-        None,
-        description="colour from 0 to 255 (one value, or one per channel) around images smaller than the crop, refused without it",
     )
     channels: Literal[1, 3] = 3
 

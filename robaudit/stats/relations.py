@@ -25,8 +25,8 @@ from robaudit.stats.intervals import TAIL, repeats_scale
 from robaudit.stats.losses import ROUNDING
 
 _UNIFORM, _LAPLACE = "uniform", "laplace"
-_DECLARED = {"radius_exact": "linear", "margin_radius": "lipschitz", "smoothed_margin": "lipschitz"}
-"""The options that declare a property of the network without a check."""
+_DECLARED = "lipschitz"
+"""The option that declares a property of the network without a check."""
 _LEAST_DECADES = 1.0  # how far the failure probability may exceed a bound that no repeat of splitting reached
 _CDF = 1e-8  # accuracy of a probability near 1 that is computed rather than counted
 _RADII, _PROBABILITY = (1e-3, 1e-6), (1e-9, 1e-12)  # relative and absolute rounding
@@ -128,9 +128,7 @@ class Setting:
         spec, shape = info["spec"], info.get("image_shape")
         noises = {entry["name"]: entry for entry in spec.get("noise", ())}
         options = {str(entry.get("label") or entry["name"]): entry for entry in spec.get("estimators", ())}
-        declared = frozenset(
-            label for label, entry in options.items() if entry.get("options", {}).get(_DECLARED.get(entry["name"], "")) not in (None, False)
-        )
+        declared = frozenset(label for label, entry in options.items() if entry.get("options", {}).get(_DECLARED) is not None)
         plain = spec.get("run", {}).get("precision", "fp32") in ("fp32", "fp64")
         return Setting(noises, None if shape is None else math.prod(shape), plain, declared)
 

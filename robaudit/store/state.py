@@ -4,7 +4,7 @@ Each table has an ``id`` in the order of writing and the number of the ``flush``
 
 - ``tasks``: noise level, estimator, and the spec's entries for both (JSON).
 - ``samples``: the ids of all samples with results or skips, and the digest of their pixels.
-- ``rows``: one result for each sample and task: its line of samples.json.
+- ``rows``: one result for each sample and task: its line of samples.json, compressed.
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 
@@ -34,6 +34,7 @@ import json
 import os
 import sqlite3
 import stat
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -49,7 +50,7 @@ from robaudit.levels import NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.rows import Row, read_row
 from robaudit.spec.model import EstimatorSpec
-from robaudit.store.serialise import row_text
+from robaudit.store.serialise import packed, row_text, unpacked
 from robaudit.text import clipped
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task 
 CREATE INDEX skips_of ON skips (sample);
 CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
 """
-_VERSION = 5
+_VERSION = 6
 _INSERT_SAMPLE = """
 INSERT INTO samples (flush, name, digest) VALUES (?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET digest = excluded.digest WHERE digest IS NULL AND excluded.digest IS NOT NULL
@@ -231,7 +232,7 @@ class State:
             db.executemany(_INSERT_SAMPLE, ((flush, name, new.images.get(name)) for name in names))
             db.executemany(
                 f"INSERT OR IGNORE INTO rows (flush, sample, task, row) VALUES (?, {_OF_SAMPLE}, ?, ?)",  # noqa: S608
-                ((flush, row.sample_id, task[row.at, row.estimator], row_text(row)) for row in new.rows),
+                ((flush, row.sample_id, task[row.at, row.estimator], packed(row_text(row))) for row in new.rows),
             )
             db.executemany(
                 f"INSERT INTO skips (flush, sample, task, reason) VALUES (?, {_OF_SAMPLE}, ?, ?)",  # noqa: S608
@@ -339,7 +340,7 @@ class State:
         with self._reading():
             query = "SELECT digest, rows.id, row FROM samples LEFT JOIN rows ON sample = samples.id WHERE name = ?"
             records = self._db.execute(query, (sample_id,)).fetchall()
-            rows = [_row(text) for _, number, text in records if number is not None]
+            rows = [_row(data) for _, number, data in records if number is not None]
             return records[0][0] if records else None, {(row.label, row.predicted) for row in rows}
 
     def results(self) -> Iterator[SampleResults]:
@@ -352,7 +353,7 @@ class State:
             self._record_tasks()
             for _, group in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
                 records = list(group)
-                yield SampleResults([_row(text) for _, _, text in records], str(records[0][1] or ""))
+                yield SampleResults([_row(data) for _, _, data in records], str(records[0][1] or ""))
 
     def skips(self) -> Iterator[Skip]:
         """The skipped samples, each once, in the order of the data set."""
@@ -370,8 +371,8 @@ class State:
             RunError: a value is not valid.
         """
         with self._reading():
-            for (text,) in self._db.execute(_ALL_ROWS):
-                yield _row(text)
+            for (data,) in self._db.execute(_ALL_ROWS):
+                yield _row(data)
 
     def images(self) -> dict[str, str]:
         """The pixel digests by sample id."""
@@ -486,7 +487,7 @@ class State:
         try:
             with self._refusals():
                 yield
-        except (sqlite3.Error, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (sqlite3.Error, zlib.error, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise self._damaged(f"{type(error).__name__}: {error}"[:200]) from error
 
     def _refusal(self, error: sqlite3.Error) -> RunError:
@@ -512,13 +513,13 @@ def _named(task: TaskName) -> tuple[str | float, ...]:
     return *at.document().values(), label
 
 
-def _row(text: str) -> Row:
-    """The row of a line of samples.json.
+def _row(data: bytes) -> Row:
+    """A stored row.
 
     Raises:
-        ValueError, TypeError: it is not a result.
+        zlib.error, ValueError, TypeError: it is not a result.
     """
-    return read_row(json.loads(text))
+    return read_row(json.loads(unpacked(data)))
 
 
 def _checked_id(sample_id: object, where: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from robaudit.training.base import Batch, Objective
@@ -12,8 +10,8 @@ from robaudit.training.base import Batch, Objective
 class CrossEntropy(Objective):
     """-log softmax(z)_y, the mean over the batch."""
 
-    summary: ClassVar[str] = "cross-entropy on the clean images"
-    source: ClassVar[str] = "standard"
+    summary = "cross-entropy on the clean images"
+    source = "standard"
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean cross-entropy."""

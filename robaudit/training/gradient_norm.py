@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -16,13 +14,10 @@ class GradientNorm(Objective):
     """l + weight |grad_x l|^2, l the cross-entropy of an image and x its pixels; the mean over the batch.
 
     Han et al. give the weights (0, 0.0001, 0.001, 0.01), but not the formula; this is Drucker and LeCun's.
-
-    Args:
-        weight: lambda.
     """
 
-    summary: ClassVar[str] = "cross-entropy and its squared gradient with respect to the pixels"
-    source: ClassVar[str] = "Drucker and LeCun 1992; Han et al., appendix A.3, for the weights"
+    summary = "cross-entropy and its squared gradient with respect to the pixels"
+    source = "Drucker and LeCun 1992; Han et al., appendix A.3, for the weights"
 
     weight: float = Field(0.01, ge=0, allow_inf_nan=False, description="lambda, the weight of the squared gradient")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 from torch import Tensor
 
@@ -12,14 +10,10 @@ from robaudit.training.base import Batch, Objective
 
 
 class Hinge(Objective):
-    """sum over i != y of max(0, d - (z_y - z_i)); the mean over the batch.
+    """sum over i != y of max(0, d - (z_y - z_i)); the mean over the batch."""
 
-    Args:
-        d: the margin that counts as large enough.
-    """
-
-    summary: ClassVar[str] = "multi-class hinge loss: every margin below d counts"
-    source: ClassVar[str] = "Weston and Watkins 1999; Smoothed robustness analysis, section 3.5"
+    summary = "multi-class hinge loss: every margin below d counts"
+    source = "Weston and Watkins 1999; Smoothed robustness analysis, section 3.5"
 
     d: float = Field(1.0, gt=0, allow_inf_nan=False, description="the margin that counts as large enough")
 

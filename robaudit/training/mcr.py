@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 from torch import Tensor
 
@@ -16,14 +14,10 @@ class Mcr(Objective):
     """max(0, d - m / (sqrt(2) K)), m = z_y - max over i != y of z_i; the mean over the batch.
 
     m / (sqrt(2) K) is a radius in l2 within which no perturbation changes the class, if the network is K-Lipschitz.
-
-    Args:
-        d: the radius that counts as large enough.
-        lipschitz: K, 1 for orthogonal networks.
     """
 
-    summary: ClassVar[str] = "margin certified radius (MCR): radii below d count"
-    source: ClassVar[str] = "Smoothed robustness analysis, equation 10"
+    summary = "margin certified radius (MCR): radii below d count"
+    source = "Smoothed robustness analysis, equation 10"
 
     d: float = Field(1.0, gt=0, allow_inf_nan=False, description="the radius that counts as large enough, in pixel units")
     lipschitz: float = Field(1.0, gt=0, allow_inf_nan=False, description="Lipschitz constant of the network: 1 where it is orthogonal")

@@ -30,9 +30,6 @@ class SmoothedObjective(Objective):
     """A closed-form objective of the logits' means and variances under Gaussian noise.
 
     All values are treated as independent, which they nearly are where the weights are orthogonal.
-
-    Args:
-        sigma: standard deviation of the noise.
     """
 
     sigma: float = Field(0.1, gt=0, allow_inf_nan=False, description="standard deviation of the noise, in pixel units ([0, 1])")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 from torch import Tensor
 
@@ -16,14 +14,10 @@ class Mscr(SmoothedObjective):
 
     The mean of the largest is Clark's for the two logits with the largest means, independent and normal; the 2 pi in the
     paper's equation 12 has to be a 2.
-
-    Args:
-        d: the radius that counts as large enough.
-        lipschitz: K, 1 for orthogonal networks.
     """
 
-    summary: ClassVar[str] = "margin smoothed certified radius (MSCR): radii below d count"
-    source: ClassVar[str] = "Smoothed robustness analysis, equations 6, 9 and 12 (corrected)"
+    summary = "margin smoothed certified radius (MSCR): radii below d count"
+    source = "Smoothed robustness analysis, equations 6, 9 and 12 (corrected)"
 
     d: float = Field(1.0, gt=0, allow_inf_nan=False, description="the radius that counts as large enough, in pixel units")
     lipschitz: float = Field(1.0, gt=0, allow_inf_nan=False, description="Lipschitz constant of the network: 1 where it is orthogonal")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robaudit.noise.base import shape_of
 from robaudit.noise.uniform import Uniform
-from robaudit.numerics.attack import Domain, ascend
+from robaudit.numerics.attack import Ball, ascend
 from robaudit.training.base import Batch, Objective
 
 
@@ -18,16 +18,10 @@ class Pgd(Objective):
     """The cross-entropy at the worst point that projected gradient ascent finds in a ball about each image.
 
     The attack of `adversarial_loss`, from a single start drawn uniformly in the ball.
-
-    Args:
-        eps: the radius of the ball.
-        norm: the norm of the ball.
-        steps: gradient steps.
-        clip: whether pixels stay in [0, 1].
     """
 
-    summary: ClassVar[str] = "cross-entropy at the worst point of a ball about each image that an attack finds"
-    source: ClassVar[str] = "Madry et al. 2018"
+    summary = "cross-entropy at the worst point of a ball about each image that an attack finds"
+    source = "Madry et al. 2018"
 
     eps: float = Field(gt=0, le=1e3, allow_inf_nan=False, description="radius of the ball, in pixel units ([0, 1])")
     norm: Literal["linf", "l2"] = "linf"
@@ -41,7 +35,7 @@ class Pgd(Objective):
         start = ball.noisy(x, z, self.eps, ids=[""] * len(x))
         with batch.searching():
             ascent = ascend(
-                lambda image, pixels: _slopes(batch, image, pixels), x, start[:, None], Domain(self.norm, self.eps, self.clip), self.steps
+                lambda image, pixels: _slopes(batch, image, pixels), x, start[:, None], Ball(self.norm, self.eps, self.clip), self.steps
             )
         return batch.cross_entropy(ascent.points)
 

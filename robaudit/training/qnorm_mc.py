@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor
@@ -15,14 +14,10 @@ class QNormMc(NoisyObjective):
     """Z_q = (mean over m copies of l^q)^(1/q) of each image, computed as logsumexp(q log l); the mean over the batch.
 
     q = 1 is the mean loss under noise, q -> infinity the largest of the m copies.
-
-    Args:
-        q: the order.
-        samples: m, copies of each image.
     """
 
-    summary: ClassVar[str] = "q-norm of the loss under noise, from noisy copies"
-    source: ClassVar[str] = "Rice et al., equation 6 and section 4.3"
+    summary = "q-norm of the loss under noise, from noisy copies"
+    source = "Rice et al., equation 6 and section 4.3"
 
     q: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="the order of the norm")
     samples: int = Field(50, ge=1, le=10**5, description="noisy copies of each image")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -31,15 +31,10 @@ class QNormPath(NoisyObjective):
     integrated by the trapezoid rule. The gradient is taken of log l at the recorded points, which are held fixed as in the paper, where
     the estimate is a geometric mean of losses. Rotations in the space of the normal variables stand in for the paper's box with
     reflections, so any differentiable kind of noise will do.
-
-    Args:
-        q: the order.
-        samples: m, temperatures from 0 to q, denser at small ones.
-        steps: L, leapfrog steps at each temperature.
     """
 
-    summary: ClassVar[str] = "q-norm of the loss under noise, by path sampling: nearer to the worst case for large q"
-    source: ClassVar[str] = "Rice et al., equation 8 and section 4.3"
+    summary = "q-norm of the loss under noise, by path sampling: nearer to the worst case for large q"
+    source = "Rice et al., equation 8 and section 4.3"
 
     q: float = Field(10.0, gt=0, le=1e6, allow_inf_nan=False, description="the order of the norm")
     samples: int = Field(25, ge=2, le=10**4, description="temperatures: points of each image that the loss is taken at")

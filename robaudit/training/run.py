@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 import yaml
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
@@ -25,7 +24,7 @@ from robaudit.training.orthogonal import plain_state
 from robaudit.training.spec import TrainingSpec
 
 WEIGHTS, AUDIT, RECORD, CHECKPOINT = "model.safetensors", "audit.yaml", "training.json", "checkpoint.pt"
-_IDENTITY = "training"
+_IDENTITY = "identity"
 _ROWS = 1000
 
 
@@ -67,10 +66,12 @@ def train(
     finally:
         listener.end()
     share = accuracy(network, *held_out)
-    record = {"spec": spec.document(), "loss": losses, "accuracy": share, "accuracy_on": len(held_out[1]), "torch": torch.__version__}
+    measured = {"loss": losses, "accuracy": share, "accuracy_on": len(held_out[1])}
+    record = {_IDENTITY: identity, "spec": spec.document(), **measured, "torch": torch.__version__}
     write_atomically(folder / RECORD, json_bytes(record))
     write_atomically(folder / AUDIT, _audit_bytes(spec))
-    write_atomically(folder / WEIGHTS, _weights(bare, identity))
+    weights = {name: value.detach().cpu().clone().contiguous() for name, value in plain_state(bare).items()}
+    write_atomically(folder / WEIGHTS, safetensors_bytes(weights))  # last: it says that the training has ended
     checkpoint.path.unlink(missing_ok=True)
     return folder
 
@@ -131,25 +132,14 @@ def _finished(folder: Path, identity: str) -> bool:
     """Whether the folder holds the result of this training.
 
     Raises:
-        RunError: it holds the result of another training.
+        RunError: it holds the result of another training, or its record is missing or damaged.
     """
     path = folder / WEIGHTS
     if not path.exists():
         return False
-    try:
-        with safe_open(path, "pt") as file:
-            written = (file.metadata() or {}).get(_IDENTITY)
-    except (SafetensorError, OSError) as error:
-        raise RunError(str(path), f"cannot be read ({error})", "delete it, or choose another folder with --out") from error
-    if written != identity:
+    if read_record(folder).get(_IDENTITY) != identity:
         raise RunError(str(path), "is the result of another training", "choose another folder with --out, or delete it")
     return True
-
-
-def _weights(bare: nn.Module, identity: str) -> bytes:
-    """The file of the weights, with a single metadata entry, as safetensors writes several in any order."""
-    tensors = {name: value.detach().cpu().clone().contiguous() for name, value in plain_state(bare).items()}
-    return bytes(safetensors_bytes(tensors, {_IDENTITY: identity}))
 
 
 def _audit_bytes(spec: TrainingSpec) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -13,8 +11,8 @@ from robaudit.training.moments import LogitMoments, SmoothedObjective
 class SmoothedCrossEntropy(SmoothedObjective):
     """-log softmax(mu)_y, mu the means of the logits under Gaussian noise."""
 
-    summary: ClassVar[str] = "cross-entropy of the mean logits under Gaussian noise (SC-SCE)"
-    source: ClassVar[str] = "Smoothed robustness analysis, section 3.5"
+    summary = "cross-entropy of the mean logits under Gaussian noise (SC-SCE)"
+    source = "Smoothed robustness analysis, section 3.5"
 
     def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean cross-entropy."""

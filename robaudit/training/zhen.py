@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 from torch import Tensor
 
@@ -14,13 +12,10 @@ class Zhen(SmoothedObjective):
     """max(0, d - sigma (mu_y - mu_1) / sqrt(s_y^2 + s_1^2)); the mean over the batch.
 
     mu and s^2 are the means and variances of the logits under Gaussian noise, class 1 has the largest mean besides the label's.
-
-    Args:
-        d: the radius that counts as large enough.
     """
 
-    summary: ClassVar[str] = "certified radius of the majority vote under Gaussian noise, in closed form (Zhen): radii below d count"
-    source: ClassVar[str] = "Zhen et al. 2021; Smoothed robustness analysis, equation 15"
+    summary = "certified radius of the majority vote under Gaussian noise, in closed form (Zhen): radii below d count"
+    source = "Zhen et al. 2021; Smoothed robustness analysis, equation 15"
 
     d: float = Field(1.0, gt=0, allow_inf_nan=False, description="the radius that counts as large enough, in pixel units")
 

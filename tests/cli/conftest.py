@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,13 @@ from tests.conftest import RunCli
 from tests.specs import tree
 
 Refuse = Callable[..., str]
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A run of the test's own, ``run``, beside its spec: a copy of the module's folder."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "run"
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
 
-from robaudit.models.architectures import digits_cnn
 from tests.cli.conftest import Refuse
 from tests.specs import NETWORK, WEIGHTS, digits, save_npz, write
 
@@ -29,12 +26,6 @@ def refuse_model(tmp_path: Path, refuse: Refuse) -> RefuseModel:
     return run
 
 
-def network() -> nn.Module:
-    module = digits_cnn()
-    module.load_state_dict(load_file(WEIGHTS))
-    return module.eval()
-
-
 class Canary:
     """Unpickling it writes a file."""
 
@@ -45,22 +36,12 @@ class Canary:
         return Path.touch, (self.path,)
 
 
-@pytest.mark.parametrize("options", [[], ["--trust"]], ids=["", "--trust"])
-@pytest.mark.parametrize("section", [{}, {"architecture": "robaudit:digits_cnn"}], ids=["bare", "with architecture"])
-def test_pickle_with_code_never_runs(options: list[str], section: dict[str, Any], tmp_path: Path, refuse_model: RefuseModel) -> None:
+def test_pickle_with_code_never_runs(tmp_path: Path, refuse_model: RefuseModel) -> None:
+    """Not even with --trust."""
     canary = tmp_path / "canary"
     torch.save({"weights": Canary(canary)}, tmp_path / "model.pt")
-    refuse_model({"path": "model.pt", **section}, *options, says="which would run code when loaded; export it with")
-    (tmp_path / "model.pt").write_bytes(pickle.dumps(Canary(canary)))
-    refuse_model({"path": "model.pt", **section}, *options, says="state_dict() as safetensors")
+    refuse_model({"path": "model.pt"}, "--trust", says="which would run code when loaded; export it with")
     assert not canary.exists()
-
-
-def test_pickled_module(tmp_path: Path, refuse_model: RefuseModel) -> None:
-    torch.save(network(), tmp_path / "model.pth")
-    refuse_model(
-        {"path": "model.pth"}, says="save its state_dict() as safetensors, or load it with your own function: format: python and --trust"
-    )
 
 
 ARCHITECTURES = {
@@ -112,10 +93,6 @@ def test_trusted_python_code(target: str, says: str, tmp_path: Path, refuse_mode
 def test_images_of_another_shape(tmp_path: Path, refuse_model: RefuseModel) -> None:
     save_npz(tmp_path / "images.npz", shape=(3, 32, 32))
     refuse_model(NETWORK, dataset={"kind": "npz", "path": "images.npz"}, says="the network does not take images of 3 x 32 x 32")
-
-
-def test_output_of_a_plain_tensor(refuse_model: RefuseModel) -> None:
-    refuse_model({**NETWORK, "output": 1}, says="the network returns one tensor, but model.output asks for 1; remove model.output")
 
 
 def test_onnx_has_no_gradients(tmp_path: Path, refuse_model: RefuseModel) -> None:

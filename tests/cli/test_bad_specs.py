@@ -12,19 +12,11 @@ from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import NETWORK, digits, write
 
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
-)
-
 FILES = {
     "wrong YAML": ("model: [1, 2\nnoise: }", "spec.yaml:2: not valid YAML"),
-    "empty": ("", "is not a mapping; a spec has the sections model, dataset, noise"),
-    "a list": ("- model\n- noise", "is not a mapping"),
     "key twice": ("model:\n  path: a\nmodel:\n  path: b\n", "spec.yaml:3: not valid YAML: the key 'model' appears twice"),
-    "YAML bomb": (BOMB, "too many or too deeply nested values"),
     "self-reference": ("model: &a [*a]", "too many or too deeply nested values"),
     "Python object": ("model: !!python/object/apply:os.system ['touch canary']", "could not determine a constructor"),
-    "control character": ("model: \x00", "unacceptable character"),
 }
 
 
@@ -36,19 +28,6 @@ def test_unreadable_file(text: str, says: str, tmp_path: Path, refuse: Refuse) -
 def test_missing_file_names_its_neighbour(tmp_path: Path, refuse: Refuse) -> None:
     write(tmp_path, digits(), "cifar.yaml")
     refuse("estimate", "cifra.yaml", says="cifra.yaml: no such file; did you mean 'cifar.yaml'?")
-
-
-def test_folder_as_file(tmp_path: Path, refuse: Refuse) -> None:
-    refuse("estimate", tmp_path, says="is a folder; name a spec file")
-
-
-def test_name_too_long_for_the_file_system(refuse: Refuse) -> None:
-    refuse("estimate", "x" * 300 + ".yaml", says="File name too long")
-
-
-def test_not_text(tmp_path: Path, refuse: Refuse) -> None:
-    (tmp_path / "spec.yaml").write_bytes(b"model: \xff\xfe")
-    refuse("estimate", "spec.yaml", says="spec.yaml: is not UTF-8 text")
 
 
 def test_too_large(tmp_path: Path, refuse: Refuse) -> None:
@@ -78,16 +57,13 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "model without path": (digits(model={"mean": [0.5]}), "model: needs a path"),
     "model format": (digits(model={**NETWORK, "format": "keras"}), "model.format: got 'keras'; must be 'torchscript', 'pt2'"),
     "std zero": (digits(model={**NETWORK, "std": [0]}), "model.std[0]: got 0; must be greater than 0"),
-    "no dataset kind": (digits(dataset={"limit": 3}), "dataset.kind: is missing; kind: npz | "),
     "unknown dataset kind": (digits(dataset={"kind": "digts"}), "unknown kind 'digts'; did you mean 'digits'?"),
-    "limit is yes": (digits(dataset={"kind": "digits", "limit": True}), "dataset.limit: got True; must be a number"),
     "limit and sample": (digits(dataset={"kind": "digits", "limit": 3, "sample": {"size": 3}}), "limit and sample cannot be combined"),
     "noise without levels": (digits(noise={"clip": True}), "spec.yaml:7: the key 'noise.sigma' is missing; standard deviations in pixel"),
     "noise of another level": (
         digits(noise={"eps": 0.1}),
         "spec.yaml:8: noise.eps: the level of gaussian is called sigma, not eps; write sigma: 0.1",
     ),
-    "noise of two levels": (digits(noise={"eps": 0.1, "sigma": 1}), "spec.yaml:7: noise: has two kinds of levels, sigma and eps; keep the"),
     "noise level": (
         digits(noise={"sigma": [0.1, 2000]}),
         "spec.yaml:8: noise.sigma: 2000 is not a level of gaussian; give one from 1e-06 to 1000",
@@ -97,16 +73,13 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
         "spec.yaml:10: noise[1].sigma[0]: got 0; must be greater than 0",
     ),
     "noise is empty": ({**digits(), "noise": None}, "noise: is empty; must be a mapping"),
-    "estimators is a number": (digits(estimators=3), "estimators[0]: got 3; must be a mapping (key: value)"),
     "no estimator": (digits(estimators=[]), "estimators: must have at least 1 in the list"),
     "unknown estimator": (
         digits(estimators=["taylorr"]),
         "spec.yaml:11: estimators[0]: unknown estimator 'taylorr'; did you mean 'taylor'",
     ),
     "missing dash": (digits(estimators=[{"mc": None, "samples": 9}]), "an entry of the list has one key, the estimator's name"),
-    "options are a number": (digits(estimators=[{"mc": 5}]), "must be a mapping"),
     "odd number of samples": (digits(estimators=[{"mmse": {"samples": 5}}]), "pairs need an even number of samples, got 5; take 6"),
-    "label": (digits(estimators=[{"mc": {"label": "a b"}}]), "label: got 'a b'; must match pattern"),
     "precision": (digits(run={"precision": "fp16"}), "run.precision: got 'fp16'; must be 'fp32', 'tf32', 'bf16' or 'fp64'"),
     "device": (
         digits(run={"device": "tpu"}),
@@ -122,9 +95,7 @@ def test_invalid_document(document: dict[str, Any], says: str, tmp_path: Path, r
 
 SIGMAS = {
     "0": "noise.sigma[0]: got 0; must be greater than 0",
-    "-0.1": "noise.sigma[0]: got -0.1; must be greater than 0",
     ".nan": "noise.sigma[0]: got nan; must be a finite number",
-    "yes": "noise.sigma[0]: got True; must be a number",
     "[0.1, 0]": "noise.sigma[1]: got 0; must be greater than 0",
     "[8/255, 0.1, 8/255]": "noise.sigma: the same sigma appears twice",
     "[0.1, 2e3]": "noise.sigma: 2000 is not a level of gaussian; give one from 1e-06 to 1000",
@@ -154,10 +125,8 @@ OPTIONS = {
     "unknown command": (["estimat"], "No such command 'estimat'. Did you mean 'estimate'"),
     "no spec": (["estimate"], "Missing argument 'SPEC.yaml'; see robaudit estimate --help"),
     "unknown option": (["estimate", "ok.yaml", "--limt", "3"], "--limt"),
-    "--limit 0": (["estimate", "ok.yaml", "--limit", "0"], "'--limit'"),
     "--on-error": (["estimate", "ok.yaml", "--on-error", "ignore"], "'ignore' is not one of 'stop', 'skip'"),
     "--sigma 0": (["estimate", "ok.yaml", "--sigma", "0"], "--sigma 0: is not a positive number; give a noise level such as 0.05 or 8/255"),
-    "--sigma word": (["estimate", "ok.yaml", "--sigma", "a"], "--sigma a: is not a number"),
     "--estimator": (["estimate", "ok.yaml", "--estimator", "taylorr"], "unknown estimator 'taylorr'; did you mean 'taylor'?"),
     "--set without value": (
         ["estimate", "ok.yaml", "--set", "mc.samples"],
@@ -171,12 +140,8 @@ OPTIONS = {
     "--set not YAML": (["estimate", "ok.yaml", "--set", "model.mean=[0.5"], "the value is not valid YAML; quote it"),
     "--sigma a list": (["estimate", "ok.yaml", "--sigma", "0.05,8/255"], "8/255; several: --sigma 0.05 --sigma 8/255"),
     "--sigma alone": (["estimate", "ok.yaml", "--sigma"], "Option '--sigma' requires an argument; see robaudit estimate --help"),
-    "--gate unquoted": (["estimate", "ok.yaml", "--gate", "mean", "0.9"], 'write a gate in quotes: --gate "mean >= 0.9"; see robaudit'),
     "another case": (["estimate", "ok.yaml", "--estimator", "Logit-Gaussian"], "did you mean 'logit_gaussian'?"),
-    "--set without section": (["estimate", "ok.yaml", "--set", "limit=3"], "unknown key 'limit'; write --set dataset.limit=3"),
     "--report": (["estimate", "ok.yaml", "--report", "x"], "--report x: a report is HTML or Markdown; name a file that ends in .html or"),
-    "share of init": (["init", "--gate", "0.9", "--nosuch"], "No such option: --nosuch"),
-    "--set through a value": (["estimate", "ok.yaml", "--set", "model.path.x=1"], "model.path is not a section of the spec"),
     "--set beyond the list": (["estimate", "ok.yaml", "--set", "estimators.9=mc"], "9 is not an index of the list"),
 }
 
@@ -191,7 +156,3 @@ def test_no_command_prints_the_help(run_cli: RunCli) -> None:
     code, out, err = run_cli()
     assert (code, err) == (2, "error: no command given; see robaudit --help\n")
     assert "flag-samples" in out
-
-
-def test_option_for_a_section_that_is_none(tmp_path: Path, refuse: Refuse) -> None:
-    refuse("estimate", write(tmp_path, digits(dataset="digits")), "--limit", "3", says="dataset is not a section of the spec")

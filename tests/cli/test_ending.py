@@ -19,12 +19,12 @@ from tests.cli.test_entry import plain
 from tests.conftest import RunCli
 from tests.specs import digits, tree, write
 
-LONG = digits(limit=150, estimators=[{"mc": {"samples": 400}}])
+LONG = digits(limit=60, estimators=[{"mc": {"samples": 400}}])
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 SLOWLY = """
 from robaudit.auditing import chunk_sizes, loop
 from robaudit.cli import main
-loop._DUE, chunk_sizes.CHUNK_SECONDS, chunk_sizes.MOST_IMAGES = 0.0, 1e9, 4  # a flush for one image, then for every four: 39 of them
+loop._DUE, chunk_sizes.CHUNK_SECONDS, chunk_sizes.MOST_IMAGES = 0.0, 1e9, 4  # a flush for one image, then for every four
 main()
 """
 PROGRAM = (sys.executable, "-c", SLOWLY)
@@ -40,7 +40,7 @@ def test_sigterm_ends_an_audit_in_good_order(tmp_path: Path, run_cli: RunCli) ->
     log = tmp_path / "run" / "log.txt"
     with forks.started(tmp_path, "estimate", write(tmp_path, LONG), "--out", "run", before=slowly) as command:
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (log.exists() and " 9 of 150 samples" in log.read_text()):
+        while time.monotonic() < deadline and not (log.exists() and " 9 of 60 samples" in log.read_text()):
             time.sleep(0.005)
         os.kill(command.pid, signal.SIGTERM)
         done = command.answer()
@@ -64,7 +64,7 @@ def test_sigterm_does_not_wait_for_the_part(tmp_path: Path) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=tmp_path, env=plain({}), stdout=pipe, stderr=pipe, text=True) as process:
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (log.exists() and " 9 of 150 samples" in log.read_text()):
+        while time.monotonic() < deadline and not (log.exists() and " 9 of 60 samples" in log.read_text()):
             time.sleep(0.005)
         for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
             process.send_signal(number)
@@ -123,7 +123,8 @@ def test_what_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.parametrize("closed", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("stdout", "stderr")), "both"])
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
 def test_an_audit_goes_on_when_its_reader_leaves(closed: str, tmp_path: Path) -> None:
     write(tmp_path, digits())
     ours, theirs = os.pipe()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from robaudit.cli import console
-from robaudit.rows import COLUMNS, TABLE_COLUMNS
+from robaudit.rows import TABLE_COLUMNS
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, digits, read_rows, save_npz, write
 
@@ -78,17 +76,11 @@ def test_options_replace_what_the_spec_says(tmp_path: Path, run_cli: RunCli) -> 
     assert outcome.code == 0
     assert levels(tmp_path / "run") == [("softmax", "0.3"), ("mmse_mvs", "0.3"), ("softmax", "0.1"), ("mmse_mvs", "0.1")]
     about = info(tmp_path / "run")
+    assert run_cli("estimate", spec, "--out", "other", *options, "--limit", 3, "--seed", 8).code == 0
+    assert read_rows(tmp_path / "other") != read_rows(tmp_path / "run"), "another seed is other noise"
     assert (about["data"]["samples"], about["seed"], about["spec"]["run"]["device"]) == (3, 7, "cpu")
     assert about["spec"]["estimators"][1] == {"name": "mmse_mvs", "label": "mmse_mvs", "noise": [], "options": {"samples": 6}}
     assert {row["forwards"] for row in read_rows(tmp_path / "run")} == {"1", "7"}
-
-
-def test_reports_say_how_noise_and_normalisation_were_applied(tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(limit=2))
-    plain = " ".join(run_cli("estimate", spec, "--out", "plain").out.split())
-    assert "gaussian noise added to pixels in [0, 1], not clipped; no mean/std applied after it" in plain
-    other = " ".join(run_cli("estimate", spec, "--out", "other", "--set", "noise.clip=true", "--set", "model.mean=0.5").out.split())
-    assert "then clipped to [0, 1]; mean [0.5] and std none applied after it" in other
 
 
 def test_quiet_says_nothing_but_warnings(tmp_path: Path, run_cli: RunCli) -> None:
@@ -101,41 +93,19 @@ def test_quiet_says_nothing_but_warnings(tmp_path: Path, run_cli: RunCli) -> Non
     assert "clean accuracy is" in err
 
 
-def test_the_same_run_twice_has_the_same_bytes(tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(limit=6, estimators=[{"mc": {"samples": 30}}, "taylor", {"mmse": {"samples": 4}}, "mmse_mvs"]))
-    for name, seed in {"a": [], "b": ["--seed", "0"], "c": ["--seed", "1"]}.items():
-        assert run_cli("estimate", spec, "--out", name, *seed).code == 0
-    for file in ("samples.csv", "samples.json", "summary.json"):
-        a, b, c = ((tmp_path / name / file).read_bytes() for name in "abc")
-        assert a == b
-        assert a != c
-
-
-def test_batch_size_changes_rounding_at_most(tmp_path: Path, run_cli: RunCli) -> None:
-    estimators = [{"mc": {"samples": 40}}, "taylor", "taylor_mvs", {"mmse": {"samples": 4}}, {"mmse_mvs": {"samples": 4}}, "softmax"]
-    spec = write(tmp_path, digits(limit=6, estimators=estimators))
-    for size in (1, 64):
-        assert run_cli("estimate", spec, "--out", str(size), "--set", f"run.batch_size={size}").code == 0
-    for one, two in zip(read_rows(tmp_path / "1"), read_rows(tmp_path / "64"), strict=True):
-        vote = 1 / 40 if one["estimator"] == "mc" else 0.0
-        assert float(two["value"]) == pytest.approx(float(one["value"]), abs=vote + 1e-5)
-        same = [name for name in COLUMNS if name not in ("value", "lower", "upper", "std_error", "flips_to")]
-        assert [one[name] for name in same] == [two[name] for name in same]
-
-
 def test_trust_allows_the_specs_own_code(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     (tmp_path / "own_code.py").write_text(
         "import torch\n"
         "def network(classes): return lambda x: x.flatten(1)[:, :classes]\n"
-        "def images(count): return [(torch.full((1, 2, 2), i / count), i % 2, f'image {i}') for i in range(count)]\n"
+        "def images(count): return [(torch.full((1, 2, 2), i / count), i % 2) for i in range(count)]\n"
     )
     model = {"architecture": "own_code:network", "architecture_options": {"classes": 2}}
     spec = write(tmp_path, digits(model=model, dataset={"kind": "python", "target": "own_code:images", "options": {"count": 3}}))
     code, _, err = run_cli("estimate", spec, "--out", "run", "--trust")
     assert code == 0
     assert "note: the network comes from your Python code, own_code:network" in err
-    assert [row["sample_id"] for row in read_rows(tmp_path / "run")] == ["image 0", "image 1", "image 2"]
+    assert [row["sample_id"] for row in read_rows(tmp_path / "run")] == ["0", "1", "2"]
 
 
 @pytest.fixture
@@ -170,13 +140,3 @@ def test_every_sample_skipped_after_the_start_is_exit_5(tmp_path: Path, run_cli:
     assert (code, out) == (5, "")
     assert err.splitlines()[-1].startswith("error: x.npz: all 4 samples were skipped; the first: x.npz")
     assert not (tmp_path / "run" / "samples.csv").exists()
-
-
-def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
-    _, out, err = run_cli("estimate", write(tmp_path, digits(limit=130)), "--out", "run")
-    lines = [line for line in err.splitlines() if line.startswith("auditing: ")]
-    assert all(re.fullmatch(r"auditing: \d+ of 130 samples.*? \((mc at sigma 0.2|reading images)\)", line) for line in lines[:-1]), lines
-    assert any(", about " in line for line in lines)
-    assert lines[-1].startswith("auditing: 130 of 130 samples, ")
-    assert "auditing" not in out

@@ -21,13 +21,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    return tmp_path / "run"
-
-
 def lines(run: Path) -> list[str]:
     return (run / "samples.csv").read_text().splitlines()
 
@@ -44,7 +37,6 @@ def rows_of(run: Path, flush: int) -> list[tuple[object, ...]]:
 
 EXTENSIONS = {
     "limit": (["--limit", "12"], {("mc", 0.2), ("taylor_mvs", 0.2)}, 4),
-    "sigma": (["--sigma", "0.1"], {("mc", 0.1), ("taylor_mvs", 0.1)}, 8),
     "estimator": (["--estimator", "softmax"], {("softmax", 0.2)}, 8),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +45,7 @@ def test_rows_have_a_label_and_a_named_level(run: Path) -> None:
 
 def test_a_noise_beside_others_gives_the_rows_that_it_gives_alone(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     without_mmse = ("--estimator", "mc", "--estimator", "logit_gaussian")
-    for name in ("gaussian", "night", "laplace"):
+    for name in ("night", "laplace"):
         outcome = run_cli("estimate", run.parent / "spec.yaml", "--out", "alone", "--noise", name, "-q", *without_mmse)
         assert outcome.code == 0, outcome.err
         alone, beside = read_rows(tmp_path / "alone"), [row for row in read_rows(run) if row["noise"] == name]
@@ -54,26 +53,6 @@ def test_a_noise_beside_others_gives_the_rows_that_it_gives_alone(run: Path, tmp
         assert alone == [row for row in beside if row["estimator"] in estimators]
         for file in (tmp_path / "alone").iterdir():
             file.unlink()
-
-
-def test_gates_address_label_and_level(run: Path, run_cli: RunCli) -> None:
-    kept = [float(row["value"]) for row in read_rows(run) if (row["noise"], row["level"], row["estimator"]) == ("night", "5.0", "mc")]
-    passed = run_cli("gate", run, f"mean(noise=night, level=5, estimator=mc) >= {max(np.mean(kept) - 0.3, 0):.3f}")
-    assert passed.code == 0, passed.out
-    assert "noise=night, level=5" in passed.out
-    ambiguous = run_cli("gate", run, "mean(sigma=0.3, estimator=mc) >= 0.1")
-    assert ambiguous.code == 2
-    assert "say noise=gaussian | laplace" in ambiguous.err
-
-
-def test_reports_of_one_noise(run: Path, run_cli: RunCli) -> None:
-    command = "bias-report"
-    outcome = run_cli(command, run, "--noise", "fog", "--level", "5", "--estimator", "mc", "--format", "json")
-    assert outcome.code == 0, outcome.err
-    (group,) = json.loads(outcome.out)["results"]
-    assert (group["noise"], group["level_name"], group["level"]) == ("fog", "severity", 5.0)
-    table = run_cli(command, run, "--noise", "fog", "--level", "5", "--estimator", "mc").out
-    assert "fog severity 5" in table
 
 
 def test_resumed_and_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
@@ -89,29 +68,6 @@ def test_resumed_and_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> Non
     assert [row for row in found if row["level"] == "0.3"] == [
         row for row in read_rows(run) if row["noise"] == "laplace" and row["estimator"] == "mc"
     ]
-
-
-def test_verified(run: Path, run_cli: RunCli) -> None:
-    outcome = run_cli("verify", run, "--samples", "3")
-    assert outcome.code == 0, outcome.out + outcome.err
-
-
-def test_compared(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(limit=COUNT, noise=NOISES[:2], estimators=[{"mc": {"samples": 60}}]))
-    assert run_cli("estimate", spec, "--out", "new", "-q").code == 0
-    outcome = run_cli("compare", run, "new", "--gate", "mean_drop(noise=night, level=5) <= 0.5", "--format", "json")
-    assert outcome.code == 0, outcome.err
-    document = json.loads(outcome.out)
-    groups = [(one["noise"], one["level"]) for one in document["comparison"]["groups"]]
-    assert groups == [("gaussian", 0.1), ("gaussian", 0.3), ("night", 5.0), ("night", 50.0)]
-
-
-def test_pictures_and_page(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    assert run_cli("plot", run, "--kind", "confusion", "--noise", "night", "--estimator", "mc", "-o", "x.svg").code == 0
-    assert run_cli("report", run, "--estimator", "mc", "-o", "report.md").code == 0
-    page = (tmp_path / "report.md").read_text()
-    assert "night photons 5" in page
-    assert "fog severity 5" in page
 
 
 @pytest.mark.parametrize(("noise", "estimator"), [(None, "difficulty"), ({"sigma": []}, "noise_tolerance")])

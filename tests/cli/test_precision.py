@@ -20,7 +20,7 @@ def values(run: Path) -> list[float]:
 
 
 def test_bf16_is_measured_printed_and_near(tmp_path: Path, run_cli: RunCli) -> None:
-    document = digits(limit=20, noise=LEVELS, estimators=[{"mc": {"samples": 200}}, {"mmse": {"samples": 4}}])
+    document = digits(limit=16, noise=LEVELS, estimators=[{"mc": {"samples": 200}}, {"mmse": {"samples": 4}}])
     spec = write(tmp_path, document)
     assert run_cli("estimate", spec, "--out", "exact").code == 0
     outcome = run_cli("estimate", spec, "--out", "lower", "--set", "run.precision=bf16")
@@ -43,7 +43,7 @@ def test_bf16_is_measured_printed_and_near(tmp_path: Path, run_cli: RunCli) -> N
 
 
 def test_tf32_on_the_cpu_is_fp32_and_says_so(tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits())
+    spec = write(tmp_path, digits(limit=2))
     assert run_cli("estimate", spec, "--out", "plain").code == 0
     outcome = run_cli("estimate", spec, "--out", "tf32", "--set", "run.precision=tf32", "--device", "cpu")
     assert outcome.code == 0

@@ -95,19 +95,6 @@ def test_a_resumed_audit_starts_where_it_stood(lines: Callable[[], list[str]]) -
     assert lines() == ["note: resuming: 640 of 1000 samples are already on disk", "auditing: 640 of 1000 samples, about 90 s left"]
 
 
-def test_quiet(lines: Callable[[], list[str]]) -> None:
-    clock = Clock()
-    told = Reporter(quiet=True, clock=clock)
-    told.doing("loading the model")
-    told.begin(10, 5)
-    clock.now += 60
-    told.doing("mc at sigma 0.05")
-    told.working(0.5)
-    told.advance(1)
-    told.end()
-    assert lines() == []
-
-
 def on_terminal(tmp_path: Path, script: str = SCRIPT, **environment: str) -> str:
     """What the script writes to a terminal, escape codes and all."""
     controller, terminal = pty.openpty()
@@ -115,35 +102,6 @@ def on_terminal(tmp_path: Path, script: str = SCRIPT, **environment: str) -> str
     with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, env=settings, stderr=terminal):
         os.close(terminal)
         return read_all(controller)
-
-
-def frames(text: str) -> list[tuple[float, str]]:
-    """Every drawing of the bar: how full it is, and the words beside it."""
-    drawn = re.findall(r"(?:auditing|mc at sigma 0.05) +(\S.*?)(?=\r|\x1b\[\?25h|$)", text)
-    found = []
-    for line in drawn:
-        bar, rest = re.fullmatch(r"((?:\x1b\[[\d;]*m|[━╸╺])*) *(.*?) *", line).groups()  # type: ignore[union-attr]
-        full = re.sub(r"\x1b\[90m[━╺]*", "", bar)  # what is not reached yet is grey
-        found.append((full.count("━") + 0.5 * full.count("╸"), " ".join(re.sub(r"\x1b\[[\d;]*m", "", rest).split())))
-    return found
-
-
-@pytest.mark.slow
-def test_the_bar_on_a_terminal(tmp_path: Path) -> None:
-    text = on_terminal(tmp_path, STEP="0.6", COLUMNS="100")  # the time left is redrawn every half second
-    drawn = frames(text)
-    assert len(drawn) > 5, "drawn anew while nothing gets to the disk"
-    said = [beside for _, beside in drawn]
-    assert re.fullmatch(r"400/1000 samples -:--:-- left", said[0]), "a resumed audit starts where it stood"
-    assert any(re.fullmatch(r"400/1000 samples 0:00:0\d left", line) for line in said)
-    assert any(re.fullmatch(r"700/1000 samples [\d.]+/s 0:00:0\d left", line) for line in said)
-    assert re.fullmatch(r"1000/1000 samples [\d.]+/s 0:00:00 left", said[-1])
-    full = [reached for reached, _ in drawn[:-1]]  # the last is of another colour
-    assert full == sorted(full)
-    assert full[0] == pytest.approx(0.4 * 40, abs=1)
-    assert len(set(full)) >= 4, "it moves with the work, not with the disk alone"
-    assert "warning:\x1b[0m one is damaged" in text
-    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") > -1, "the cursor is shown again"
 
 
 STAGES = """
@@ -167,13 +125,6 @@ def test_stages_on_a_terminal(columns: str, says: str, tmp_path: Path) -> None:
     assert re.search(rf"{says} *[━╸╺]{{4,}}", text)
 
 
-@pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TTY_COMPATIBLE": "0"}], ids=str)
-def test_no_bar_where_none_can_be_drawn(environment: dict[str, str], tmp_path: Path) -> None:
-    text = on_terminal(tmp_path, **environment)
-    assert "\x1b" not in text
-    assert "━" not in text
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_reader_that_is_gone_does_not_end_the_work(terminal: bool, tmp_path: Path) -> None:
     ours, theirs = pty.openpty() if terminal else os.pipe()
@@ -191,9 +142,3 @@ def test_a_reader_that_is_gone_does_not_end_the_work(terminal: bool, tmp_path: P
         os.close(ours)
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "done\n")
-
-
-def test_a_process_without_standard_error(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SCRIPT + 'print("done")\n']
-    done = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], cwd=tmp_path, env=plain({}), capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (0, b"done\n")

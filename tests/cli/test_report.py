@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from robaudit import audit, load_spec
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
-from tests.specs import digits, read_info, save_npz, write
+from tests.specs import digits, save_npz, write
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +72,6 @@ def test_a_run_without_what_was_asked_for_is_left_out(run: Path, softmax_run: Pa
     assert "| run | noise |" in both.out
     refuse("report", softmax_run, run, "--estimator", "mmse", "-o", "r.html", says="has no estimator mmse")
     refuse("report", softmax_run, run, "--sigma", "0.7", "-o", "r.html", says="has no sigma 0.7")
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"model": {"notes": 5}}, "model.notes"),
-        ({"data": {"sha256": [1]}}, "data.sha256"),
-    ],
-)
-def test_an_edited_run_is_refused(run: Path, refuse: Refuse, tmp_path: Path, change: dict[str, Any], says: str) -> None:
-    copy = shutil.copytree(run, tmp_path / "copy")
-    info = read_info(copy)
-    for part, values in change.items():
-        info[part].update(values)
-    (copy / "run.json").write_text(json.dumps(info))
-    refuse("report", copy, "-o", "r.md", says=says)
 
 
 def test_refusals(run: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:

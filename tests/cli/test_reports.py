@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -39,32 +38,6 @@ def test_bias_report_table(run: Path, run_cli: RunCli) -> None:
     assert "< 0.9" in out
     for words in ("Least robust: ", "Most robust: ", "from the others", "permuting the class labels"):
         assert words in out
-
-
-def test_bias_report_csv_and_json_agree(run: Path, run_cli: RunCli) -> None:
-    options = ["--by", "predicted", "--threshold", "0.7", "--estimator", "mc"]
-    code, text, err = run_cli("bias-report", run, *options, "--format", "csv")
-    assert (code, err) == (0, "")
-    lines = records(text)
-    groups = json.loads(run_cli("bias-report", run, *options, "--format", "json").out)["results"]
-    assert [group["level"] for group in groups] == [0.1, 0.35]
-    assert {group["by"] for group in groups} == {"predicted"}
-    assert {group["threshold"] for group in groups} == {0.7}
-    classes = [found for group in groups for found in group["classes"]]
-    assert len(lines) == len(classes) > 10
-    assert [int(line["images"]) for line in lines] == [found["images"] for found in classes]
-    assert [float(line["mean"]) for line in lines] == [found["mean"]["value"] for found in classes]
-
-
-def test_flag_samples_below(run: Path, run_cli: RunCli) -> None:
-    options = ["--estimator", "mc", "--sigma", "0.35", "--format", "csv"]
-    strict = records(run_cli("flag-samples", run, *options).out)
-    wide = records(run_cli("flag-samples", run, *options, "--threshold", "0.9").out)
-    assert 0 < len(strict) < len(wide) < 60
-    assert all(float(line["value"]) < 0.5 for line in strict)
-    values = [float(line["value"]) for line in wide]
-    assert values == sorted(values)
-    assert [line["id"] for line in wide[: len(strict)]] == [line["id"] for line in strict]
 
 
 def test_images_clean_beside_noisy(run: Path, run_cli: RunCli, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ def test_a_forged_complete_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) 
     assert taken.code == 0
     assert "Its results come from an earlier run and were not checked: robaudit verify run" in taken.err
     assert run_cli("verify", "run", "--samples", "all").code == 1
-    refuse("estimate", "spec.yaml", "--out", "run", "--fresh", says=f"run: {FRESH}")
+    for gate in ((), ("--gate", "mean >= 0.1")):
+        refuse("estimate", "spec.yaml", "--out", "run", "--fresh", *gate, says=f"run: {FRESH}")
 
 
 def test_a_class_named_on_the_command_line_is_trusted_and_no_other_code_is(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
@@ -73,27 +75,20 @@ def test_an_empty_argument_is_not_the_working_folder(arguments: tuple[str, ...],
     refuse(*arguments, says="is empty; is a shell variable unset?")
 
 
-def test_fresh_gates(tmp_path: Path, refuse: Refuse) -> None:
-    """A stranger's run decides no gate."""
-    write(tmp_path, digits())
-    (tmp_path / "gated").mkdir()
-    refuse("estimate", "spec.yaml", "--out", "gated", "--fresh", "--gate", "mean >= 0.1", says=f"gated: {FRESH}")
-
-
 def test_fresh_and_extend(tmp_path: Path, refuse: Refuse) -> None:
     write(tmp_path, digits())
     refuse("estimate", "spec.yaml", "--fresh", "--extend", says="--fresh: refuses the run that --extend needs; leave one of them out")
 
 
-@pytest.mark.parametrize("command", ["estimate", "validate"])
-def test_the_default_folder_is_a_link(command: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_the_default_folder_is_a_link(tmp_path: Path, run_cli: RunCli) -> None:
     """`runs` may have come with the spec: nothing is written through it."""
     write(tmp_path, digits(limit=2))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "runs").symlink_to("elsewhere")
-    outcome = run_cli(command, "spec.yaml")
-    assert outcome.code == 2
-    assert "error: runs: is a symbolic link, which the default folder must not be; name the folder with --out" in outcome.err
+    for command in ("estimate", "validate"):
+        outcome = run_cli(command, "spec.yaml")
+        assert outcome.code == 2
+        assert "error: runs: is a symbolic link, which the default folder must not be; name the folder with --out" in outcome.err
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -104,14 +99,6 @@ def test_a_run_in_the_default_folder_is_a_link(tmp_path: Path, run_cli: RunCli) 
     made.rename(tmp_path / "elsewhere")
     made.symlink_to(tmp_path / "elsewhere")
     assert f"error: runs/{made.name}: is a symbolic link" in run_cli("estimate", "spec.yaml").err
-
-
-def test_a_link_that_the_user_names_is_followed(tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, digits(limit=2))
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "mine").symlink_to("elsewhere")
-    assert run_cli("estimate", "spec.yaml", "--out", "mine/run").code == 0
-    assert (tmp_path / "elsewhere" / "run" / "run.json").exists()
 
 
 def named(run: Path, **dataset: Any) -> None:
@@ -128,36 +115,33 @@ def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli) -> N
     save_npz(tmp_path / "private" / "data.npz", count=4, shape=(1, 8, 8), images=np.full((4, 1, 8, 8), 7, np.uint8))
     write(tmp_path, digits(dataset={"kind": "npz", "path": "data.npz"}))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
-    command = ("report", "run", "-o", "report.html")
-    assert run_cli(*command).code == 0
-    assert b'<img src="data:image' in (tmp_path / "report.html").read_bytes()
     named(tmp_path / "run", path="private/data.npz")
+    command, pictures = ("report", "run", "-o", "report.html"), ("flag-samples", "run", "--threshold", "1", "--images")
     shown = run_cli(*command)
     problems = [line for line in shown.err.splitlines() if "no images" in line]
     assert shown.code == 0
     assert len(problems) == 1
     assert "private/data.npz: holds other images than the run, by the digests in its folder; name the spec" in problems[0]
     assert b"<img" not in (tmp_path / "report.html").read_bytes()
-    pictures = ("flag-samples", "run", "--threshold", "1", "--images", "worst")
-    assert run_cli(*pictures).code == 2
+    assert run_cli(*pictures, "worst").code == 2
     assert list((tmp_path / "worst").rglob("*.png")) == []
-    assert run_cli(*command, "--data", "spec.yaml").code == 0
-    assert b"data:image" in (tmp_path / "report.html").read_bytes()
+    assert run_cli(*pictures, "right", "--data", "spec.yaml").code == 0
+    assert len(list((tmp_path / "right").rglob("*.png"))) == 4
     (tmp_path / "run" / "state.db").unlink()
-    assert "run/state.db: is missing, and images are shown only if they have the digests in it" in run_cli(*command).err
+    assert "run/state.db: is missing, and images are shown only if they have the digests in it" in run_cli(*pictures, "worst").err
 
 
-@pytest.mark.parametrize("command", ["report run --format md", "report run", "flag-samples run --threshold 1 --images worst", "verify run"])
-def test_a_run_that_asks_for_a_download(command: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_asks_for_a_download(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     audit(load_spec(write(tmp_path, digits(limit=4))), out=tmp_path / "run")
     monkeypatch.setattr("torchvision.datasets.MNIST.download", lambda _: pytest.fail("a download was started"))
     info = read_info(tmp_path / "run")
     info["spec"]["dataset"] = {"kind": "torchvision", "name": "MNIST", "root": "mnist", "download": True, "limit": 4}
     (tmp_path / "run" / "run.json").write_bytes(json_bytes(sealed(info)))
-    outcome = run_cli(*command.split())
-    assert outcome.code == (2 if "images" in command or "verify" in command else 0)
-    assert ("MNIST: cannot be opened in 'mnist' (" in outcome.err) is ("md" not in command)
-    assert not (tmp_path / "mnist").exists()
+    for command, code in (("report run", 0), ("flag-samples run --threshold 1 --images worst", 2), ("verify run", 2)):
+        outcome = run_cli(*command.split())
+        assert outcome.code == code
+        assert "MNIST: cannot be opened in 'mnist' (" in outcome.err
+        assert not (tmp_path / "mnist").exists()
 
 
 def test_a_run_whose_data_are_code(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
@@ -166,8 +150,7 @@ def test_a_run_whose_data_are_code(tmp_path: Path, run_cli: RunCli, refuse: Refu
     code = f"import os\nimport numpy as np\n\n\ndef make():\n    os.makedirs('canary', exist_ok=True)\n    return {data}\n"
     (tmp_path / "mine.py").write_text(code)
     write(tmp_path, digits(dataset={"kind": "python", "target": "mine:make"}))
-    assert run_cli("estimate", "spec.yaml", "--out", "run", "--trust", "--report", "first.html").code == 0
-    assert b"data:image" in (tmp_path / "first.html").read_bytes()
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "--trust").code == 0
     (tmp_path / "canary").rmdir()
     assert "code that a run folder names never runs" in run_cli("report", "run", "-o", "report.html").err
     assert not (tmp_path / "canary").exists()
@@ -280,14 +263,12 @@ def test_kept_images_that_are_a_link(tmp_path: Path) -> None:
         KeptImages(tmp_path / "run")
 
 
-@pytest.mark.parametrize("name", ["run.json", "samples.json", "summary.json"])
-def test_a_run_folder_of_links(name: str, tmp_path: Path, refuse: Refuse) -> None:
+def test_a_run_folder_of_links(tmp_path: Path, refuse: Refuse) -> None:
     """A folder cannot show another run, whose files its maker cannot read, as its own."""
     audit(load_spec(write(tmp_path, digits(limit=4))), out=tmp_path / "mine")
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    for file in (tmp_path / "mine").iterdir():
-        (theirs / file.name).write_bytes(file.read_bytes())
-    (theirs / name).unlink()
-    (theirs / name).symlink_to(tmp_path / "mine" / name)
-    refuse("show", "theirs", says=f"theirs/{name}: is a symbolic link")
+    for name in ("run.json", "samples.json", "summary.json"):
+        theirs = shutil.copytree(tmp_path / "mine", tmp_path / "theirs", dirs_exist_ok=True)
+        (theirs / name).unlink()
+        (theirs / name).symlink_to(tmp_path / "mine" / name)
+        refuse("show", "theirs", says=f"theirs/{name}: is a symbolic link")
+        (theirs / name).unlink()

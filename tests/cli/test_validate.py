@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from robaudit.advice import validate as validate_module
+from robaudit.estimators.mc import MonteCarlo
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, save_npz, tree, write
 
-ESTIMATORS = [{"mc": {"samples": 100}}, "logit_gaussian", "taylor", "softmax"]
+ESTIMATORS = [{"mc": {"samples": 200}}, "logit_gaussian", "taylor", "softmax"]
 FEW = ("--images", "12", "--reference-draws", "200")
 
 
@@ -36,12 +32,6 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 QUICKLY = pytest.mark.usefixtures("without_pictures")
-INTERRUPTIBLE = """
-import signal
-from robaudit.cli import main
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-main()
-"""
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -78,18 +68,10 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     mc = next(one for one in document["comparisons"] if one["estimator"] == "mc")
     bias = np.mean([float(row["difference"]) for row in rows if row["estimator"] == "mc"])
     assert mc["error"]["bias"] == pytest.approx(bias)
-    assert (mc["forwards"], mc["kind"]) == (101, "mc")
+    assert (mc["forwards"], mc["kind"]) == (201, "mc")
+    assert any(row["value"] != row["reference"] for row in rows if row["estimator"] == "mc"), "the reference has noise of its own"
     assert 0 < mc["error"]["rmse_error"] < 0.2
     assert "rmse_upper" not in mc["error"]
-
-
-@QUICKLY
-def test_the_reference_is_not_the_runs_own_noise(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    """mc with as many draws as the reference would be the reference itself."""
-    run_cli("validate", spec, "--images", "10", "--reference-draws", "100", "--out", "found", "--set", "estimators=[{mc: {samples: 100}}]")
-    rows = [row for row in table(tmp_path / "found" / "validation.csv") if row["estimator"] == "mc"]
-    touched = [row for row in rows if 0.02 < float(row["reference"]) < 0.98]
-    assert any(row["value"] != row["reference"] for row in touched)
 
 
 @QUICKLY
@@ -118,13 +100,9 @@ def test_the_default_folder_and_the_random_subset(spec: Path, run_cli: RunCli, t
 
 
 @QUICKLY
-def test_an_overrun_budget_is_said_and_untouched_images_have_no_verdict(
-    spec: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, out, err = run_cli("validate", spec, "--images", "10", "--budget", "0.001s", "--set", "noise.sigma=[1e-6]")
+def test_untouched_images_have_no_verdict(spec: Path, run_cli: RunCli) -> None:
+    code, out, _ = run_cli("validate", spec, "--images", "10", "--reference-draws", "200", "--set", "noise.sigma=[1e-6]")
     assert code == 0
-    assert "note: --budget: it took " in err
-    assert "the reference with 256 draws" in err
     assert "RMSE +- error" in out
     for name in ("mc", "logit_gaussian", "taylor"):
         assert f"{name} no verdict: the noise affects none of these images, so there is nothing to compare." in out
@@ -132,8 +110,6 @@ def test_an_overrun_budget_is_said_and_untouched_images_have_no_verdict(
         assert "+-" not in row
     assert "is close" not in out
     assert "-> " not in out
-    monkeypatch.setattr(validate_module, "MOST_DRAWS", 300)
-    assert "--budget" not in run_cli("validate", spec, "--images", "4", "--budget", "60s", "--set", "estimators=[softmax]").err
 
 
 def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path) -> None:
@@ -149,7 +125,6 @@ def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("--budget", "soon"), "--budget soon: is not a duration; give one such as 90s, 10m, 2h or 1h30m"),
         (("--images", "1"), "Invalid value for '--images'"),
         (("--reference-draws", "10"), "Invalid value for '--reference-draws'"),
         (("--set", "mc.samples=no"), "estimators[0].mc: samples: got False"),
@@ -174,19 +149,12 @@ def test_bad_samples_stop_it_or_are_left_out(tmp_path: Path, run_cli: RunCli) ->
     assert [one["sample_id"] for one in document["skipped"]] == ["4"]
 
 
-@pytest.mark.slow
-def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
-    spec = write(tmp_path, digits(limit=40, estimators=[{"mc": {"samples": 10_000}}]))
-    program = [sys.executable, "-c", INTERRUPTIBLE]
+def test_ctrl_c_leaves_nothing(spec: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MonteCarlo, "estimate", interrupted)
     before = tree(tmp_path)
-    with subprocess.Popen([*program, "validate", str(spec), "--out", "found"], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "the estimators on" in line:
-                break
-        time.sleep(0.3)
-        os.kill(process.pid, signal.SIGINT)
-        rest = process.stderr.read()
-        assert process.wait(timeout=60) == 130
-    assert rest.splitlines()[-1] == "interrupted"
+    done = run_cli("validate", spec, "--out", "found")
+    assert (done.code, done.err.splitlines()[-1]) == (130, "interrupted")
     assert tree(tmp_path) == before

@@ -56,6 +56,8 @@ SAMPLED, RESAMPLED = 100, 20
 """Images drawn for a gate with --population, and how often for each network."""
 UNTIL = 1024
 """The most copies of `--until-decided`."""
+LIMIT = 0.025
+"""The chance that either side of :class:`Errors` may have."""
 Floats = NDArray[np.float64]
 
 
@@ -71,7 +73,6 @@ class Errors:
         down: gates failed, or rows with an upper end below p.
         width: mean width of the intervals; NaN without any.
         rows: whether they are rows.
-        limit: the chance that either side may have.
     """
 
     network: str
@@ -82,7 +83,6 @@ class Errors:
     down: int
     width: float
     rows: bool = False
-    limit: float = 0.025
 
 
 def together(some: Sequence[Errors]) -> Errors:

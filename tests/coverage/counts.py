@@ -63,8 +63,8 @@ def adaptive(p: float, cases: int = CASES) -> Iterator[Line]:
     """The printed interval of images that adaptive `mc` has stopped."""
     for k, (name, rule) in enumerate(RULES.items()):
         found = sample(rule, [0] * cases, coin(p, [3, k, round(1000 * p)]))
-        ends = np.array([(one.lower, one.upper) for one in found])
-        yield Line.of("confidence-sequence", f"mc, {name}", p, ends[:, 0], ends[:, 1], [sum(one.counts) for one in found])
+        ends = np.array([(one.lower, one.upper) for one in found], dtype=np.float64)
+        yield Line.of("confidence-sequence", f"mc, {name}", p, ends[:, 0], ends[:, 1], [one.forwards - 1 for one in found])
 
 
 def means(p: float, cases: int = CASES) -> Iterator[Line]:

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from tests.benchmarks.machine import machine
 from tests.benchmarks.report import Table, number
-from tests.coverage.audits import COUNTED, DROPS, GATES, LIKE, MANY, RESAMPLED, SAMPLED, Errors, together
+from tests.coverage.audits import COUNTED, DROPS, GATES, LIKE, LIMIT, MANY, RESAMPLED, SAMPLED, Errors, together
 from tests.coverage.study import NOMINAL, PROBABILITIES, Line
 
 HEAD = (
@@ -75,10 +75,6 @@ ROWS = (
     "`mmse` are called *approximate* because they cover the draws only: no gate rests on them, but on the votes of the same copies\n"
     "where there are any."
 )
-OTHERS = (
-    "Lower end above the truth / upper end below it. Certificates have one side, and are computed with alpha .05 and few copies so\n"
-    "that there are false ones to count. Tolerances are checked by p at both ends, losses if copies know them."
-)
 
 
 def markdown(lines: Iterable[Line], seconds: float, audits: Sequence[Errors] = (), settings: str = "") -> str:
@@ -134,15 +130,11 @@ def _audits(found: Sequence[Errors], settings: str) -> Iterator[str]:
             like,
         ),
         ("### Comparisons\n\n" + COMPARED, drops),
-        ("### Rows\n\n" + ROWS, [one for one in found if one.rows and one.about.startswith("to ")]),
+        ("### Rows\n\n" + ROWS, [one for one in found if one.rows]),
     ):
         if some:
             yield head
             yield _by_estimator(some)
-    others = [one for one in found if one.rows and not one.about.startswith("to ")]
-    if others:
-        yield "### Other intervals and certificates\n\n" + OTHERS
-        yield _others(others)
 
 
 def _by_estimator(found: Sequence[Errors]) -> str:
@@ -160,16 +152,6 @@ def _by_estimator(found: Sequence[Errors]) -> str:
     return Table(["", *heads, "worst"], rows).markdown()
 
 
-def _others(found: Sequence[Errors]) -> str:
-    """An interval to a line."""
-    rows = []
-    for estimator, about in dict.fromkeys((one.estimator, one.about) for one in found):
-        mine = [one for one in found if (one.estimator, one.about) == (estimator, about)]
-        one = together(mine)
-        rows.append([f"{estimator}: {about}", f"{one.cases:,}", _cell(one), _worst(mine)])
-    return Table(["", "rows", "above / below", "worst"], rows).markdown()
-
-
 def _cell(one: Errors) -> str:
     up, down = (f"{100 * k / one.cases:.1f}" if one.rows else f"{k}" for k in (one.up, one.down))
     text = f"{up} / {down}" if one.rows else f"{up} / {down} of {one.cases:,}"
@@ -182,13 +164,13 @@ def _worst(some: Sequence[Errors]) -> str:
     one = min(some, key=_chance)
     if not max(one.up, one.down):
         return "none"
-    what = "p " + one.about if one.about.startswith("to ") else one.about.removeprefix(LIKE)
+    what = "p " + one.about if one.rows else one.about.removeprefix(LIKE)
     return f"{one.network}, {what}: {one.up} / {one.down} of {one.cases:,}"
 
 
 def _chance(one: Errors) -> float:
     """Of so many errors or more on the worse side, where the error is at its limit."""
-    return float(binom.sf(max(one.up, one.down) - 1, one.cases, one.limit))
+    return float(binom.sf(max(one.up, one.down) - 1, one.cases, LIMIT))
 
 
 def _at_most(cases: int) -> float:

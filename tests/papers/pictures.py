@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from robaudit.files import write_atomically
-from robaudit.report.pictures.style import line_style, quiet, saved
+from robaudit.report.pictures.style import CARD, line_style, quiet, styled
 from tests.papers.item import Floats, Session, mean
 
 if TYPE_CHECKING:
@@ -27,8 +27,14 @@ def picture(
     session: Session, name: str, size: tuple[float, float], draw: Callable[[Figure], None], alt: str, colours: int = _COLOURS
 ) -> str:
     """Write a picture; returns the Markdown that shows it."""
-    image = Image.open(io.BytesIO(saved("png", size, draw, letters=8, dpi=_DPI))).convert("RGB")
-    sink = io.BytesIO()
+    from matplotlib.figure import Figure
+
+    drawn, sink = io.BytesIO(), io.BytesIO()
+    with styled(8):
+        figure = Figure(figsize=size, facecolor=CARD, layout="constrained")
+        draw(figure)
+        figure.savefig(drawn, dpi=_DPI, facecolor=CARD)
+    image = Image.open(drawn).convert("RGB")
     image.quantize(colours, dither=Image.Dither.NONE).save(sink, "PNG", optimize=True)
     session.pages.mkdir(parents=True, exist_ok=True)
     write_atomically(session.pages / f"{name}.png", sink.getvalue())

@@ -10,9 +10,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from robaudit.api.run import Run
-from robaudit.numerics.moments import mean_of_larger, probability_of_larger, relu_moments
+from robaudit.models.architectures import mlp
+from robaudit.numerics.moments import mean_of_larger, probability_of_larger
 from robaudit.numerics.normal import normal_cdf
 from robaudit.stats.curves import CurveSummary
+from robaudit.training.moments import logit_moments
+from robaudit.training.network import Normalised
 from tests.papers.item import (
     Claim,
     Floats,
@@ -45,24 +48,11 @@ def sampled(session: Session) -> Run:
     return session.run("smoothed-mlp", MLP, session.images(IMAGES), estimators, {"sigma": list(SIGMAS)})
 
 
-def layers() -> list[tuple[Tensor, Tensor]]:
-    """Weights and biases of the fully connected network, of pixels in [0, 1]."""
-    weights = load_file(SHARED / "models" / MLP / "model.safetensors")
-    names = [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
-    found = [(weights[f"{name}.weight"].double(), weights[f"{name}.bias"].double()) for name in names]
-    (first, bias), about = found[0], card(MLP)
-    found[0] = first / about["std"][0], bias - first.sum(1) * about["mean"][0] / about["std"][0]
-    return found
-
-
-def logits_under_noise(net: list[tuple[Tensor, Tensor]], x: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-    """Means and standard deviations of the logits (images, classes), all values of a layer taken for independent (eqs. 16 and 17)."""
-    m, v = x, torch.full_like(x, sigma**2)
-    for place, (weight, bias) in enumerate(net):
-        if place:
-            m, v = relu_moments(m, v.sqrt())
-        m, v = m @ weight.T + bias, v @ weight.square().T
-    return m, v.sqrt()
+def network() -> Normalised:
+    """The fully connected network, of pixels in [0, 1]."""
+    net, about = mlp(), card(MLP)
+    net.load_state_dict(load_file(SHARED / "models" / MLP / "model.safetensors"))
+    return Normalised(net, torch.tensor(about["mean"]), torch.tensor(about["std"])).double()
 
 
 def integrals(m: Tensor, s: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,12 +82,14 @@ def closed_forms(m: Tensor, s: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 def computed(session: Session) -> dict[str, Floats]:
     """All of them by name (sigmas, images)."""
-    x = torch.from_numpy(pixels(MLP, session.images(IMAGES))).flatten(1)
-    net = layers()
+    x = torch.from_numpy(pixels(MLP, session.images(IMAGES)))
+    net = network()
     found: dict[str, list[Floats]] = {}
-    for sigma in SIGMAS:
-        c = logits_under_noise(net, x, 0.0)[0].argmax(1, keepdim=True)
-        m, s = logits_under_noise(net, x, sigma)
+    with torch.no_grad():
+        c = net(x).argmax(1, keepdim=True)
+        moments = [logit_moments(net, x, sigma) for sigma in SIGMAS]  # all values of a layer taken for independent (eqs. 16 and 17)
+    for m, variance in moments:
+        s = variance.sqrt()
         names = ("P_c integral", "SM integral", "P_c closed form", "SM closed form", "SM as printed")
         for name, one in zip(names, (*integrals(m, s, c), *closed_forms(m, s, c)), strict=True):
             found.setdefault(name, []).append(one.numpy())

@@ -1,10 +1,10 @@
-"""The gallery of a run: a card for each listed sample, and images that show what the noise looks like."""
+"""The gallery of a run: a card for each listed sample."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from robaudit.errors import RobauditError
@@ -84,26 +84,16 @@ class Gallery(NamedTuple):
     cards: tuple[Card, ...]
 
 
-class Example(NamedTuple):
-    """One image without noise and at every noise level of the run."""
-
-    name: str
-    clean: Thumbnail
-    noisy: tuple[tuple[str, Thumbnail], ...]
-
-
 class PageImages(NamedTuple):
     """The parts of a page that show images.
 
     Attributes:
         galleries: for each run and each shown estimator and noise level.
-        examples: of the noise of the first run.
         problems: why images are missing, one line per reason.
         reduced: whether any image is smaller than the original.
     """
 
     galleries: tuple[Gallery, ...]
-    examples: tuple[Example, ...]
     problems: tuple[str, ...]
     reduced: bool
 
@@ -116,7 +106,7 @@ def show(content: Content, source: ImageSource | None = None, *, images: bool = 
         source: where to read images; None: where the runs' specs say.
         images: whether to show images.
     """
-    galleries, examples, problems, reduced = list[Gallery](), tuple[Example, ...](), list[str](), False
+    galleries, problems, reduced = list[Gallery](), list[str](), False
     several = len(content.views) > 1
     for view in content.views:
         flagged = content.flagged(view)
@@ -128,10 +118,8 @@ def show(content: Content, source: ImageSource | None = None, *, images: bool = 
             title = f"{view.name}: {group.key.estimator}, {level}" if several else f"{group.key.estimator}, {level}"
             galleries.append(Gallery(title, level, _caption(group, len(cards)), cards))
         if album is not None:
-            shown = (_example(name, levels, album) for name in ([] if examples else album.examples))
-            examples = examples or tuple(example for example in shown if example is not None)
             problems, reduced = problems + album.problems, reduced or album.reduced
-    return PageImages(tuple(galleries), examples, tuple(dict.fromkeys(problems)), reduced)
+    return PageImages(tuple(galleries), tuple(dict.fromkeys(problems)), reduced)
 
 
 def _caption(flagged: Flagged, cards: int) -> str:
@@ -176,34 +164,32 @@ class _Album:
 
     def __init__(self, run: Run, wanted: Sequence[str], source: ImageSource | None) -> None:
         from robaudit.report.gallery import RunImages
-        from robaudit.report.kept_images import examples
 
-        self.examples = examples(run)
         self.problems: list[str] = []
         self.reduced = False
         self._images: RunImages | None = None
         try:
-            self._images = RunImages(run, [*wanted, *self.examples], source)
+            self._images = RunImages(run, wanted, source)
         except RobauditError as error:
             self.problems.append(str(error))
 
-    def thumbnails(self, name: str, levels: Sequence[NoiseLevel]) -> list[Thumbnail] | None:
-        """The clean image and its first noisy copy at each level."""
+    def pair(self, name: str, at: NoiseLevel) -> tuple[Thumbnail | None, Thumbnail | None]:
+        """The clean image and its first noisy copy at this level."""
         if self._images is None:
-            return None
+            return None, None
         try:
             clean = self._images.clean(name)
         except RobauditError as error:
             self.problems.append(str(error))
-            return None
-        thumbnails = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, at)) for at in levels if at.level is not None)]
-        self.reduced = self.reduced or not thumbnails[0].whole
-        return thumbnails
+            return None, None
+        shown = thumbnail(clean)
+        self.reduced = self.reduced or not shown.whole
+        return shown, None if at.level is None else thumbnail(self._images.noisy(name, clean, at))
 
 
 def _card(view: RunView, flagged: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
     names, quantity = view.run.class_names, view.quantity(flagged.key.quantity)
-    pair = None if album is None else album.thumbnails(sample.id, [flagged.key.at])
+    clean, noisy = (None, None) if album is None else album.pair(sample.id, flagged.key.at)
     beyond = is_beyond(sample, flagged)
     certainty = sample.certainty if beyond or sample.certainty is Certainty.UNDECIDED else Certainty.NO
     judged = "unlabelled" if sample.label is None else "correct" if sample.label == sample.predicted else "wrong"
@@ -220,14 +206,6 @@ def _card(view: RunView, flagged: Flagged, sample: Flag, rank: int, album: _Albu
         interval=f"[{ends}" if ends else "no interval" if value.startswith(numbers.NO_INTERVAL) else "",
         bar=bar_of(sample, quantity),
         certainty=certainty,
-        clean=None if pair is None else pair[0],
-        noisy=None if pair is None or len(pair) == 1 else pair[1],
+        clean=clean,
+        noisy=noisy,
     )
-
-
-def _example(name: str, levels: Mapping[NoiseLevel, str], album: _Album) -> Example | None:
-    levels = {at: text for at, text in levels.items() if at.level is not None}
-    images = album.thumbnails(name, list(levels))
-    if images is None:
-        return None
-    return Example(clipped(printable(name), _LONGEST_ID), images[0], tuple(zip(levels.values(), images[1:], strict=True)))

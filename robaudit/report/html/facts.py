@@ -1,4 +1,4 @@
-"""Facts about a run: how it was made, its sessions, skipped samples and gates."""
+"""Facts about a run: how it was made, its skipped samples and gates."""
 
 from __future__ import annotations
 
@@ -65,37 +65,19 @@ def provenance(views: Sequence[RunView]) -> Table:
     return Table("How the runs were made" if len(views) > 1 else "How the run was made", _heads("fact", views), tuple(rows))
 
 
-def versions(views: Sequence[RunView]) -> Table:
-    """Versions of Python, of the packages and of plugins."""
-    packages = [dict(_versions(view.run.info)) for view in views]
-    names = dict.fromkeys(name for of_run in packages for name in of_run)
-    rows = [cells((name, *(of_run.get(name, NONE) for of_run in packages))) for name in names]
-    return Table("Versions", _heads("package", views), tuple(rows), folded=True)
-
-
-def _versions(info: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield from ((name, number) for name, number in info.get("versions", {}).items() if number is not None)
-    for name, plugin in info.get("plugins", {}).items():
-        yield f"plugin {name}", f"{plugin['package']} {plugin['version']}, {plugin['entry_point']}"
-
-
 def _heads(first: str, views: Sequence[RunView]) -> tuple[Column, ...]:
     return Column(first), *(Column(view.name if len(views) > 1 else "", wrap=True) for view in views)
 
 
-def session_tables(views: Sequence[RunView]) -> Iterator[Table]:
-    """A line for each session of a run, and the first samples that were left out, with the reason."""
+def skipped_tables(views: Sequence[RunView]) -> Iterator[Table]:
+    """The first samples that each run left out, with the reason."""
     for view in views:
-        name, info = f"{view.name}: " if len(views) > 1 else "", view.run.info
-        if sessions := info.get("sessions", []):
-            rows = [cells(session[key] or "from Python" for key in ("started", "command", "device", "robaudit")) for session in sessions]
-            heads = tuple(Column(head, wrap=True) for head in ("started", "command", "device", "robaudit"))
-            yield Table(f"{name}Sessions", heads, tuple(rows), folded=True)
-        if skipped := info["skipped"]:
+        if skipped := view.run.info["skipped"]:
             rows = [cells((sample["sample_id"], sample["reason"])) for sample in skipped[:_MOST_SKIPPED]]
             rest = len(skipped) - len(rows)
             notes = (f"and {rest:,} more: see run.json",) if rest else ()
             heads = Column("sample", wrap=True), Column("reason", wrap=True)
+            name = f"{view.name}: " if len(views) > 1 else ""
             yield Table(f"{name}{count(len(skipped), 'sample')} skipped", heads, tuple(rows), notes=notes)
 
 
@@ -137,6 +119,9 @@ def _provenance(info: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]
     yield "Passes", f"{totals['forwards']:,} forward and {totals['backwards']:,} backward"
     yield "Command", info.get("command") or "from Python"
     yield "Started", str(info.get("started", ""))
+    yield "Versions", ", ".join(f"{name} {number}" for name, number in info.get("versions", {}).items() if number is not None)
+    for name, plugin in info.get("plugins", {}).items():
+        yield f"Plugin {name}", f"{plugin['package']} {plugin['version']}, {plugin['entry_point']}"
     for note in model.get("notes", []):
         yield "Note", str(note)
 

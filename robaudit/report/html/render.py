@@ -74,7 +74,7 @@ def page(
         sections=[_section(part) for part in content.parts],
         shown=shown,
         gallery=_gallery(content, shown),
-        made=[facts.provenance(views), *facts.session_tables(views), facts.versions(views)],
+        made=[facts.provenance(views), *facts.skipped_tables(views)],
         policy=policy,
         style=_safe(style),
         script=_safe(script),
@@ -135,15 +135,12 @@ def _section(part: PageSection) -> dict[str, Any]:
     }
 
 
-def _picture(part: PageSection) -> dict[str, Any] | None:
-    """The picture of a section, where it has one, and its caption."""
-    from robaudit.report.pictures import KINDS
-    from robaudit.report.pictures.kinds import inline
+def _picture(part: PageSection) -> dict[str, Any]:
+    """The picture of a section, and its caption."""
+    from robaudit.report.pictures.inline import inline
 
-    if part.name.value not in KINDS:
-        return None
-    svg, caption = inline(part.name.value, part.entries, part.ask)
-    return {"svg": _safe(svg), "caption": caption}
+    sketch = part.section.figure(part.entries, part.ask)
+    return {"svg": _safe(inline(part.name.value, sketch)), "caption": sketch.caption}
 
 
 def _gallery(content: Content, shown: PageImages) -> dict[str, Any]:

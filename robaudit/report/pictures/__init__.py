@@ -23,12 +23,10 @@ class Kind(StrEnum):
     EASIEST = "easiest"
     LOSSES = "losses"
     SAMPLE = "sample"
-    SCATTER = "scatter"
-    VALIDATION = "validation"
     NOISE = "noise"
 
 
-KINDS = tuple(kind for kind in Kind if kind not in (Kind.VALIDATION, Kind.NOISE))
+KINDS = tuple(kind for kind in Kind if kind is not Kind.NOISE)
 """The pictures of runs."""
 FORMATS = ("png", "svg", "pdf")
 

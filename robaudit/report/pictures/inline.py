@@ -2,49 +2,53 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from xml.etree import ElementTree as Xml
 
+from robaudit.report.pictures import can_draw
+from robaudit.report.pictures.kinds import picture
+from robaudit.report.pictures.page import PictureSize, Sketch
 from robaudit.report.pictures.style import CARD, FAINT, GRID, INK
 from robaudit.text import printable
 
+_SIZE = PictureSize(width=6.6, size=10.0, title=True, caption=False)
 _VARIABLES = {colour: f"var(--{name}, {colour})" for name, colour in (("card", CARD), ("ink", INK), ("faint", FAINT), ("grid", GRID))}
 _FONT = re.compile(r"font: (?:(bold|\d+) )?([\d.]+)px [^;]*")
 _FAMILY = re.compile(r"font-family: [^;]*")
 _LONG = re.compile(r"-?\d+\.\d{3,}(?![\d.])")
-_REFERENCE = re.compile(r"url\(#([^)]*)\)")
-_KEPT = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=\s]*")
+_NUMBERED = re.compile(r"_\d+$")
 
 
-def inline(svg: bytes, kind: str, title: str, salt: str = "") -> str:
-    """The ``<svg>`` element of a picture that :func:`robaudit.report.pictures.style.saved` made with ``text=True``.
+def inline(kind: str, sketch: Sketch) -> str:
+    """The ``<svg>`` element of a picture, without its caption.
 
     It has a viewBox and no size, a title for screen readers, no metadata, and only inline styles.
     Card, ink, faint and grid colours are the variables --card, --ink, --faint and --grid of the page, where it has them.
-    Ids start with the kind and a digest of the picture, so that different pictures on a page share none.
+    Its ids are salted with its kind and caption, so that different pictures on a page share none.
 
     Args:
-        svg: the file.
         kind: the kind of picture, for the ids.
-        title: what it shows.
-        salt: mixed into the ids.
+        sketch: the picture.
+
+    Raises:
+        RobauditError: matplotlib is not installed, or images cannot be read.
     """
-    root = Xml.fromstring(svg)  # noqa: S314  our own drawing, without a document type
-    prefix = f"{kind}-{hashlib.sha256(svg + salt.encode()).hexdigest()[:12]}"
+    can_draw(required=True, where=f"the picture {kind}")
+    root = Xml.fromstring(picture(sketch, "svg", _SIZE, salt=ascii(f"{kind} {sketch.caption}")))  # noqa: S314  our own drawing, without a document type
     for parent in list(root.iter()):
         for child in list(parent):
             if _name(child.tag) in ("metadata", "style"):
                 parent.remove(child)
-    names = {name: f"{prefix}-{i}" for i, name in enumerate(_used(root))}
     for element in root.iter():
         element.tag = _name(element.tag)
-        _attributes(element, names)
+        attributes = list(element.attrib.items())
+        element.attrib.clear()
+        element.attrib.update({_name(key): _value(_name(key), value) for key, value in attributes if _is_needed(_name(key), value)})
     box = root.attrib["viewBox"]
     root.attrib.clear()
-    root.attrib.update({"xmlns": "http://www.w3.org/2000/svg", "viewBox": box, "role": "img", "aria-labelledby": f"{prefix}-title"})
-    named = Xml.Element("title", {"id": f"{prefix}-title"})
-    named.text = printable(title)
+    root.attrib.update({"xmlns": "http://www.w3.org/2000/svg", "viewBox": box, "role": "img", "aria-labelledby": f"{kind}-title"})
+    named = Xml.Element("title", {"id": f"{kind}-title"})
+    named.text = printable(sketch.title)
     root.insert(0, named)
     return re.sub(r">\s+<", "><", Xml.tostring(root, encoding="unicode"))
 
@@ -53,29 +57,17 @@ def _name(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-def _used(root: Xml.Element) -> list[str]:
-    """The ids that are referred to, without repeats."""
-    values = [(_name(key), value) for element in root.iter() for key, value in element.attrib.items()]
-    ids = ([value[1:]] if key == "href" and value.startswith("#") else _REFERENCE.findall(value) for key, value in values)
-    return list(dict.fromkeys(name for names in ids for name in names))
+def _is_needed(name: str, value: str) -> bool:
+    """Not: ids that only number the parts of a picture, and links."""
+    if name == "id":
+        return _NUMBERED.search(value) is None
+    return name != "href" or value.startswith(("#", "data:image/png;base64,"))
 
 
-def _attributes(element: Xml.Element, names: dict[str, str]) -> None:
-    old = dict(element.attrib)
-    element.attrib.clear()
-    for key, written in old.items():
-        name, value = _name(key), written
-        if name == "id":
-            if value in names:
-                element.attrib["id"] = names[value]
-        elif name == "href":
-            if value.startswith("#"):
-                element.attrib["href"] = "#" + names[value[1:]]
-            elif _KEPT.fullmatch(value):
-                element.attrib["href"] = value.replace("\n", "")
-        elif not (name == "transform" and value.startswith("rotate(-0 ")):
-            value = _REFERENCE.sub(lambda match: f"url(#{names[match[1]]})", value)
-            element.attrib[name] = _style(value) if name == "style" else _LONG.sub(_shorter, value)
+def _value(name: str, value: str) -> str:
+    if name in ("id", "href"):
+        return value.replace("\n", "")
+    return _style(value) if name == "style" else _LONG.sub(_shorter, value)
 
 
 def _shorter(number: re.Match[str]) -> str:

@@ -1,67 +1,43 @@
-"""The figures of runs by name: as files, as matplotlib figures and as parts of an HTML page."""
+"""The figures of runs by name: as files and as matplotlib figures."""
 
 from __future__ import annotations
 
-import hashlib
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import RobauditError, did_you_mean
-from robaudit.report.pictures import KINDS, can_draw
-from robaudit.report.pictures.page import NARROWEST, PictureSize, Sketch, page
-from robaudit.report.pictures.style import figure, saved
-from robaudit.report.sections import Ask, Entry, Section, section_of
+from robaudit.report.numbers import signs
+from robaudit.report.pictures import KINDS
+from robaudit.report.pictures.page import GAP, LEADING, MARGIN, PictureSize, Sketch, stacked, wrapped
+from robaudit.report.pictures.style import CARD, FAINT, styled
+from robaudit.report.sections import Ask, section_of
 from robaudit.store.run import Run
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
-_WIDEST, _SMALL_BELOW = 20.0, 6.0  # inches: narrower pictures have letters of 7 points instead of 9
-_INLINE = PictureSize(width=6.6, size=10.0, title=True, caption=False)
+_NARROWEST, _WIDEST = 3.3, 20.0  # inches: a column of a paper, a poster
+_SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
+_NOTEBOOK_DPI, _PLACES = 110, 6
 
 
-def entries_of(kind: str, runs: Sequence[Run], ask: Ask) -> list[Entry[Any]]:
-    """The entries that a figure of these runs draws.
+def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
+    """A figure of some runs, still to be drawn.
+
+    Args:
+        kind: one of :data:`KINDS`.
+        runs: at least one.
+        ask: the request.
 
     Raises:
         RobauditError: the kind is unknown, or a run has nothing that it could show.
     """
-    section = _section(kind)
-    return section.find(runs, section.narrowed(runs, ask))
-
-
-def sketch_of(kind: str, entries: Sequence[Entry[Any]], ask: Ask) -> Sketch:
-    """A figure, still to be drawn.
-
-    Args:
-        kind: one of :data:`KINDS`.
-        entries: at least one of each run, from :func:`entries_of` or from the section of the same name.
-        ask: the request.
-    """
-    return _section(kind).figure(entries, ask)
-
-
-def _section(kind: str) -> Section[Any]:
     if kind not in KINDS:
         raise RobauditError(f"kind {kind!r}", "there is no such picture", did_you_mean(kind, KINDS))
-    return section_of(kind)
-
-
-def picture(sketch: Sketch, format_: str, look: PictureSize, *, dpi: int = 300) -> bytes:
-    """A figure as the bytes of a file: the same for the same entries.
-
-    Args:
-        sketch: from :func:`sketch_of`.
-        format_: png, svg or pdf.
-        look: from :func:`look_of`.
-        dpi: of a png.
-    """
-    return saved(format_, *page(sketch, look), letters=look.size, dpi=dpi)
-
-
-def figure_of(sketch: Sketch, look: PictureSize) -> Figure:
-    """A figure that a notebook shows; see :func:`picture`."""
-    return figure(*page(sketch, look), look.size)
+    section = section_of(kind)
+    return section.figure(section.find(runs, section.narrowed(runs, ask)), ask)
 
 
 def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
@@ -70,23 +46,81 @@ def look_of(width: float, *, title: bool = True, caption: bool = True) -> Pictur
     Raises:
         RobauditError: the width does not fit a page.
     """
-    if not NARROWEST <= width <= _WIDEST:
-        raise RobauditError(f"--width {width:g}", "does not fit a page", f"give {NARROWEST:g} to {_WIDEST:g} inches")
+    if not _NARROWEST <= width <= _WIDEST:
+        raise RobauditError(f"--width {width:g}", "does not fit a page", f"give {_NARROWEST:g} to {_WIDEST:g} inches")
     return PictureSize(width, 9.0 if width >= _SMALL_BELOW else 7.0, title, caption)
 
 
-def inline(kind: str, entries: Sequence[Entry[Any]], ask: Ask) -> tuple[str, str]:
-    """A figure as an ``<svg>`` element without its caption, and the caption, without its lead: text for the page to escape and wrap.
+def picture(sketch: Sketch, format_: str, look: PictureSize, *, dpi: int = 300, salt: str = "") -> bytes:
+    """The bytes of a picture; the same for the same drawing, with any matplotlibrc.
 
     Args:
-        kind, entries, ask: as for :func:`sketch_of`.
-
-    Raises:
-        RobauditError: matplotlib is not installed, or images cannot be read.
+        sketch: from :func:`sketch_of`.
+        format_: png, svg or pdf. Letters are outlines (svg) or an embedded font (pdf).
+        look: from :func:`look_of`.
+        dpi: of a png.
+        salt: of the ids of a svg that becomes part of a page: its letters are left to the page's fonts, and its background is open.
     """
-    from robaudit.report.pictures.inline import inline as element
+    with styled(look.size, salt):
+        figure, sink = _drawn(sketch, look, "none" if salt else CARD), io.BytesIO()
+        dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        figure.savefig(sink, format=format_, dpi=dpi if format_ == "png" else 72, facecolor=figure.get_facecolor(), metadata=dates[format_])
+        return sink.getvalue()
 
-    can_draw(required=True, where=f"the picture {kind}")
-    sketch = sketch_of(kind, entries, ask)
-    salt = hashlib.sha256(sketch.caption.encode("utf-8", "backslashreplace")).hexdigest()
-    return element(saved("svg", *page(sketch, _INLINE), letters=_INLINE.size, text=True), kind, sketch.title, salt), sketch.caption
+
+def figure_of(sketch: Sketch, look: PictureSize) -> Figure:
+    """A picture as a figure, which a notebook shows and ``savefig`` writes; see :func:`picture`."""
+    with styled(look.size):
+        return _drawn(sketch, look, CARD)
+
+
+def _drawn(sketch: Sketch, look: PictureSize, background: str) -> Figure:
+    """Title, body and caption below each other; no text is read as a formula."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A figure that notebooks show without pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            sink = io.BytesIO()
+            with styled(9.0):
+                self.savefig(sink, format="png", dpi=_NOTEBOOK_DPI, facecolor=self.get_facecolor())
+            return sink.getvalue()
+
+    named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
+    about = f"{sketch.about}. " if sketch.about and not look.title else ""
+    title = wrapped(named, look.body, look.size + 2, bold=True) if look.title else []
+    words = wrapped(signs(f"{about}{sketch.caption}"), look.body, look.size) if look.caption else []
+    above = len(title) * (look.size + 2) * LEADING + GAP if title else 0.0
+    below = len(words) * look.line + 2 * GAP if words else 0.0
+    bold, faint = {"size": look.size + 2, "weight": "bold"}, {"color": FAINT}
+    parts: list[tuple[float, list[str] | None, dict[str, Any]]] = [
+        (above, title, bold),
+        (sketch.height(look), None, {}),
+        (below, words, faint),
+    ]
+    parts = [part for part in parts if part[0]]
+    heights = [inches for inches, *_ in parts]
+    figure = Picture(figsize=(look.width, sum(heights)), facecolor=background, layout="constrained")
+    FigureCanvasAgg(figure)
+    for (inches, lines, style), part in zip(parts, stacked(figure, heights), strict=True):
+        if lines is None:
+            sketch.draw(part, look)
+        else:
+            part.text(MARGIN / look.width, 1 - GAP / inches, "\n".join(lines), va="top", linespacing=1.3, **style)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    _round(figure)
+    return figure
+
+
+def _round(figure: Figure | SubFigure) -> None:
+    """Round positions to a millionth: the layout's last bits vary from time to time."""
+    for part in figure.subfigs:
+        part.bbox_relative.set_points(part.bbox_relative.get_points().round(_PLACES))
+        _round(part)
+    axes: list[Axes] = figure.axes
+    for ax in axes:
+        low, high = ax.get_position().get_points().round(_PLACES)
+        ax.set_position((*low, *(high - low).round(_PLACES)))

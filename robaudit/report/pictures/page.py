@@ -1,14 +1,14 @@
-"""What all pictures share: a title above and a caption below a body that matplotlib lays out, panels, legends and scales."""
+"""What all pictures share: words that fit, panels, legends and scales."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from robaudit.report.numbers import signs
-from robaudit.report.pictures.style import FAINT, line_style, styled
+from robaudit.report.pictures.style import FAINT, line_style
 from robaudit.text import printable
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ELLIPSIS = "\u2026"
-NARROWEST = 3.3  # inches: a column of a paper
-_MARGIN, _GAP, _LEADING = 0.08, 0.08, 1.36 / 72  # inches, inches, inches of a line for each point of its size
+MARGIN, GAP, LEADING = 0.08, 0.08, 1.36 / 72
+"""Inches at the sides, inches around words, and inches of a line for each point of its size."""
 _LONGEST_LABEL = 1.9  # inches of a label of the y axis
 _LEGEND_HANDLE = 0.45  # inches of a line in a legend, with the space around it
 
@@ -42,12 +42,12 @@ class PictureSize:
     @property
     def line(self) -> float:
         """Inches from line to line."""
-        return self.size * _LEADING
+        return self.size * LEADING
 
     @property
     def body(self) -> float:
         """Inches between the margins."""
-        return self.width - 2 * _MARGIN
+        return self.width - 2 * MARGIN
 
     def across(self, count: int, least: float) -> int:
         """How many of ``count`` panels stand side by side, each at least ``least`` inches wide: no row is left nearly empty."""
@@ -64,7 +64,6 @@ class Sketch:
         caption: how many images, what the intervals cover, what was left out.
         height: inches of its body, for a look.
         draw: draws the body.
-        lead: the main finding, before the caption; left out on a page that states it above the picture.
         about: the estimator and noise level shown: after the title, or before the caption if there is no title.
     """
 
@@ -72,32 +71,7 @@ class Sketch:
     caption: str
     height: Callable[[PictureSize], float]
     draw: Callable[[SubFigure, PictureSize], None]
-    lead: str = ""
     about: str = ""
-
-
-def page(sketch: Sketch, look: PictureSize) -> tuple[tuple[float, float], Callable[[Figure], None]]:
-    """The size of the figure in inches, and a function that draws all of it."""
-    named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
-    about = f"{sketch.about}. " if sketch.about and not look.title else ""
-    with styled(look.size):
-        title = wrapped(named, look.body, look.size + 2, bold=True) if look.title else []
-        words = wrapped(signs(f"{about}{sketch.lead} {sketch.caption}"), look.body, look.size) if look.caption else []
-        body = sketch.height(look)
-    above = len(title) * (look.size + 2) * _LEADING + _GAP if title else 0.0
-    below = len(words) * look.line + 2 * _GAP if words else 0.0
-    bold, faint = {"size": look.size + 2, "weight": "bold"}, {"color": FAINT}
-    parts: list[tuple[float, list[str] | None, dict[str, Any]]] = [(above, title, bold), (body, None, {}), (below, words, faint)]
-    parts = [part for part in parts if part[0]]
-
-    def draw(figure: Figure) -> None:
-        for (inches, lines, style), part in zip(parts, stacked(figure, [inches for inches, *_ in parts]), strict=True):
-            if lines is None:
-                sketch.draw(part, look)
-            else:
-                part.text(_MARGIN / look.width, 1 - _GAP / inches, "\n".join(lines), va="top", linespacing=1.3, **style)
-
-    return (look.width, above + body + below), draw
 
 
 def stacked(body: Figure | SubFigure, heights: Sequence[float]) -> list[SubFigure]:
@@ -125,12 +99,11 @@ def fitted(text: str, width: float, size: float, *, bold: bool = False, end: boo
     text = printable(text)
     if len(text) < 400 and measured(text, size, bold=bold) <= width:
         return text
-    cut = text
-    for count in range(min(len(text), 400) - 1, 0, -1):
-        cut = ELLIPSIS + text[-count:] if end else text[:count].rstrip() + ELLIPSIS
-        if measured(cut, size, bold=bold) <= width:
-            break
-    return cut
+
+    def cut(count: int) -> str:
+        return ELLIPSIS + text[-count:] if end else text[:count].rstrip() + ELLIPSIS
+
+    return cut(max(1, bisect_right(range(1, 400), width, hi=len(text[:400]) - 1, key=lambda count: measured(cut(count), size, bold=bold))))
 
 
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
@@ -210,14 +183,13 @@ def paneled(
     styles: Mapping[str, Mapping[str, Any]] | None = None,
     ylabel: str = "",
     xlabel: str = "",
-    lead: str = "",
     about: str = "",
     **shared: Any,
 ) -> Sketch:
     """A picture made of panels side by side, below a legend of all of them.
 
     Args:
-        title, lead, about: as in :class:`Sketch`.
+        title, about: as in :class:`Sketch`.
         caption: its sentences.
         shown: the items of the panels.
         draw: draws the panel of an item.
@@ -251,7 +223,7 @@ def paneled(
             body.supxlabel(xlabel, size=look.size, color=FAINT)
         legend(body, names, look)
 
-    return Sketch(title, " ".join(caption), height, draw_all, lead, about)
+    return Sketch(title, " ".join(caption), height, draw_all, about)
 
 
 def percent_scale(axis: Axis) -> None:

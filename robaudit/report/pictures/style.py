@@ -1,16 +1,14 @@
-"""The style of all pictures: a light card, quiet axes, one palette that reads on light and dark pages, and reproducible bytes."""
+"""The style of all pictures: a light card, quiet axes, one palette that reads on light and dark pages."""
 
 from __future__ import annotations
 
-import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
 CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#5b626b", "#e4e6e8"
 BLUE, RED, GREEN, OLIVE, ORANGE, TEAL, PURPLE, GREY = (
@@ -23,11 +21,6 @@ _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.
 _MARKS = "os^DvPX*"
 _HEAT = (CARD, "#f3d9b1", ORANGE, RED, "#6d1712")
 _COOL_TO_HOT = (BLUE, TEAL, OLIVE, ORANGE, RED)
-_NOTEBOOK_DPI, _PLACES = 110, 6
-DOT: dict[str, Any] = {"marker": "o", "linestyle": "none", "markerfacecolor": BLUE, "markeredgecolor": CARD}
-TRIANGLE: dict[str, Any] = {"marker": "^", "linestyle": "none", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0}
-CROSS: dict[str, Any] = {"marker": "x", "linestyle": "none", "markeredgecolor": RED, "markeredgewidth": 1.0}
-"""Marks: of an image; of an image whose value is only known to be larger; of a misclassified image."""
 
 
 def ring(colour: str) -> dict[str, Any]:
@@ -66,75 +59,9 @@ def quiet(ax: Axes, pixels: Any = None) -> None:
     ax.spines[:].set_visible(False)
 
 
-def saved(
-    kind: str,
-    size: tuple[float, float],
-    draw: Callable[[Figure], None],
-    *,
-    letters: float = 9.0,
-    dpi: int = 300,
-    text: bool = False,
-) -> bytes:
-    """The bytes of a picture; the same for the same drawing, with any matplotlibrc.
-
-    Args:
-        kind: png, svg or pdf. Letters are outlines (svg) or an embedded font (pdf).
-        size: width and height in inches.
-        draw: draws into an empty figure; no text is read as a formula.
-        letters: points of the text.
-        dpi: of a png.
-        text: leave the letters of a svg to the reader's fonts, and its background open.
-    """
-    with styled(letters, "none" if text else "path"):
-        figure = _drawn(size, draw, "none" if text else CARD)
-        sink = io.BytesIO()
-        dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-        figure.savefig(sink, format=kind, dpi=dpi if kind == "png" else 72, facecolor=figure.get_facecolor(), metadata=dates[kind])
-        return sink.getvalue()
-
-
-def figure(size: tuple[float, float], draw: Callable[[Figure], None], letters: float = 9.0) -> Figure:
-    """A picture as a figure, which a notebook shows and ``savefig`` writes; see :func:`saved`."""
-    with styled(letters):
-        return _drawn(size, draw, CARD)
-
-
-def _drawn(size: tuple[float, float], draw: Callable[[Figure], None], background: str) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    class Picture(Figure):
-        """A figure that notebooks show without pyplot."""
-
-        def _repr_png_(self) -> bytes:
-            sink = io.BytesIO()
-            with styled(9.0):
-                self.savefig(sink, format="png", dpi=_NOTEBOOK_DPI, facecolor=self.get_facecolor())
-            return sink.getvalue()
-
-    figure = Picture(figsize=size, facecolor=background, layout="constrained")
-    FigureCanvasAgg(figure)
-    draw(figure)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    _round(figure)
-    return figure
-
-
-def _round(figure: Figure | SubFigure) -> None:
-    """Round positions to a millionth: the layout's last bits vary from time to time."""
-    for part in figure.subfigs:
-        part.bbox_relative.set_points(part.bbox_relative.get_points().round(_PLACES))
-        _round(part)
-    axes: list[Axes] = figure.axes
-    for ax in axes:
-        low, high = ax.get_position().get_points().round(_PLACES)
-        ax.set_position((*low, *(high - low).round(_PLACES)))
-
-
 @contextmanager
-def styled(letters: float, fonttype: str = "path") -> Iterator[None]:
-    """Our settings within the block, not the user's."""
+def styled(letters: float, salt: str = "") -> Iterator[None]:
+    """Our settings within the block, not the user's; ``salt``: as for :func:`robaudit.report.pictures.kinds.picture`."""
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
@@ -143,8 +70,8 @@ def styled(letters: float, fonttype: str = "path") -> Iterator[None]:
         settings: Any = mpl.rcParams  # whose type names every key
         settings.update(
             {
-                "svg.hashsalt": "robaudit",
-                "svg.fonttype": fonttype,
+                "svg.hashsalt": salt or "robaudit",
+                "svg.fonttype": "none" if salt else "path",
                 "pdf.fonttype": 42,
                 "text.parse_math": False,
                 "path.simplify": False,  # dots are very short lines

@@ -112,21 +112,24 @@ def settings(*pairs: str) -> list[str]:
 
 
 CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] = {
-    "cifar10-torchscript.yaml": (cifar10, ["--limit", "6", "--set", "mc.samples=40"]),
+    "cifar10-torchscript.yaml": (cifar10, ["--limit", "2", "--set", "mc.samples=40"]),
     "imagenet-resnet50.yaml": (imagenet, ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.samples=16"]),
-    "csv.yaml": (listed, ["--set", "mc.max_samples=200"]),
-    "ci-gate.yaml": (gated, ["--set", "mc.samples=200"]),
-    "intermediate-q.yaml": (demo, ["--limit", "4", "--set", "qnorm_path.temperatures=16", "--set", "adversarial_loss.steps=5"]),
-    "noise.yaml": (demo, ["--limit", "6", "--set", "mc.samples=40"]),
-    "curves.yaml": (demo, ["--limit", "3", *settings("pgd_l2.steps=3", "pgd_linf.steps=3", "pgd_l2.restarts=1", "pgd_linf.restarts=1")]),
-    "certified.yaml": (demo, ["--limit", "4", *settings("certified_radius.samples=200", "smoothed_margin.samples=100")]),
-    "scores.yaml": (demo, ["--limit", "4", *settings(*QUICK_ATTACK, "noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
-    "spectrum.yaml": (demo, ["--limit", "2", *settings(*QUICK_SPECTRUM)]),
-    "average-case.yaml": (demo, ["--limit", "6", *settings("mc.samples=100", "mmse.samples=16", "mmse_mvs.samples=16")]),
-    "bias.yaml": (demo, ["--limit", "40", "--set", "mc.samples=100"]),
-    "corruptions.yaml": (demo, ["--limit", "6", "--set", "mc.samples=20"]),
-    "rare.yaml": (demo, settings("mc.samples=100", "splitting.particles=50", "splitting.p_min=1e-3")),
-    "tolerance.yaml": (demo, ["--limit", "3", *settings("noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
+    "csv.yaml": (listed, ["--set", "mc.max_samples=100"]),
+    "ci-gate.yaml": (gated, ["--limit", "4", "--set", "mc.samples=40"]),
+    "intermediate-q.yaml": (
+        demo,
+        ["--limit", "1", *settings("qnorm_path.temperatures=16", "qnorm_path.steps=1", "adversarial_loss.steps=5")],
+    ),
+    "noise.yaml": (demo, ["--limit", "2", "--set", "mc.samples=20"]),
+    "curves.yaml": (demo, ["--limit", "1", *settings("pgd_l2.steps=3", "pgd_linf.steps=3", "pgd_l2.restarts=1", "pgd_linf.restarts=1")]),
+    "certified.yaml": (demo, ["--limit", "2", *settings("certified_radius.samples=200", "smoothed_margin.samples=100")]),
+    "scores.yaml": (demo, ["--limit", "2", *settings(*QUICK_ATTACK, "noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
+    "spectrum.yaml": (demo, ["--limit", "1", *settings(*QUICK_SPECTRUM)]),
+    "average-case.yaml": (demo, ["--limit", "1", *settings("mc.samples=20", "mmse.samples=16", "mmse_mvs.samples=16")]),
+    "bias.yaml": (demo, ["--limit", "20", "--set", "mc.samples=20"]),
+    "corruptions.yaml": (demo, ["--limit", "1", "--set", "mc.samples=20"]),
+    "rare.yaml": (demo, ["--limit", "1", *settings("mc.samples=100", "splitting.particles=20", "splitting.p_min=1e-3")]),
+    "tolerance.yaml": (demo, ["--limit", "1", *settings("noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
 }
 
 

@@ -34,13 +34,11 @@ class Card:
         syncs: how often the host waited for it: values, sizes and copies in either direction.
         launches: operators that started work.
         syncs_by_line, launches_by_line: the same by line of robaudit ("estimators/mc.py:101"; "outside" where none is on the stack).
-        allocated, peak: bytes in use now, and at most.
         name: its model.
     """
 
     def __init__(self, name: str = "Pretended Card") -> None:
         self.name, self.begun = name, False
-        self.allocated = self.peak = 0
         self.reset()
 
     def reset(self) -> None:
@@ -86,32 +84,19 @@ def _line() -> str:
     return "outside"
 
 
-class _Block:
-    """Memory of a tensor and its views."""
-
-    def __init__(self, card: Card, size: int) -> None:
-        self._card, self._size = card, size
-        card.allocated += size
-        card.peak = max(card.peak, card.allocated)
-
-    def __del__(self) -> None:
-        self._card.allocated -= self._size
-
-
 class _OnDevice(Tensor):
     """A tensor of the device. Natively it is on torch's meta device: with a native cuda device, backward would start CUDA's threads."""
 
     host: Tensor
-    block: _Block | None
     card: Card
 
     @staticmethod
-    def __new__(cls, host: Tensor, card: Card, block: _Block | None = None, requires_grad: bool = False) -> _OnDevice:
+    def __new__(cls, host: Tensor, card: Card, requires_grad: bool = False) -> _OnDevice:
         made = Tensor._make_wrapper_subclass(
             cls, host.shape, strides=host.stride(), storage_offset=host.storage_offset(), dtype=host.dtype, layout=host.layout,
             device=_NATIVE, requires_grad=requires_grad,
         )  # fmt: skip
-        made.host, made.card, made.block = host, card, block or _Block(card, host.numel() * host.element_size())
+        made.host, made.card = host, card
         card.begun = True
         found: _OnDevice = made
         return found
@@ -163,12 +148,11 @@ def _execute(card: Card, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     if stays or (name_of(func) == "aten::copy_" and not _on_device(args[0])):
         return copied
     view = bool(ours) and func.is_view
-    block = ours[0].block if view else None
 
     def wrapped(one: Any) -> Any:
         if not isinstance(one, Tensor):
             return one
-        return known[id(one)] if id(one) in known else _OnDevice(one, card, block)
+        return known[id(one)] if id(one) in known else _OnDevice(one, card)
 
     with torch.inference_mode(torch.is_inference_mode_enabled() and not (view and not ours[0].is_inference())):
         return _changed(copied, wrapped)
@@ -240,7 +224,7 @@ class _Names(TorchFunctionMode):
         if ours and name in ("data_ptr", "get_device"):
             return args[0].host.data_ptr() if name == "data_ptr" else 0
         if ours and func == Tensor.data.__set__:  # type: ignore[attr-defined]
-            args[0].host, args[0].block = args[1].host, args[1].block
+            args[0].host = args[1].host
         if ours and name in ("__getitem__", "__setitem__"):
             args = (args[0], _index(args[1]), *args[2:])
         if name == "cuda":
@@ -332,11 +316,7 @@ def pretended(name: str = "Pretended Card") -> Iterator[Card]:
 
 
 def _answers(card: Card) -> dict[str, Callable[..., Any]]:
-    """What torch.cuda says about the card."""
-
-    def forget_peak(*_: Any) -> None:
-        card.peak = card.allocated
-
+    """What torch.cuda says about the card, whose memory always looks free."""
     about = SimpleNamespace(name=card.name, total_memory=_TOTAL, major=9, minor=0, multi_processor_count=8)
     return {
         "is_available": lambda: True,
@@ -350,10 +330,10 @@ def _answers(card: Card) -> dict[str, Callable[..., Any]]:
         "get_device_capability": lambda *_: (9, 0),
         "synchronize": lambda *_: card.wait(),
         "empty_cache": lambda: None,
-        "mem_get_info": lambda *_: (_TOTAL - card.allocated, _TOTAL),
-        "memory_allocated": lambda *_: card.allocated,
-        "memory_reserved": lambda *_: card.allocated,
-        "max_memory_allocated": lambda *_: card.peak,
-        "max_memory_reserved": lambda *_: card.peak,
-        "reset_peak_memory_stats": forget_peak,
+        "mem_get_info": lambda *_: (_TOTAL, _TOTAL),
+        "memory_allocated": lambda *_: 0,
+        "memory_reserved": lambda *_: 0,
+        "max_memory_allocated": lambda *_: 0,
+        "max_memory_reserved": lambda *_: 0,
+        "reset_peak_memory_stats": lambda *_: None,
     }

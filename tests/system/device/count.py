@@ -1,16 +1,13 @@
 """Count what an estimator asks of a CUDA device, without one.
 
-``python -m tests.system.device.count ESTIMATOR [--images N] [--options JSON]``
-
-It prints how often the host waits for the device and how many operators start work, for each image, for each pass through the network and
-for each of those that is differentiated, with the lines of robaudit that cause most. The clean pass is not counted. A synchronisation
-is a value, a size or a mask that the host reads, or a copy from or to the host: what ``torch.cuda.set_sync_debug_mode`` warns of.
+``python -m tests.system.device.count ESTIMATOR [--images N]`` prints how often the host waits for the device and how many operators start
+work, with the lines of robaudit that cause most. The clean pass is not counted. A synchronisation is a value, a size or a mask that the
+host reads, or a copy from or to the host: what ``torch.cuda.set_sync_debug_mode`` warns of.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -79,16 +76,10 @@ def main() -> None:
     )
     parser.add_argument("estimator")
     parser.add_argument("--images", type=int, default=IMAGES, help=f"in the chunk; default {IMAGES}")
-    parser.add_argument("--options", type=json.loads, default={}, help="""of the estimator, as JSON: '{"samples": 64}'""")
-    parser.add_argument("--lines", type=int, default=15, help="how many lines of each kind")
     asked = parser.parse_args()
-    found = measure(asked.estimator, asked.images, **asked.options)
-    units = {"image": found.images, "pass": found.passes, "gradient pass": found.gradient_passes}
-    for unit, number in units.items():
-        if number:
-            each = f"{found.card.syncs / number:.2f} synchronisations, {found.card.launches / number:.1f} launches"
-            sys.stdout.write(f"{each} for each of {number} {unit}{'es' if unit.endswith('s') else 's'}\n")
-    sys.stdout.write(f"in all:\n{found.card.text(asked.lines)}\n")
+    found = measure(asked.estimator, asked.images)
+    about = f"images: {found.images}, passes: {found.passes}, differentiated: {found.gradient_passes}"
+    sys.stdout.write(f"{about}\n{found.card.text(15)}\n")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,6 @@ def whole(*numbers: int) -> Tensor:
 MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a constant on the CPU": (lambda: ones(3) + on_cpu(3), RuntimeError, "at least two devices, cuda:0 and cpu"),
     "the result on the CPU": (lambda: on_cpu(3).add_(ones(3)), RuntimeError, "at least two devices"),
-    "an index of gather on the CPU": (lambda: ones(3).gather(0, whole(0)), RuntimeError, "at least two devices"),
     "a tensor of the CPU indexed from the device": (lambda: on_cpu(3)[whole(0).cuda()], RuntimeError, "indices should be either on cpu"),
     "numpy": (lambda: ones(3).numpy(), TypeError, "can't convert cuda:0 device type tensor to numpy"),
     "a generator of the CPU": (
@@ -43,8 +42,6 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         RuntimeError,
         "'cuda' device type for gen",
     ),
-    "another card": (lambda: torch.ones(3, device="cuda:1"), RuntimeError, "invalid device ordinal"),
-    "weights on the CPU": (lambda: nn.Linear(3, 2)(ones(1, 3)), RuntimeError, "at least two devices"),
 }
 
 
@@ -73,7 +70,6 @@ ALLOWED: dict[str, tuple[Callable[[], Tensor], int, list[float]]] = {
     "an index on the CPU": (lambda: torch.arange(3.0, device="cuda")[whole(2, 0)], 1, [2, 0]),
     "a mask": (lambda: torch.arange(3.0, device="cuda")[ones(3) > 0], 1, [0, 1, 2]),
     "numbers from the host": (lambda: torch.tensor([1.0, 2.0], device="cuda"), 1, [1, 2]),
-    "a copy that nobody waits for": (lambda: on_cpu(1).to("cuda", non_blocking=True), 0, [1]),
 }
 
 
@@ -90,11 +86,8 @@ def test_exceptions_are_kept_and_synchronisations_counted(name: str, card: Card)
 
 WAITING: dict[str, Callable[[Tensor], object]] = {
     "item": lambda x: x.sum().item(),
-    "tolist": Tensor.tolist,
-    "cpu": Tensor.cpu,
     "nonzero": Tensor.nonzero,
     "copied to the host": lambda x: torch.empty(3).copy_(x),
-    "synchronize": lambda _: torch.cuda.synchronize(),
 }
 
 

@@ -23,7 +23,8 @@ NOISES = [
     {"kind": "gaussian", "sigma": [0.3]},
     {"kind": "sensor", "photons": [100]},
 ]
-LOWER = "--set run.precision=bf16"
+SMALL = ("--set", "run.batch_size=16")
+"""Few sizes of batches, which every run tries out."""
 NUMBERS = ("value", "lower", "upper", "std_error", "votes", "predicted", "label", "forwards", "backwards")
 
 
@@ -40,32 +41,35 @@ def assert_same(run: Path, other: Path) -> None:
             assert a == b or (isinstance(a, float) and math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-6)), (key, numbers, there[key])
 
 
-@pytest.mark.parametrize("option", ["--set run.precision=fp64 --deterministic", LOWER])
-def test_estimate_extend_verify_and_compare(option: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimate_extend_and_verify(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    noises = NOISES[:1] if option == LOWER else NOISES
-    few = write(tmp_path, digits(limit=1, noise=noises, estimators=ESTIMATORS), "few.yaml")
-    more = write(tmp_path, digits(limit=1, noise=noises, estimators=MORE), "more.yaml")
+    few = write(tmp_path, digits(limit=1, noise=NOISES, estimators=ESTIMATORS), "few.yaml")
+    more = write(tmp_path, digits(limit=1, noise=NOISES, estimators=MORE), "more.yaml")
+    options = (*SMALL, "--set", "run.precision=fp64", "--deterministic")
     with pretended():
         for arguments in (("estimate", few), ("estimate", more, "--extend")):
-            code, _, err = run_cli(*arguments, "--out", "there", *option.split(), "--device", "cuda")
+            code, _, err = run_cli(*arguments, "--out", "there", *options, "--device", "cuda")
             assert code == 0, err
-        assert run_cli("verify", "there", "--samples", "1")[:1] == (0,)
-    assert run_cli("compare", "there", "there").code == 0
+        assert run_cli("verify", "there", "--samples", "1").code == 0
     assert read_info(tmp_path / "there")["device"] == "cuda:0 (Pretended Card)"
-    if option == LOWER:
-        assert [one["precision"] for one in read_info(tmp_path / "there")["precision_effect"]] == ["bf16"]
-    else:
-        assert run_cli("estimate", more, "--out", "here", *option.split(), "--device", "cpu").code == 0
-        assert_same(tmp_path / "here", tmp_path / "there")
+    assert run_cli("estimate", more, "--out", "here", *options, "--device", "cpu").code == 0
+    assert_same(tmp_path / "here", tmp_path / "there")
+
+
+def test_a_lower_precision(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(limit=1))
+    with pretended():
+        code, _, err = run_cli("estimate", spec, "--out", "there", *SMALL, "--set", "run.precision=bf16", "--device", "cuda")
+    assert code == 0, err
+    assert [one["precision"] for one in read_info(tmp_path / "there")["precision_effect"]] == ["bf16"]
 
 
 @pytest.fixture
 def on_a_card(tmp_path: Path, run_cli: RunCli) -> Callable[[str], Path]:
     def made(name: str) -> Path:
-        spec = write(tmp_path, digits(limit=2))
+        spec = write(tmp_path, digits(limit=1))
         with pretended(name):
-            assert run_cli("estimate", spec, "--out", name, "--device", "cuda").code == 0
+            assert run_cli("estimate", spec, "--out", name, *SMALL, "--device", "cuda").code == 0
         return tmp_path / name
 
     return made
@@ -75,7 +79,6 @@ def test_another_card_draws_other_noise(on_a_card: Callable[[str], Path], run_cl
     first, second = on_a_card("A100"), on_a_card("H100")
     with pretended("H100"):
         code, out, err = run_cli("verify", first)
-        assert run_cli("verify", second).code == 0
     assert code == 2
     assert "rows" not in out, "only the results are compared"
     assert "was made on cuda:0 (A100), and cuda:0 (H100) draws other noise; verify it on cuda (A100)" in err

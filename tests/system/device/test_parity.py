@@ -21,7 +21,12 @@ from tests.unit.estimators.tools import built, curved, fitting, installed_estima
 from tests.unit.noise.kinds import SHAPES, examples, images, some_level
 
 _FEW = {"steps": 2, "polish": 1, "restarts": 1}
-SHORT: dict[str, dict[str, int]] = {"radius_attack": _FEW, "smoothed_attack": _FEW, "adversarial_loss": {"steps": 2, "restarts": 1}}
+SHORT: dict[str, dict[str, int]] = {
+    "radius_attack": _FEW,
+    "smoothed_attack": _FEW,
+    "adversarial_loss": {"steps": 2, "restarts": 1},
+    "qnorm_path": {"temperatures": 12, "steps": 1},
+}
 
 
 @contextmanager

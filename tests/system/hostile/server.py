@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
@@ -24,30 +25,20 @@ from tests.system.hostile.case import MARKER
 RAN_CODE = 97  # exit code of a command in which a file's code has run
 HEADROOM = 2 * 2**30
 LARGEST_FILE = 64 * 2**20
+ROOMS = ("cli", "auditing", "report", "gates", "stats")
 PRELOADED = (
-    *(
-        "robaudit.cli.estimate",
-        "robaudit.auditing.run",
-        "robaudit.cli.console",
-        "robaudit.cli.reading",
-        "robaudit.models.load",
-        "torch.export.passes",
-    ),
-    *("robaudit.datasets.digits", "robaudit.datasets.npz", "robaudit.datasets.images", "robaudit.datasets.csv_file", "torchvision.models"),
-    *(
-        "robaudit.stats.classes",
-        "robaudit.stats.flags",
-        "robaudit.report.gallery",
-        "robaudit.report.classes",
-        "torch._export.serde.serialize",
-    ),
-    *("safetensors.torch", "torch.export.pt2_archive._package", "torch.fx.experimental.symbolic_shapes", "sklearn.datasets"),
+    "robaudit.estimators.mc",
+    "robaudit.models.load",
+    *("robaudit.datasets.digits", "robaudit.datasets.npz", "robaudit.datasets.images", "robaudit.datasets.csv_file"),
+    *("torch.export.passes", "torch._export.serde.serialize", "torch.export.pt2_archive._package", "torch.fx.experimental.symbolic_shapes"),
+    *("safetensors.torch", "sklearn.datasets", "torchvision.models"),
 )
 
 
 def main() -> None:
     """Answer requests until the input ends."""
-    for name in PRELOADED:
+    rooms = (importlib.import_module(f"robaudit.{room}") for room in ROOMS)
+    for name in (*(module.name for room in rooms for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")), *PRELOADED):
         try:
             importlib.import_module(name)
         except ImportError:  # absent in some versions of torch

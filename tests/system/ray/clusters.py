@@ -43,7 +43,7 @@ class Surroundings:
         """Of programs that start or find a cluster here."""
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         mine = {"RAY_TMPDIR": self.folder, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-        return {key: value for key, value in plain(mine).items() if key != "RAY_ADDRESS"}
+        return {key: value for key, value in plain({}).items() if not key.startswith("RAY_")} | mine  # audits of this process leave some
 
     def processes(self) -> list[psutil.Process]:
         """All that belong to it, but for the shells of programs that are ending."""
@@ -194,8 +194,10 @@ def estimating(folder: Path, here: Surroundings, *args: str, environment: Mappin
         start_new_session=True,  # as a terminal does
         text=True,
     ) as process:
-        yield Audit(process, folder)
-        process.kill()
+        try:
+            yield Audit(process, folder)
+        finally:
+            process.kill()
 
 
 PROGRAM = """

@@ -14,7 +14,7 @@ from tests.system.ray.test_equal import OUTPUTS
 
 pytestmark = [pytest.mark.bits, pytest.mark.slow]
 
-PACKAGE = Path(__file__).parents[2] / "plugin" / "package"
+PACKAGE = Path(__file__).parents[2] / "unit" / "plugin" / "package"
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_an_interval_covers_an_exact_reference_if_it_lies_inside() -> None:
     assert covers(0.5, (0.5, 0.5), 0.5, (0.5, 0.5))
 
 
-@pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("p", [0.01, 0.5, 0.99])
 @pytest.mark.parametrize("draws", [1000, 10_000])
 def test_coverage_of_exact_intervals_stays_nominal_against_a_noisy_reference(p: float, draws: int) -> None:
     """2,000 Clopper-Pearson intervals of 1,000 draws, the reference as coarse as themselves or ten times the draws."""

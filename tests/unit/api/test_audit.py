@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
-import os
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ from torch.utils.data import TensorDataset
 import robaudit
 from robaudit.auditing import run as run_module
 from robaudit.auditing.expected import Speed
-from robaudit.errors import AnotherRunError, RobauditError, RobauditWarning, SpecError
+from robaudit.errors import AnotherRunError, RobauditError, RobauditWarning
 from robaudit.models.fingerprint import fingerprint
 from robaudit.report.gallery import RunImages
 from tests.conftest import RunCli
@@ -80,35 +77,20 @@ def test_the_network_is_left_as_it_was() -> None:
     )
 
 
-def test_a_function_and_wrappers() -> None:
-    net = network().eval()
-    rows = robaudit.audit(net, arrays(3), **FEW).rows
-    assert robaudit.audit(net, dataset=arrays(3), **FEW).rows == rows
-    for other in (lambda x: net(x) + 0, nn.DataParallel(net), lambda x: {"logits": net(x)}):
-        assert [row.value for row in robaudit.audit(other, arrays(3), **FEW).rows] == [row.value for row in rows]
-
-
-@pytest.mark.slow
-def test_a_compiled_network() -> None:
-    net = network().eval()
-    rows, same = (robaudit.audit(one, arrays(3), **FEW).rows for one in (net, torch.compile(net)))
-    assert [row.value for row in same] == [row.value for row in rows]
-
-
 @pytest.mark.filterwarnings("ignore:.torch.jit.*. is deprecated")
-def test_torchscript_in_memory() -> None:
+@pytest.mark.parametrize("form", ["function", "script", pytest.param("compiled", marks=pytest.mark.slow)])
+def test_networks_in_other_forms(form: str) -> None:
     net = network().eval()
-    scripted = torch.jit.script(net)
-    rows, same = (robaudit.audit(one, arrays(3), **FEW).rows for one in (net, scripted))
+    forms: dict[str, Any] = {"function": lambda: lambda x: {"logits": net(x)}, "script": lambda: torch.jit.script(net)}
+    other = forms.get(form, lambda: torch.compile(net))()
+    rows, same = (robaudit.audit(one, dataset=arrays(3), **FEW).rows for one in (net, other))
     assert [row.votes for row in same] == [row.votes for row in rows]
-    assert all(parameter.requires_grad for parameter in scripted.parameters())
 
 
-@pytest.mark.parametrize("context", [torch.inference_mode])
-def test_whatever_the_caller_has_switched_off(context: Any) -> None:
+def test_whatever_the_caller_has_switched_off() -> None:
     options: Any = {"sigma": 0.1, "estimators": ["taylor", {"mc": {"samples": 20}}], "class_names": {i: f"d{i}" for i in range(10)}}
     rows = robaudit.audit(network(), arrays(2), **options).rows
-    with context():
+    with torch.inference_mode():
         run = robaudit.audit(network(), arrays(2), **options)
     assert run.rows == rows
     assert run.class_names is not None
@@ -131,18 +113,12 @@ def test_networks_that_cannot_be_audited() -> None:
 def test_damaged_pictures_of_a_run(tmp_path: Path, run_cli: RunCli) -> None:
     run = robaudit.audit(network(), arrays(4), **FEW, out=tmp_path / "run")
     kept, command = run.path / "images.npz", ("flag-samples", "run", "--bottom", "1", "--images", "worst")
-    ids = np.frombuffer(b"[1, 2]", np.uint8).reshape(1, 1, -1)
     kept.write_bytes(b"no archive")
     assert "images.npz" in run_cli(*command).err
-    np.savez(kept, images=np.zeros((2, 1, 8, 8), np.uint8), ids=ids)
-    done = run_cli("report", "run", "-o", "report.html")
-    assert done.code == 0
-    assert "note: no images: " in done.err
-    assert "images.npz" in done.err
     kept.unlink()
     assert "its data were in memory, and it keeps no images" in run_cli(*command).err
     robaudit.audit(network(), arrays(4), **FEW, out=run.path)
-    assert "no images" not in run_cli("report", "run", "-o", "report.html").err, "the same call restores them"
+    assert run_cli(*command).code == 0, "the same call restores them"
 
 
 def test_a_temporary_run_lives_as_long_as_it_is_used() -> None:
@@ -165,19 +141,6 @@ def test_no_litter_after_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(RobauditError):
         robaudit.audit(lambda x: x, arrays(3), **FEW)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_nor_at_the_end_of_python(tmp_path: Path) -> None:
-    code = (
-        "import robaudit; from tests.unit.api.nets import *; "
-        "kept = robaudit.audit(network(), arrays(2), sigma=.1, estimators='softmax'); print(kept.path.exists())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert (done.stdout, done.stderr) == ("True\n", "")
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("robaudit-")] == []
 
 
 def test_the_same_call_finds_its_run(tmp_path: Path) -> None:
@@ -229,9 +192,9 @@ def test_a_run_that_skipped_a_sample_is_found_again(tmp_path: Path) -> None:
     assert robaudit.audit(network(), (broken, labels), **options) == first
 
 
-@pytest.mark.parametrize("kind", [np.float16, torch.tensor])
-def test_levels_of_few_bits_are_the_decimals_that_they_stand_for(kind: Any) -> None:
-    run = robaudit.audit(network(), arrays(2), sigma=[kind(0.1), kind(0.3)], estimators={"mc": {"samples": 10}}, mean=kind(0.1))
+def test_levels_of_few_bits_are_the_decimals_that_they_stand_for() -> None:
+    options: Any = {"sigma": [np.float16(0.1), torch.tensor(0.3)], "mean": torch.tensor(0.1)}
+    run = robaudit.audit(network(), arrays(2), estimators={"mc": {"samples": 10}}, **options)
     assert sorted({row.level for row in run.rows}) == [0.1, 0.3]
     assert run.info["spec"]["model"]["mean"] == [0.1]
 
@@ -306,8 +269,7 @@ def test_bad_arguments_are_named(positional: tuple[Any, ...], named: dict[str, A
 
 def test_class_names_by_index_and_indices_by_name() -> None:
     names = [f"digit {i}" for i in range(10)]
-    by_text, by_name = {str(i): name for i, name in enumerate(names)}, {name: i for i, name in reversed([*enumerate(names)])}
-    forms: list[Any] = [names, dict(enumerate(names)), by_text, by_name]
+    forms: list[Any] = [{str(i): name for i, name in enumerate(names)}, {name: i for i, name in reversed([*enumerate(names)])}]
     for given in forms:
         assert robaudit.audit(network(), arrays(2), **FEW, class_names=given).class_names == tuple(names)
 
@@ -381,22 +343,6 @@ def test_a_spec_file_cannot_name_it(tmp_path: Path, run_cli: RunCli) -> None:
     assert re.search(r'"memory"(?!:)|MemorySpec', run_cli("schema").out) is None
 
 
-def test_weights_are_not_taken_for_a_spec() -> None:
-    with pytest.raises(SpecError, match=r"net.pth: is not a spec, .*; write one with robaudit init --model net.pth, or call audit\(net"):
-        robaudit.audit("net.pth", arrays(2))
-
-
-def test_threads_are_those_of_the_audit_alone() -> None:
-    before, seen = torch.get_num_threads(), list[int]()
-
-    def net(x: torch.Tensor) -> torch.Tensor:
-        seen.append(torch.get_num_threads())
-        return x.flatten(1)[:, :3]
-
-    robaudit.audit(net, arrays(2), **FEW, threads=before + 1)
-    assert (set(seen), torch.get_num_threads()) == ({before + 1}, before)
-
-
 def test_a_budget_lowers_data_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "measure_speed", lambda _: Speed(1.0, 3))
     options: dict[str, Any] = {"sigma": 0.05, "estimators": {"mc": {"samples": 200}}, "out": tmp_path / "run", "budget": "10m"}
@@ -437,7 +383,7 @@ def test_two_runs_are_compared_and_one_is_verified(tmp_path: Path) -> None:
 def test_the_page_names_every_argument_and_method() -> None:
     page = (Path(__file__).parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
     words = set(re.findall(r"\w+", page))
-    parameters = set(inspect.signature(robaudit.audit).parameters) - {"what", "command", "listener", "trust", "name"}
+    parameters = set(inspect.signature(robaudit.audit).parameters) - {"what", "listener", "trust", "name"}
     methods = {name for name in vars(robaudit.Run) if not name.startswith("_")}
     assert (parameters | methods) - words == set()
     for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):

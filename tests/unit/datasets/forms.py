@@ -101,11 +101,10 @@ def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
         "hf, arrow": {"kind": "hf", "path": "arrow"},
         "hf, a split": {"kind": "hf", "path": "dict", "split": "test"},
         "hf, parquet": {"kind": "hf", "path": "hub", "split": "test"},
-        "parquet, of the hub": {"kind": "hf", "path": "hub/data/test-*.parquet"},
         "parquet": {"kind": "hf", "path": "plain.parquet"},
         "webdataset": {"kind": "hf", "path": "whole.tar"},
         "webdataset, shards": {"kind": "hf", "path": "shards/val-*.tar"},
-        "csv, metadata": {"kind": "csv", "path": "csv/metadata.csv", "path_column": "file_name"},
+        "csv, metadata": {"kind": "csv", "path": "csv/metadata.csv"},
         "json lines, metadata": {"kind": "hf", "path": "jsonl/metadata.jsonl"},
-        "csv, tabs": {"kind": "csv", "path": "list.tsv", "path_column": "filename", "label_column": "class"},
+        "csv, tabs": {"kind": "csv", "path": "list.tsv"},
     }

@@ -54,15 +54,7 @@ def test_paths_lie_in_the_folder_of_the_file(tmp_path: Path) -> None:
     assert [wide[i].label for i in range(4)] == [2, 0, None, 1]
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "/etc/hostname", "/proc/self/environ", "/proc/self/pagemap", "/dev/null"])
-def test_no_other_file_is_quoted(path: str, tmp_path: Path) -> None:
-    if not Path(path).exists():
-        pytest.skip(f"no {path} here")
-    says = ("has no column 'path' in its first line; it must name", "is an empty file", "is not a regular file")
-    assert reading.refusal(tmp_path, kind="csv", path=path).startswith(tuple(f"{path}: {what}" for what in says))
-
-
-@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "a\u2028::error", "\u202eagp.exe", "\x7f", "\x9b31m"])
+@pytest.mark.parametrize("name", ["a\nb", "\u202eagp.exe", "\x9b31m"])
 def test_names_without_control_characters(name: str, tmp_path: Path) -> None:
     """They would be lines or commands in what is written; formulas and words of a CI are names like others."""
     draw(tmp_path / "a.png")
@@ -85,19 +77,12 @@ def test_ids_other_columns_and_spaces(tmp_path: Path) -> None:
     assert dataset[1].id == "x2"
 
 
-def test_without_a_label_column(tmp_path: Path) -> None:
-    draw(tmp_path / "a.png")
-    dataset = opened(tmp_path, "path\na.png\n")
+def test_byte_order_mark_windows_line_ends_and_no_labels(tmp_path: Path) -> None:
+    draw(tmp_path / "ä.png")
+    dataset = opened(tmp_path, "\ufeffpath\r\nä.png\r\n\r\nb.png\r\n")
+    assert ids(dataset) == ["ä.png", "b.png"]
     assert dataset.labels() is None
     assert dataset[0].label is None
-
-
-def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
-    draw(tmp_path / "ä.png")
-    draw(tmp_path / "b.png")
-    dataset = opened(tmp_path, "\ufeffpath,label\r\nä.png,1\r\n\r\nb.png,0\r\n")
-    assert ids(dataset) == ["ä.png", "b.png"]
-    assert dataset[0].label == 1
 
 
 @pytest.mark.parametrize(
@@ -121,47 +106,26 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
-        ("file,label\na,1\n", {}, "list.csv: has no column 'path' in its first line; set path_column: file"),
-        ("Image,Y\na,1\n", {}, "; set path_column: Image"),
-        ("a.png,1\n", {}, "; it must name the columns, separated by commas, semicolons or tabs; set path_column to the column of"),
-        ("path,class\na,1\n", {}, "list.csv: has no column 'label', but 'class'; set label_column: class (null: no labels)"),
         (
-            "path,label\na,1\n",
-            {"label_column": "lable"},
-            "has no column 'lable'; label_column: did you mean 'label'?",
+            "a.png,1\n",
+            {},
+            "list.csv: has no column 'path' in its first line; it must name the columns, separated by commas, semicolons or tabs",
         ),
-        ("path,label\na,1\n", {"id_column": "key"}, "has no column 'key'; id_column: known: label, path"),
-        (
-            "path,label\na,1\n",
-            {"path_column": "paths"},
-            "has no column 'paths' in its first line; set path_column: path",
-        ),
-        ("path;label\na;1;2\n", {}, "list.csv:2: has 3 fields, but the header has 2; quote fields with ';'"),
-        ("", {}, "list.csv: is an empty file; "),
-        ("path|label\na|1\n", {}, "in its first line; it must name"),
+        ("path,label\na,1\n", {"label_column": "lable"}, "has no column 'lable'; label_column: did you mean 'label'?"),
+        ("path,label\na,1\n", {"path_column": "paths"}, "has no column 'paths' in its first line; it must name"),
         ("path" * 50_000, {}, "in its first line; it must name"),
         ("path,label,path\n", {}, "list.csv: has the column 'path' twice; keep one"),
         ("path,label\n", {}, "list.csv: has no samples; "),
-        ("path,label\na,1\n\nb\n", {}, "list.csv:4: has 1 fields, but the header has 2"),
-        ("path,label\na,1,2\n", {}, "list.csv:2: has 3 fields, but the header has 2; quote fields with ','"),
+        ("path;label\na;1\n\na;1;2\n", {}, "list.csv:4: has 3 fields, but the header has 2; quote fields with ';'"),
         ("path,label\n ,1\n", {}, "list.csv:2: has an empty path; "),
-        ("path,id\na,1\nb,\n", {}, "list.csv:3: has an empty id; "),
-        ("path,label\na,1\nb,2\na,3\n", {}, "list.csv: two samples have the same id 'a'; ids must differ"),
         ("path,id\na,x\n\nb,y\nc,y\nd,y\n", {}, "list.csv: two samples have the same id 'y'; ids must differ"),
         ("path,label\na,1\nb,cat\n", {}, "list.csv: mixes labels that are names ('cat') and numbers ('1'); "),
         ("path,label\na,1\nb,-2\n", {}, "list.csv: the label '-2' is not a class index; "),
-        ("path,label\na,1.0\n", {}, "list.csv: the label '1.0' is not a class index; "),
         ("path,label\na,99999999999999999999\n", {}, "list.csv: the label '99999999999999999999' is not a class index; "),
-        (
-            "path,label\na,cat\nb,dgo\n",
-            {"class_names": ("cat", "dog")},
-            "list.csv: the label 'dgo' is not in class_names; did you mean 'dog'?",
-        ),
+        ("path,label\na,dgo\n", {"class_names": ("cat", "dog")}, "the label 'dgo' is not in class_names; did you mean 'dog'?"),
         ("path,label\na,2\n", {"class_names": ("cat", "dog")}, "list.csv, sample 'a': has the label 2, but class_names has 2 names"),
         ('path,label\n"a,1\nb,2\n', {}, "list.csv:3: is not valid CSV (unexpected end of data); "),
-        ("path,label\na\rb,1\n", {}, "list.csv:2: has 1 fields, but the header has 2; "),
         (b"path,label\na,1\n\xff\xfe,2\n", {}, "list.csv: is not UTF-8 text; save the file as UTF-8"),
-        ("path,label\na,1\n".encode("utf-16"), {}, "list.csv: is not UTF-8 text; "),
     ],
 )
 def test_wrong_files(tmp_path: Path, text: str | bytes, options: dict[str, Any], expected: str) -> None:
@@ -170,21 +134,19 @@ def test_wrong_files(tmp_path: Path, text: str | bytes, options: dict[str, Any],
 
 def test_unreadable_images_are_single_samples(tmp_path: Path) -> None:
     draw(tmp_path / "ok.png")
-    (tmp_path / "folder.png").mkdir()
-    dataset = opened(tmp_path, "path\nno.png\nfolder.png\nok.png\nc\\d.png\n")
+    dataset = opened(tmp_path, "path\nno.png\nc\\d.png\nok.png\n")
     with pytest.raises(SampleError, match=r"^list.csv, sample no.png: no such file; "):
         dataset[0]
-    with pytest.raises(SampleError, match=r"^list.csv, sample folder.png: is not a regular file; "):
+    with pytest.raises(SampleError, match=r"^list.csv, sample c\\d.png: no such file; folders are separated by / here, not by \\$"):
         dataset[1]
     assert dataset[2].id == "ok.png"
-    with pytest.raises(SampleError, match=r"^list.csv, sample c\\d.png: no such file; folders are separated by / here, not by \\$"):
-        dataset[3]
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_delimiters_and_names_of_columns(tmp_path: Path, delimiter: str) -> None:
+@pytest.mark.parametrize(("delimiter", "columns"), [(",", ("filename", "Class")), (";", ("Image", "y")), ("\t", ("mine", "too"))])
+def test_delimiters_and_names_of_columns(tmp_path: Path, delimiter: str, columns: tuple[str, str]) -> None:
+    """The usual names are known; others are named."""
     draw(tmp_path / "a b.png")
-    lines = [["no", "filename", "class", "key"], ["1", "a b.png", "3", "x"], ["2", "a b.png", "", "y"]]
-    dataset = opened(tmp_path, "\n".join(map(delimiter.join, lines)), path_column="filename", label_column="class", id_column="key")
+    lines = [["no", *columns, "key"], ["1", "a b.png", "3", "x"], ["2", "a b.png", "", "y"]]
+    named = {"path_column": "mine", "label_column": "too"} if "mine" in columns else {}
+    dataset = opened(tmp_path, "\n".join(map(delimiter.join, lines)), id_column="key", **named)
     assert (ids(dataset), labels(dataset), dataset[0].label) == (["x", "y"], [3, -1], 3)
-    assert opened(tmp_path, f"path{delimiter}label\na b.png{delimiter}3\n")[0].label == 3

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +35,10 @@ def message(path: Path, **options: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("suffix", ["png", "bmp", "ppm", "tiff"])
-def test_colour(tmp_path: Path, suffix: str) -> None:
-    Image.fromarray(COLOUR).save(path := tmp_path / f"a.{suffix}")
+def test_colour_without_the_orientation_of_exif(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(COLOUR).save(path := tmp_path / "a.png", exif=exif)
     torch.testing.assert_close(read(path), EXPECTED, rtol=0, atol=0)
 
 
@@ -72,23 +71,10 @@ def test_transparency_is_flattened_onto_white(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["1", "P", "CMYK", "YCbCr", "LA"])
 def test_other_modes(mode: str) -> None:
-    assert image_pixels(
-        Image.new(mode, (4, 3)),
-        "a",
-        ImageOptions(
-            kind="images",
-        ),
-    ).shape == (3, 3, 4)
+    assert image_pixels(Image.new(mode, (4, 3)), "a", ImageOptions(kind="images")).shape == (3, 3, 4)
 
 
-def test_exif_orientation_is_not_applied(tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.fromarray(COLOUR).save(path := tmp_path / "a.png", exif=exif)
-    torch.testing.assert_close(read(path), EXPECTED, rtol=0, atol=0)
-
-
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     width=st.integers(5, 40),
     height=st.integers(5, 40),
@@ -111,20 +97,6 @@ def test_smaller_than_the_crop(tmp_path: Path) -> None:
     )
 
 
-def test_not_a_regular_file(tmp_path: Path) -> None:
-    (tmp_path / "folder.png").mkdir()
-    assert "is not a regular file" in message(tmp_path / "folder.png")
-    os.mkfifo(tmp_path / "pipe.png")
-    assert "is not a regular file" in message(tmp_path / "pipe.png")
-
-
-def test_empty_and_endless_files(tmp_path: Path) -> None:
-    (tmp_path / "a.png").touch()
-    assert message(tmp_path / "a.png") == "a.png: is an empty file; repair or leave out this file"
-    os.truncate(tmp_path / "a.png", 2**29 + 1)
-    assert message(tmp_path / "a.png") == "a.png: has 536870913 bytes, more than 536870912; give a smaller file"
-
-
 def test_images_too_large_to_audit(tmp_path: Path) -> None:
     Image.new("L", (4096, 4097)).save(path := tmp_path / "a.png")
     assert message(path) == "a.png: has 4097 x 4096 pixels, more than 16777216; set resize or crop"
@@ -132,7 +104,7 @@ def test_images_too_large_to_audit(tmp_path: Path) -> None:
     assert read(path, resize=[8, 8], channels=1).shape == (1, 8, 8)
 
 
-@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "webp", "gif", "tiff"])
+@pytest.mark.parametrize("suffix", ["png", "jpg", "tiff"])
 def test_truncated(tmp_path: Path, suffix: str) -> None:
     noise = RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(path := tmp_path / f"a.{suffix}")
@@ -140,41 +112,6 @@ def test_truncated(tmp_path: Path, suffix: str) -> None:
     assert "; repair or leave out this file" in message(path)
 
 
-def png_claiming(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
-
-
-@pytest.mark.parametrize(
-    ("side", "says"), [(10_000, "more than 16777216; set resize or crop"), (30_000, "has more pixels than Pillow decodes; ")]
-)
-def test_decompression_bomb(tmp_path: Path, side: int, says: str) -> None:
-    """Refused before they are decoded, also where warnings are errors, as Pillow's warning of bombs would be."""
-    (tmp_path / "a.png").write_bytes(png_claiming(side, side))
-    assert says in message(tmp_path / "a.png")
-
-
 def test_a_sliver_is_not_blown_up(tmp_path: Path) -> None:
     Image.new("L", (100_000, 1)).save(path := tmp_path / "a.png")
     assert "has 224 x 22400000 pixels, more than 16777216; " in message(path, resize=224)
-
-
-@pytest.mark.parametrize(("fit", "size"), [("stretch", (8, 4)), ("cover", (8, 7)), ("contain", (5, 4))])
-def test_fits(tmp_path: Path, fit: str, size: tuple[int, int]) -> None:
-    """6 x 5 pixels into 8 x 4: stretched; covering it; or within it."""
-    Image.fromarray(COLOUR).save(path := tmp_path / "a.png")
-    assert read(path, resize=(8, 4), fit=fit).shape == (3, *size)
-
-
-@pytest.mark.parametrize(("values", "shown"), [(COLOUR, (10, 20, 30)), (COLOUR[..., 0], (20, 20, 20)), (GREY16, (20, 20, 20))])
-def test_pad(tmp_path: Path, values: Any, shown: tuple[int, ...]) -> None:
-    """The image stays in the middle; in a grey one the colour is grey."""
-    Image.fromarray(values).save(path := tmp_path / "a.png")
-    pixels = read(path, crop=(9, 8), pad=(10, 20, 30))
-    assert pixels.shape == (3, 9, 8)
-    torch.testing.assert_close(pixels[:, 1:7, 1:6], read(path), rtol=0, atol=0)
-    torch.testing.assert_close(pixels[:, 0, 0] * 255, torch.tensor(shown, dtype=torch.float64), rtol=0, atol=1e-4)
-    assert pixels.shape == read(path, crop=(9, 8), pad=7).shape

@@ -28,10 +28,9 @@ open_hf = partial(opened, kind="hf", path="pets")
 message = partial(refusal, kind="hf", path="pets")
 
 
-@pytest.mark.parametrize("form", ["hf, a split", "parquet, of the hub", "webdataset, shards", "json lines, metadata"])
-def test_nothing_is_asked_of_the_network_or_written_beside_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_nothing_is_asked_of_the_network_or_written_beside_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does the library report which of its readers is used."""
-    spec = write_all(tmp_path)[form]
+    specs = write_all(tmp_path)
 
     def fail(*_: Any, **__: Any) -> None:
         pytest.fail("the network was used")
@@ -39,7 +38,8 @@ def test_nothing_is_asked_of_the_network_or_written_beside_the_data(tmp_path: Pa
     monkeypatch.setattr(socket.socket, "connect", fail)
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
-    assert opened(tmp_path, **spec)[2].label == LABELS[2]
+    for form in ("hf, a split", "hf, parquet", "webdataset, shards", "json lines, metadata"):
+        assert opened(tmp_path, **specs[form])[2].label == LABELS[2]
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
 
@@ -113,19 +113,14 @@ def test_damaged_folders(tmp_path: Path) -> None:
     assert "pets: cannot be read by the library datasets (" in message(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "options"),
-    [([len(encoded(index)) for index in range(COUNT)], {}), ([len(f"{index}") for index in range(COUNT)], {"label_column": "note"})],
-    ids=["images", "texts"],
-)
-def test_offsets_beyond_the_file(tmp_path: Path, lengths: list[int], options: dict[str, str]) -> None:
+def test_offsets_beyond_the_file(tmp_path: Path) -> None:
     """Arrow maps what a file says without checking it; reading it would be the end of the process."""
     hub().save_to_disk(tmp_path / "pets")
     arrow = next((tmp_path / "pets").glob("*.arrow"))
     content = arrow.read_bytes()
-    place = content.index(np.cumsum(lengths).astype("<i4").tobytes())
+    place = content.index(np.cumsum([len(encoded(index)) for index in range(COUNT)]).astype("<i4").tobytes())
     arrow.write_bytes(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
-    assert "pets: is damaged (" in message(tmp_path, **options)
+    assert "pets: is damaged (" in message(tmp_path)
 
 
 def test_files_that_lead_out_of_the_folder(tmp_path: Path) -> None:
@@ -136,18 +131,6 @@ def test_files_that_lead_out_of_the_folder(tmp_path: Path) -> None:
     ):
         opened(tmp_path, kind="hf", path="shards")
     assert len(opened(tmp_path, kind="hf", path="shards", root=".")) == COUNT
-
-
-@pytest.mark.parametrize("path", ["../{name}", "{folder}/{name}", "link.png"])
-def test_json_lines_that_lead_out_of_the_folder(tmp_path: Path, path: str) -> None:
-    (name, *_) = write_files(tmp_path)
-    (tmp_path / "pets").mkdir()
-    (tmp_path / "pets/link.png").symlink_to(tmp_path / name)
-    line = {"path": path.format(name=name, folder=tmp_path), "label": 0}
-    (tmp_path / "pets/list.jsonl").write_text(json.dumps(line))
-    with pytest.raises(SampleError, match=r"leads out of the folder of the data; "):
-        opened(tmp_path, kind="hf", path="pets/list.jsonl")[0]
-    assert opened(tmp_path, kind="hf", path="pets/list.jsonl", root=".")[0].label == 0
 
 
 def test_ids(tmp_path: Path) -> None:
@@ -164,16 +147,7 @@ def test_ids(tmp_path: Path) -> None:
         opened(tmp_path, kind="hf", path="twice.parquet", id_column="key")
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.parquet", b"PAR1junk"),
-        ("a.tar", b"junk" * 500),
-        ("a.jsonl", b'{"path": "a"}\n{"path":\n'),
-        ("a.jsonl", b"[" * 5000),
-        ("a.jsonl", b"root:x:0:0:secret\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), [("a.parquet", b"PAR1junk"), ("a.tar", b"junk" * 500), ("a.jsonl", b"root:x:0:0:secret\n")])
 def test_damaged_files(tmp_path: Path, name: str, content: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=rf"^{name}: cannot be read by the library datasets \(") as caught:

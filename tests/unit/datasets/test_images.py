@@ -40,13 +40,6 @@ def test_sorted_by_path_with_posix_ids(tmp_path: Path) -> None:
     assert (sample.id, sample.label, sample.pixels.shape) == ("dog/more/a.png", 1, (3, 4, 4))
 
 
-def test_class_names_give_the_indices(tmp_path: Path) -> None:
-    draw(tmp_path, "dog/a.png", "cat/a.png")
-    dataset = opened(tmp_path, class_names=("bird", "dog", "cat"))
-    assert labels(dataset) == [2, 1]
-    assert dataset.class_names == ("bird", "dog", "cat")
-
-
 def test_linked_class_folders(tmp_path: Path) -> None:
     """A link that leads out of the folder is followed where the spec allows it."""
     draw(tmp_path, "cat/a.png")
@@ -101,38 +94,10 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
     assert message(tmp_path) == f"{tmp_path}/pets/dog: cannot be listed (Permission denied); give folders that you may read"
 
 
-def test_images_without_class_folders_have_no_labels(tmp_path: Path) -> None:
-    draw(tmp_path, "b.png", "a.png")
-    dataset = opened(tmp_path)
-    assert [(sample.id, sample.label) for sample in (dataset[0], dataset[1])] == [("a.png", None), ("b.png", None)]
-    assert dataset.class_names is None
-
-
-def test_the_class_is_the_top_folder_unless_asked_otherwise(tmp_path: Path) -> None:
-    draw(tmp_path, "birds/owl/a.png", "birds/owl/young/b.png", "cats/owl/c.png", "cats/d.png")
-    assert opened(tmp_path).class_names == ("birds", "cats")
-    leaf = opened(tmp_path, classes="leaf")
-    assert leaf.class_names == ("cats", "owl", "young")
-    assert dict(zip(ids(leaf), labels(leaf) or (), strict=True)) == {
-        "birds/owl/a.png": 1,
-        "birds/owl/young/b.png": 2,
-        "cats/d.png": 0,
-        "cats/owl/c.png": 1,
-    }
-    path = opened(tmp_path, classes="path")
-    assert path.class_names == ("birds/owl", "birds/owl/young", "cats", "cats/owl")
-    assert labels(path) == [0, 1, 2, 3]
-    assert opened(tmp_path, classes="leaf", class_names=("young", "owl", "cats")).class_names == ("young", "owl", "cats")
-    assert "pets/owl: the folder is not in class_names" in message(tmp_path, classes="leaf", class_names=("young", "cats"))
-
-
 def test_splits_are_no_classes(tmp_path: Path) -> None:
     draw(tmp_path, "train/cat/a.png", "val/cat/b.png", "val/dog/c.png")
     assert message(tmp_path) == "pets: holds the splits train, val, which are not classes; choose one: path: pets/val"
-    assert opened(tmp_path, classes="top").class_names == ("train", "val")
-    assert labels(opened(tmp_path, classes="leaf")) == [0, 0, 1]
-    draw(tmp_path, "val/loose.png")
-    assert "holds the splits train, val" in message(tmp_path)
+    assert opened(tmp_path, class_names=("train", "val")).class_names == ("train", "val")
     draw(tmp_path, "bus/d.png")
     assert opened(tmp_path).class_names == ("bus", "train", "val")
 
@@ -140,16 +105,17 @@ def test_splits_are_no_classes(tmp_path: Path) -> None:
 def test_one_folder_around_all_classes(tmp_path: Path) -> None:
     draw(tmp_path, "photos/cat/a.png", "photos/dog/b.png")
     assert message(tmp_path) == (
-        "pets: has a single class folder 'photos', whose images lie in 2 folders; set path: pets/photos, or classes: top if it is one class"
+        "pets: has a single class folder 'photos', whose images lie in 2 folders; set path: pets/photos, or class_names if it is one class"
     )
-    assert opened(tmp_path, classes="top").class_names == ("photos",)
     assert opened(tmp_path, class_names=("photos",)).class_names == ("photos",)
 
 
-def test_a_list_beside_the_images(tmp_path: Path) -> None:
-    draw(tmp_path, "c.png")
+def test_images_without_class_folders_have_no_labels(tmp_path: Path) -> None:
+    draw(tmp_path, "c.png", "a.png")
+    dataset = opened(tmp_path)
+    assert (ids(dataset), dataset[0].label, dataset.class_names) == (["a.png", "c.png"], None, None)
     (tmp_path / "pets/metadata.csv").write_text("file_name,label\nc.png,cat\n")
-    assert message(tmp_path).endswith("; use kind: csv with path: pets/metadata.csv and path_column: file_name")
+    assert message(tmp_path).endswith("; use kind: csv with path: pets/metadata.csv")
 
 
 SYNSETS = ("n01440764", "n01443537", "n02012849", "n03126707")

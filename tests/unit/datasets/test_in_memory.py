@@ -13,14 +13,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import DataLoader, IterableDataset, Subset, SubsetRandomSampler, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset
 from torch.utils.data import Dataset as TorchDataset
 from torchvision import transforms
-from torchvision.transforms import v2
-from torchvision.transforms._presets import ImageClassification
 
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_unfit
+from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_random
 from robaudit.errors import DataError, RobauditError
 
 COUNT = 5
@@ -60,31 +58,18 @@ def bytes_of(dataset: Dataset) -> list[Any]:
     return [((dataset[i].pixels * 255).round().to(torch.uint8).tolist(), dataset[i].label) for i in range(len(dataset))]
 
 
-def by_key(batch: Sequence[Any]) -> dict[str, list[Any]]:
-    return {"x": [image for image, _ in batch], "y": [label for _, label in batch]}
-
-
 PAIRS = list(zip(FLOATS, LABELS, strict=True))
 FORMS: dict[str, Callable[[], Any]] = {
     "arrays nhwc": lambda: (IMAGES, np.array(LABELS)),
     "arrays nchw": lambda: (FIRST, LABELS),
     "tensors": lambda: (torch.from_numpy(FIRST.copy()), torch.tensor(LABELS)),
     "floats": lambda: (FLOATS, torch.tensor(LABELS)[:, None]),
-    "half precision": lambda: (FLOATS.half(), LABELS),
-    "a tensor data set": lambda: TensorDataset(FLOATS, torch.tensor(LABELS)),
     "a data set of pairs": lambda: Items(PAIRS),
-    "a data set of lists": lambda: Items([[image, torch.tensor(label)] for image, label in PAIRS]),
     "a data set of mappings": lambda: Items([{"pixel_values": image, "labels": label} for image, label in PAIRS]),
     "a subset": lambda: Subset(Items([PAIRS[0], *PAIRS]), range(1, COUNT + 1)),
     "pictures": lambda: list(zip(pictures(), LABELS, strict=True)),
     "pictures, labels beside": lambda: (pictures(), LABELS),
-    "arrays in a list, labels beside": lambda: (list(IMAGES), np.array(LABELS)),
     "mappings in a list": lambda: keyed("img", "target"),
-    "a loader": lambda: DataLoader(Items(PAIRS), batch_size=2, shuffle=True),
-    "a loader of a tensor data set": lambda: DataLoader(TensorDataset(FLOATS, torch.tensor(LABELS)), batch_size=3),
-    "a loader of a part": lambda: DataLoader(Items(PAIRS), sampler=SubsetRandomSampler([4, 2, 0, 1, 3])),
-    "a loader with its own collate": lambda: DataLoader(Items(PAIRS), batch_size=2, collate_fn=by_key),
-    "a loader of a stream": lambda: DataLoader(Stream(), batch_size=2),
 }  # fmt: skip
 
 
@@ -98,7 +83,7 @@ def test_every_form_gives_the_same_samples(form: Callable[[], Any]) -> None:
     assert known is None or known.tolist() == LABELS
     with pytest.raises(IndexError):
         dataset[COUNT]
-    refuse_unfit(dataset, form(), skip_bad=False)
+    refuse_random(dataset, skip_bad=False)
 
 
 def test_a_limit_and_ids() -> None:
@@ -132,32 +117,22 @@ def test_names_of_classes() -> None:
 
 REFUSED: dict[str, tuple[Any, Reading, str]] = {
     "a path": ("data/test.npz", Reading(), "dataset: is 'data/test.npz'; pass a torch or Hugging Face"),
-    "nothing": (None, Reading(), "dataset: is None; pass"),
-    "a number": (3, Reading(), "dataset: is 3; pass a torch"),
     "a stream without end": (Stream(), Reading(), "dataset: Stream has no length.*give limit=, for example 1000"),
+    "too few ids": ((IMAGES, LABELS), Reading(ids=list("ab")), "ids: there are 2 for 5 samples"),
+    "a loader": (DataLoader(Items(PAIRS)), Reading(), "is a DataLoader, .*; pass its data set: loader.dataset"),
     "other lengths": ((IMAGES, LABELS[:-1]), Reading(), "there are 5 images and 4 labels"),
     "one-hot": ((IMAGES, np.eye(5)), Reading(), r"the labels have shape \(5, 5\); they are \(n,\) class indices: labels.argmax\(1\)"),
-    "one-hot items": (Items([(FLOATS[0], torch.eye(3)[0])]), Reading(), r"the label tensor\(.*\) is not a class index"),
-    "float labels": ((IMAGES, np.array([0.5] * 5)), Reading(), "the label 0.5 is not a class index"),
-    "negative labels": ((IMAGES, [-2] * 5), Reading(), "the label of sample 0 is -2"),
     "text labels": (Items([(FLOATS[0], "cat")]), Reading(), r"the label is 'cat', not a class index; give class_names=\[...\]"),
     "another name": (Items([(FLOATS[0], "cta")]), Reading(class_names=["cat"]), "'cta' is not the name of one class; did you mean 'cat'"),
     "splits": ({"train": Items(PAIRS), "test": Items(PAIRS)}, Reading(), r"is a dict; pass .* one of several splits, data\['test'\]"),
     "unusual keys": ([{"foto": FLOATS[0]}], Reading(), "its samples have the keys foto, and none of them is usual .*; give image_key="),
     "no such key": ([{"img": FLOATS[0]}], Reading(image_key="imq"), "image_key: the samples have no 'imq'; did you mean 'img'"),
     "a flat image": (Items([(FLOATS[0].flatten(), 1)]), Reading(), r"the image has shape \(126,\)"),
-    "flat images": ((FLOATS.flatten(1), LABELS), Reading(), r"the image has shape \(126,\)"),
     "ambiguous": ((np.zeros((2, 3, 8, 3), dtype=np.uint8), [0, 1]), Reading(), r"cannot tell the layout .* give layout='nchw'"),
     "text": (["a.png", "b.png"], Reading(), "the image is str; images are PIL images, arrays or tensors: open or convert it"),
-    "integers": ((IMAGES.astype(np.int32), LABELS), Reading(), "pixels are torch.int32; give uint8"),
-    "not a number": ((FLOATS * float("nan"), LABELS), Reading(), "126 of 126 pixels are NaN or infinite"),
     "ids twice": ((IMAGES, LABELS), Reading(ids=list("aabcd")), "ids: two samples have the same id 'a'"),
-    "too few ids": ((IMAGES, LABELS), Reading(ids=list("ab")), "ids: there are 2 for 5 samples"),
     "a layout": ((IMAGES, LABELS), Reading(layout="hwc"), "layout: 'hwc' is unknown; 'nchw' or 'nhwc'"),  # type: ignore[arg-type]
-    "a class": (TensorDataset, Reading(), "dataset: is <class .*TensorDataset.*; pass a torch"),
     "a table": (pandas.DataFrame({"image": pictures(), "label": LABELS}), Reading(), r"is a DataFrame; pass its columns, \(list"),
-    "no length": (type("Endless", (), {"__getitem__": lambda self, index: PAIRS[index]})(), Reading(), "dataset: is <.*Endless.*; pass"),
-    "a broken item": (Items([{}[1] if False else None]), Reading(), "the image is NoneType"),
 }  # fmt: skip
 
 
@@ -187,54 +162,15 @@ def test_an_item_that_raises() -> None:
     assert dataset[2].label == LABELS[2]
 
 
-NORMALISE = {"mean": (0.5, 0.25, 0.5), "std": (0.5, 0.25, 0.25)}
-
-
-def normalising() -> Iterator[Any]:
-    data = Items(PAIRS)
-    data.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(**NORMALISE)])  # type: ignore[attr-defined]
-    yield data
-    yield Subset(data, [0])
-    yield DataLoader(Subset(data, [0]))
-    other = Items(PAIRS)
-    other.transform = v2.Compose([v2.ToImage(), v2.Normalize(mean=list(NORMALISE["mean"]), std=list(NORMALISE["std"]))])  # type: ignore[attr-defined]
-    yield other
-    weights = Items(PAIRS)
-    weights.transform = ImageClassification(crop_size=6, **NORMALISE)  # type: ignore[attr-defined]
-    yield weights
-
-
-def test_a_normalize_among_the_transforms_is_named() -> None:
-    for data in normalising():
-        with pytest.raises(DataError) as caught:
-            refuse_unfit(open_in_memory(data), data, skip_bad=False)
-        assert str(caught.value) == (
-            "dataset: its transform has Normalize(mean=[0.5, 0.25, 0.5], std=[0.5, 0.25, 0.25]), but noise is added to pixels in [0, 1], "
-            "before any normalisation; take Normalize out of the transform, and give audit(..., mean=[0.5, 0.25, 0.5], "
-            "std=[0.5, 0.25, 0.25])"
-        )
-
-
 def test_augmentation() -> None:
     class Random(Items):
         def __getitem__(self, index: int) -> Any:
             image, label = super().__getitem__(index)
             return (image + 0.1 * torch.rand(1)).clamp(0, 1), label
 
-    class Rarely(Items):
-        reads = 0
-
-        def __getitem__(self, index: int) -> Any:
-            image, label = super().__getitem__(index)
-            self.reads += 1
-            return image.flip(-1) if self.reads == 10 else image, label
-
-    rarely = Rarely([(FLOATS[0], 0)] * 40)
-    with pytest.raises(DataError, match="has other pixels each time it is read"):
-        refuse_unfit(open_in_memory(rarely), rarely, skip_bad=False)
     data = Random(PAIRS)
     with pytest.raises(DataError, match="image 0 has other pixels each time it is read: its transform is random; pass the data with"):
-        refuse_unfit(open_in_memory(data), data, skip_bad=False)
+        refuse_random(open_in_memory(data), skip_bad=False)
 
 
 def hugging_face(**columns: Any) -> Any:
@@ -248,7 +184,7 @@ def hugging_face(**columns: Any) -> Any:
 def test_hugging_face() -> None:
     data = hugging_face()
     expected = [(image.tolist(), label) for image, label in zip(FIRST, LABELS, strict=True)]
-    for form in (data, DataLoader(data.with_format("torch"), batch_size=2), data.to_iterable_dataset()):
+    for form in (data, data.with_format("torch"), data.to_iterable_dataset()):
         dataset = open_in_memory(form, Reading(limit=COUNT))
         assert bytes_of(dataset) == expected
     assert open_in_memory(data).class_names == ("ant", "bee", "cat")
@@ -258,9 +194,8 @@ def test_hugging_face() -> None:
 
 
 def test_hugging_face_with_a_transform() -> None:
-    def floats(batch: dict[str, Any], *, normalised: bool = False) -> dict[str, Any]:
-        pixels = [transforms.ToTensor()(image) for image in batch["picture"]]
-        return {"pixel_values": [transforms.Normalize(**NORMALISE)(one) if normalised else one for one in pixels], "labels": batch["kind"]}
+    def floats(batch: dict[str, Any]) -> dict[str, Any]:
+        return {"pixel_values": [transforms.ToTensor()(image) for image in batch["picture"]], "labels": batch["kind"]}
 
     def added(batch: dict[str, Any]) -> dict[str, Any]:
         return {**batch, "pixel_values": [transforms.CenterCrop(4)(one) for one in floats(batch)["pixel_values"]]}
@@ -272,5 +207,3 @@ def test_hugging_face_with_a_transform() -> None:
     with_both = open_in_memory(data.with_transform(added))
     assert with_both[0].pixels.shape == (3, 4, 4), "what the transform has added, not the picture as it was"
     assert with_both.class_names == ("ant", "bee", "cat")
-    bad = open_in_memory(data.with_transform(lambda batch: floats(batch, normalised=True)))
-    assert float(bad[0].pixels.min()) < 0

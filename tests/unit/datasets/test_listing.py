@@ -48,21 +48,6 @@ def test_by_path(tmp_path: Path, files: list[str], written: str, section: dict[s
 
 
 @pytest.mark.parametrize(
-    ("header", "options"),
-    [
-        ("path,label", {}),
-        ("filename;class", {"path_column": "filename", "label_column": "class"}),
-        ("id\tImage\tlabel", {"path_column": "Image"}),
-        ("path,weather", {}),
-        ("a,b", {}),
-    ],
-)
-def test_columns_of_a_csv_file(tmp_path: Path, header: str, options: dict[str, str]) -> None:
-    (tmp_path / "a.csv").write_text(f"{header}\n")
-    assert recognised("a.csv", tmp_path) == {"kind": "csv", "path": "a.csv", **options}
-
-
-@pytest.mark.parametrize(
     ("path", "split"),
     [
         ("data/test-00000-of-00001.parquet", "test"),
@@ -88,9 +73,9 @@ def test_init_writes_a_spec_that_opens(tmp_path: Path, run_cli: RunCli) -> None:
         ("hub", {"kind": "hf", "path": "data/hub"}),
         ("plain.parquet", {"kind": "hf", "path": "data/plain.parquet"}),
         ("shards", {"kind": "hf", "path": "data/shards"}),
-        ("csv", {"kind": "csv", "path": "data/csv/metadata.csv", "path_column": "file_name"}),
+        ("csv", {"kind": "csv", "path": "data/csv/metadata.csv"}),
         ("images", {"kind": "images", "path": "data/images/val"}),
-        ("list.tsv", {"kind": "csv", "path": "data/list.tsv", "path_column": "filename", "label_column": "class"}),
+        ("list.tsv", {"kind": "csv", "path": "data/list.tsv"}),
     ):
         code, _, err = run_cli("init", *model, "--data", f"data/{path}", "--set", "dataset.resize=8", "--limit", "5")
         assert code == 0, err

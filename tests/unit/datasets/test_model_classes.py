@@ -57,12 +57,6 @@ def test_every_form_with_names(tmp_path: Path, names: tuple[str, ...]) -> None:
     assert {dataset.sample_id(i).split("/")[0]: dataset[i].label for i in range(COUNT)} == dict(zip(names, PLACES, strict=True))
 
 
-def test_a_class_that_the_model_does_not_have(tmp_path: Path) -> None:
-    hub(names=("cat", "dog", "owl")).to_parquet(tmp_path / "hub.parquet")
-    with pytest.raises(DataError, match=r"^hub.parquet: its class 'owl' is not in class_names; "):
-        opened(tmp_path, kind="hf", path="hub.parquet", **MODEL)
-
-
 @pytest.mark.parametrize("written", ["", ", class_names: [bird, horse, owl]"], ids=["taken", "written by init"])
 def test_as_many_classes_of_other_names(tmp_path: Path, written: str) -> None:
     """Owls, birds and horses are not the model's birds, horses and owls in this order, although they are as many."""

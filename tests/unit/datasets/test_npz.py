@@ -33,24 +33,18 @@ def npy_header(shape: tuple[int, ...], descr: str = "|u1") -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_pixels_labels_and_ids(tmp_path: Path, save: Any) -> None:
-    save(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
+def test_pixels_labels_and_ids(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
     dataset = opened(tmp_path)
-    assert len(dataset) == 4
-    assert [dataset.sample_id(i) for i in range(4)] == ["0", "1", "2", "3"]
-    labels = dataset.labels()
-    assert labels is not None
-    assert labels.tolist() == LABELS.tolist()
+    assert reading.ids(dataset) == ["0", "1", "2", "3"]
+    assert reading.labels(dataset) == LABELS.tolist()
     for index in (3, 0, 2, 1):  # any order
         sample = dataset[index]
-        assert sample.id == str(index)
-        assert sample.label == LABELS[index]
-        assert sample.pixels.dtype == torch.float64
+        assert (sample.id, sample.label, sample.pixels.dtype) == (str(index), LABELS[index], torch.float64)
         torch.testing.assert_close(sample.pixels, torch.from_numpy(IMAGES[index]).double() / 255, rtol=0, atol=0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     images=hnp.arrays(np.uint8, st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(4, 6), st.integers(4, 6))),
     layout=st.sampled_from(["nchw", "nhwc"]),
@@ -122,21 +116,12 @@ def test_pixels_without_a_scale(tmp_path: Path, dtype: Any, says: str) -> None:
             "has no array 'labels' (it has: images, targets); set labels_key (null where there are no labels)",
         ),
         ({"images": IMAGES.reshape(4, -1)}, {}, "has shape (4, 90); images are (n, c, h, w), (n, h, w, c) or (n, h, w)"),
-        ({"images": IMAGES[:0]}, {}, "has shape (0, 3, 5, 6): it holds no images"),
         ({"images": IMAGES.astype(object)}, {}, "array 'images' cannot be read (Object arrays cannot be loaded when allow_pickle=False); "),
         ({"images": IMAGES}, {"layout": "nhw"}, "layout nhw does not fit shape (4, 3, 5, 6); it needs 3 dimensions"),
-        ({"images": IMAGES[:, [0, 0]]}, {}, "cannot tell the layout of shape (4, 2, 5, 6); set layout: nchw or nhwc"),
         ({"images": IMAGES[..., :3]}, {}, "cannot tell the layout of shape (4, 3, 5, 3); set layout: nchw or nhwc"),
         ({"images": IMAGES, "labels": LABELS[:3]}, {}, "there are 4 images and 3 labels"),
-        ({"images": IMAGES, "labels": np.eye(4)}, {}, "the labels have shape (4, 4); they are (n,) class indices"),
         ({"images": IMAGES, "labels": LABELS + 0.5}, {}, "the label 3.5 is not a class index; give 0, 1, 2, ..."),
         ({"images": IMAGES, "labels": LABELS - 2}, {}, "the label of sample 1 is -2; class indices start at 0; -1 is no label"),
-        ({"images": IMAGES, "labels": LABELS.astype(object)}, {}, "array 'labels' cannot be read (Object arrays cannot be loaded"),
-        (
-            {"images": IMAGES, "labels": LABELS},
-            {"class_names": ("a", "b", "c")},
-            "data.npz, sample '0': has the label 3, but class_names has 3 names; add the missing names",
-        ),
         ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}, "dataset.class_names: 'a' appears twice"),
     ],
 )
@@ -147,22 +132,11 @@ def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str,
     assert expected in message(tmp_path, **options)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
-def test_truncated_file(tmp_path: Path, share: float) -> None:
+def test_truncated_file(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
     content = (tmp_path / "data.npz").read_bytes()
-    (tmp_path / "data.npz").write_bytes(content[: int(share * len(content))])
+    (tmp_path / "data.npz").write_bytes(content[: len(content) * 9 // 10])
     assert "it may be truncated; save it again" in message(tmp_path)
-    (tmp_path / "data.npz").write_bytes(b"")
-    assert "data.npz: is an empty file" in message(tmp_path)
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-@pytest.mark.parametrize("shape", [(10_000, 1000, 1000), (2**62, 4, 4), (2**31, 2**31, 2**31), (-1, 4, 4), (2, -4, -4)])
-def test_a_header_that_claims_too_much(tmp_path: Path, method: int, shape: tuple[int, ...]) -> None:
-    with zipfile.ZipFile(tmp_path / "data.npz", "w", method) as archive:
-        archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
-    assert "data.npz: array 'images' cannot be read (" in message(tmp_path, labels_key=None)
 
 
 def test_an_array_that_does_not_fit_into_memory(tmp_path: Path) -> None:

@@ -71,12 +71,6 @@ def test_ids_and_labels_are_those_of_the_whole_set(tmp_path: Path) -> None:
         assert sample.pixels.equal(same.pixels)
 
 
-def test_more_than_there_are() -> None:
-    with pytest.raises(DataError) as caught:
-        choose(Fake([4] * 7), BaseDatasetSpec(kind="npz", sample=SampleSpec(size=8)))
-    assert str(caught.value) == "fake: sample.size 8 is larger than the data set (7 samples); at most 7"
-
-
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [-1, 2], [2, 1]])
 def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(order: list[int]) -> None:
     selected = Selected(Fake([0, 4, 5, 4]), range(4))
@@ -103,6 +97,11 @@ def test_labels_beyond_the_class_names() -> None:
         selected[1]
 
 
+def test_more_than_there_are() -> None:
+    with pytest.raises(DataError, match=r"^fake: sample.size 8 is larger than the data set \(7 samples\); at most 7$"):
+        choose(Fake([4] * 7), BaseDatasetSpec(kind="npz", sample=SampleSpec(size=8)))
+
+
 def test_ids_choose_in_the_order_of_the_data(tmp_path: Path) -> None:
     data = Fake([2, 2, 2, 2])
     assert choose(data, BaseDatasetSpec(kind="any", ids=("s3", "s1"))) == [1, 3]
@@ -117,9 +116,7 @@ def test_ids_choose_in_the_order_of_the_data(tmp_path: Path) -> None:
     ("given", "says"),
     [
         ({"ids": ["a", "a"]}, "lists 'a' twice"),
-        ({"ids": []}, "at least 1 item"),
         ({"ids": ["a"], "limit": 3}, "limit and ids cannot be combined"),
-        ({"ids": "nowhere.txt"}, "must be a list of ids, or a file of them"),
     ],
 )
 def test_ids_that_are_refused(given: dict[str, Any], says: str) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -22,6 +23,7 @@ COUNT, THREADS = 40, 4
 IMAGES = np.random.default_rng(7).integers(0, 256, (COUNT, 3, 12, 10), dtype=np.uint8)
 SPECS: dict[str, dict[str, Any]] = {
     "images": {"kind": "images", "path": "images", "resize": 9, "crop": [8, 9]},
+    "hf": {"kind": "hf", "path": "arrow"},
     "torchvision, files": {"kind": "torchvision", "name": "ImageFolder", "root": "images"},
     "torchvision, one random generator": {
         "kind": "torchvision",
@@ -39,6 +41,7 @@ import torch
 
 class OneFile:
     class_names = [str(i) for i in range(40)]
+    ids = [f"image {i}" for i in range(40)]
     def __init__(self):
         self.file = io.BytesIO(np.load("ROOT/images.npy").tobytes())
     def __len__(self):
@@ -47,8 +50,12 @@ class OneFile:
         self.file.seek(index * 360)
         time.sleep(0)
         content = self.file.read(360)
-        return torch.frombuffer(bytearray(content), dtype=torch.uint8).reshape(3, 12, 10), index, f"image {index}"
+        return torch.frombuffer(bytearray(content), dtype=torch.uint8).reshape(3, 12, 10), index
 """
+
+
+def picture(image: Any) -> Image.Image:
+    return Image.fromarray(np.moveaxis(image, 0, -1))
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +63,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same images in files of all kinds; of those in folders, the first is damaged."""
     place = tmp_path_factory.mktemp("threads")
     np.save(place / "images.npy", IMAGES)
+    datasets.Dataset.from_dict({"image": list(map(picture, IMAGES))}, datasets.Features({"image": datasets.Image()})).save_to_disk(
+        place / "arrow"
+    )
     for index, image in enumerate(IMAGES):
         (place / "images" / str(index % 2)).mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.moveaxis(image, 0, -1)).save(place / "images" / str(index % 2) / f"{index:02d}.png")
+        picture(image).save(place / "images" / str(index % 2) / f"{index:02d}.png")
     (place / "images" / "0" / "00.png").write_bytes(b"junk")
     (place / "threaded_images.py").write_text(MODULE.replace("ROOT", str(place)))
     return place

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.io
 import torch
 from PIL import Image
 from torchvision import datasets
@@ -30,30 +28,25 @@ def message(folder: Path, name: str, **options: Any) -> str:
     return reading.refusal(folder, kind="torchvision", name=name, root="files", **options)
 
 
-def write_mnist(folder: Path, part: str, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], name: str = "MNIST") -> None:
-    raw = folder / "files" / name / "raw"
+def write_mnist(folder: Path, part: str, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> None:
+    raw = folder / "files" / "MNIST" / "raw"
     raw.mkdir(parents=True, exist_ok=True)
     (raw / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, *images.shape) + images.tobytes())
     (raw / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, len(labels)) + labels.tobytes())
 
 
-@pytest.mark.parametrize("name", ["MNIST", "FashionMNIST"])
-def test_mnist(tmp_path: Path, name: str) -> None:
+def test_mnist(tmp_path: Path) -> None:
     images = RNG.integers(0, 256, (2, 3, 28, 28), dtype=np.uint8)
     labels = np.array([[3, 1, 4], [1, 5, 9]], np.uint8)
-    write_mnist(tmp_path, "train", images[0], labels[0], name)
-    write_mnist(tmp_path, "t10k", images[1], labels[1], name)
+    for part, name in enumerate(("train", "t10k")):
+        write_mnist(tmp_path, name, images[part], labels[part])
     for split, part in (("train", 0), ("test", 1)):
-        dataset = opened(tmp_path, name, split=split)
-        known = dataset.labels()
-        assert known is not None
-        assert known.tolist() == labels[part].tolist()
-        assert dataset.class_names is not None
-        assert len(dataset.class_names) == 10
-        for index in range(3):
-            sample = dataset[index]
-            assert (sample.id, sample.label) == (str(index), labels[part, index])
-            assert sample.pixels.equal(torch.from_numpy(images[part, index : index + 1]).double() / 255)
+        dataset = opened(tmp_path, "MNIST", split=split)
+        assert reading.labels(dataset) == labels[part].tolist()
+        assert len(dataset.class_names or ()) == 10
+        sample = dataset[2]
+        assert (sample.id, sample.label) == ("2", labels[part, 2])
+        assert sample.pixels.equal(torch.from_numpy(images[part, 2:3]).double() / 255)
 
 
 def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,20 +60,6 @@ def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert message(tmp_path, "CIFAR10") == (
         "torchvision CIFAR10: cannot be opened in 'files' (Dataset not found or corrupted. You can use download=True to download it); "
         "set download: true, or correct name, root, split or options"
-    )
-
-
-def test_svhn_takes_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "files").mkdir()
-    images = RNG.integers(0, 256, (32, 32, 3, 2), dtype=np.uint8)
-    scipy.io.savemat(tmp_path / "files" / "test_32x32.mat", {"X": images, "y": np.array([[10], [4]], np.uint8)})
-    md5 = hashlib.md5((tmp_path / "files" / "test_32x32.mat").read_bytes(), usedforsecurity=False).hexdigest()
-    monkeypatch.setattr(datasets.SVHN, "split_list", {"test": ["", "test_32x32.mat", md5]})
-    dataset = opened(tmp_path, "SVHN", split="test")
-    assert [dataset[i].label for i in range(2)] == [0, 4]
-    assert dataset[1].pixels.equal(torch.from_numpy(images[..., 1].transpose(2, 0, 1).copy()).double() / 255)
-    assert "cannot be opened in 'files' (Unknown value 'tst' for argument split. Valid values are {'test'}.); " in message(
-        tmp_path, "SVHN", split="tst"
     )
 
 
@@ -99,7 +78,7 @@ def test_image_folder(tmp_path: Path) -> None:
 
 
 class Odd:
-    """A data set of tensors with odd targets."""
+    """A data set of tensors whose classes have several names."""
 
     classes = (("tench", "Tinca tinca"), ("goldfish",))
 
@@ -107,44 +86,32 @@ class Odd:
         pass
 
     def __len__(self) -> int:
-        return 4
+        return 1
 
-    def __getitem__(self, index: int) -> Any:
-        return [
-            (torch.full((1, 4, 4), 51, dtype=torch.uint8), -1),
-            (torch.zeros(1, 4, 4), {"box": 3}),
-            ("text", 0),
-            (torch.zeros(1, 4, 4), 1),
-        ][index]
+    def __getitem__(self, _: int) -> Any:
+        return torch.full((1, 4, 4), 51, dtype=torch.uint8), -1
 
 
-def test_tensors_odd_targets_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_and_classes_of_several_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "Kitti", Odd)
     dataset = opened(tmp_path, "Kitti")
     assert dataset.class_names == ("tench", "goldfish")
     assert dataset[0].label is None
     torch.testing.assert_close(dataset[0].pixels, torch.full((1, 4, 4), 0.2, dtype=torch.float64), rtol=0, atol=1e-6)
-    with pytest.raises(SampleError, match=r"sample 1: the label \{'box': 3\} is not a class index"):
-        dataset[1]
-    with pytest.raises(SampleError, match="sample 2: the image is str; images are PIL images"):
-        dataset[2]
-    with pytest.raises(SampleError, match="sample 3: is Tensor, not an image; resize and crop are for data sets of images"):
-        opened(tmp_path, "Kitti", resize=4)[3]
+    with pytest.raises(SampleError, match="sample 0: is Tensor, not an image; resize and crop are for data sets of images"):
+        opened(tmp_path, "Kitti", resize=4)[0]
 
 
 @pytest.mark.parametrize(
     ("name", "options", "expected"),
     [
         ("CIFAR1O", {}, "torchvision CIFAR1O: is not in torchvision.datasets; did you mean 'CIFAR10'?"),
-        ("os", {}, "torchvision os: is not in torchvision.datasets; "),
-        ("MNIST", {}, "torchvision MNIST: cannot be opened in 'files' (Dataset not found"),
         ("ImageFolder", {}, "cannot be opened in 'files' (No such file or directory); set download: true, or correct name, root, split"),
         ("MNIST", {"split": "val"}, "torchvision MNIST: has no split 'val'; it has train and test"),
         ("ImageNet", {}, "(Unknown value 'test' for argument split. Valid values are {'train', 'val'}.); "),
         ("ImageNet", {"download": True}, "torchvision ImageNet: it cannot be downloaded by torchvision; "),
         ("MNIST", {"options": {"transform": 1}}, "options cannot have 'transform'; "),
-        ("STL10", {"options": {"fold": 1}}, "options cannot have 'fold'; did you mean 'folds'?"),
-        ("EMNIST", {"split": "letters", "options": {"train": False}}, "cannot be opened in 'files' (Dataset not found"),
+        ("STL10", {"options": {"fold": 1}}, "unexpected keyword argument 'fold'"),
     ],
 )
 def test_wrong_specs(tmp_path: Path, name: str, options: dict[str, Any], expected: str) -> None:

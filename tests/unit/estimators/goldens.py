@@ -218,11 +218,11 @@ class LaplaceMargin(LaplaceLine):
     def log_norm(self, q: float) -> float:
         """The density of a sum of n Laplace variables is exp(-|y|) sum_k (n-1+k)! / (k! (n-1-k)!) |y|^(n-1-k) 2^-k / (2^n (n-1)!)."""
         n, scale = SIDE**2, math.sqrt(0.5) / SIDE
-        u = torch.linspace(-60, 400, 2**16 + 1, dtype=torch.float64)
+        u = torch.linspace(-60, 400, 2**13 + 1, dtype=torch.float64)
         k, y = torch.arange(n, dtype=torch.float64), (u.abs() / scale)[:, None]
         terms = torch.lgamma(n + k) - torch.lgamma(k + 1) - torch.lgamma(n - k) - k * math.log(2) + torch.special.xlogy(n - 1 - k, y)
         density = torch.logsumexp(terms, 1) - y[:, 0] - n * math.log(2) - math.lgamma(n) - math.log(scale)
-        return float(torch.logsumexp(density + q * self.log_of(u), 0) + math.log(460 / 2**16)) / q
+        return float(torch.logsumexp(density + q * self.log_of(u), 0) + math.log(460 / 2**13)) / q
 
 
 class SensorLine(Golden):

@@ -15,34 +15,18 @@ from torch import Tensor
 from robaudit.errors import SpecError
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import CertifiedRadius, theorem_of
-from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.models import from_module
 from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
-from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
-from robaudit.noise.process import NoiseProcess
-from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import GAUSSIAN, largest_radius, p_lower
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
-from tests.unit.estimators.tools import Counter, curved, known, work_on
-
-
-def under(form: Noise, level: float, network: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> ImageBatch:
-    """Images as a chunk at a level of a noise."""
-    model = from_module(network)
-    with torch.no_grad():
-        classes = model(x[:1]).shape[1]
-    source = NoiseProcess(form, "some", seed, model.device, model.dtype)
-    engine = Engine(model, {"some": source}, classes)
-    at = NoiseLevel("some", level, LevelName.EPS if isinstance(form, Uniform) else LevelName.SIGMA)
-    return ImageBatch.of(engine, x, at, ids=[f"image {i}" for i in range(len(x))])
+from tests.unit.estimators.tools import Counter, chunk, curved, known, work_on
 
 
 def half_space(distance: float, weights: Tensor) -> Callable[[Tensor], Tensor]:
@@ -72,11 +56,11 @@ CASES: dict[str, tuple[Noise, float, str, Tensor, float]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_half_space(name: str) -> None:
-    """The radius of a half-space is its distance (for l1 noise along an axis); four seeds are below it, and as near as draws allow."""
+    """The radius of a half-space is its distance (for l1 noise along an axis); two seeds are below it, and as near as draws allow."""
     form, level, norm, weights, distance = CASES[name]
     estimator = CertifiedRadius(samples=20_000, norm=norm)
-    for seed in range(4):
-        found = one(estimator, under(form, level, half_space(distance, weights), GREY, seed))
+    for seed in range(2):
+        found = one(estimator, chunk(half_space(distance, weights), GREY, form, level, seed=seed))
         proof = known(found.certificate)
         assert 0.93 * distance < found.value < distance
         assert proof.p_lower == float(p_lower(known(proof.kept), 20_000, 0.001))
@@ -87,13 +71,13 @@ def test_a_half_space(name: str) -> None:
 
 
 def test_coverage_end_to_end() -> None:
-    """200 images of the half-space each at alpha .05: with and without a question at the true radius, few are above it."""
-    x = GREY.expand(200, -1, -1, -1)
-    batch = under(Gaussian(), 0.5, half_space(0.8, EQUAL), x)
+    """100 images of the half-space each at alpha .05: with and without a question at the true radius, few are above it."""
+    x = GREY.expand(100, -1, -1, -1)
+    batch = chunk(half_space(0.8, EQUAL), x, Gaussian(), 0.5)
     for estimator in (CertifiedRadius(samples=400, alpha=0.05), CertifiedRadius(samples=400, alpha=0.05, decide=0.8000001)):
         found = [value for (value,) in estimator.estimate(batch)]
         assert len({value.value for value in found}) > 1
-        assert sum(value.value > 0.8 for value in found) <= binom.ppf(1 - 1e-6, 200, 0.05)
+        assert sum(value.value > 0.8 for value in found) <= binom.ppf(1 - 1e-6, 100, 0.05)
 
 
 def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
@@ -115,7 +99,7 @@ def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
 def test_a_question_is_answered_as_by_all_draws() -> None:
     """Images of a curved network: the same answers, from the first draws of the same ones."""
     network = Counter(curved(3, seed=2))
-    batch = work_on(network, images=40)
+    batch = work_on(network, images=16)
     estimator = CertifiedRadius(samples=5000, decide=0.3)
     fixed = [value for (value,) in CertifiedRadius(samples=5000).estimate(batch)]
     network.images = 0
@@ -130,7 +114,7 @@ def test_a_question_is_answered_as_by_all_draws() -> None:
         assert few.value == pytest.approx(GAUSSIAN.radius(known(proof.p_lower), 0.3), rel=1e-9)
         assert few.note == ("" if few.value >= 0.3 else few.note)
         assert kept <= draws
-    assert 0 < sum(value.value >= 0.3 for value in quick) < 40
+    assert 0 < sum(value.value >= 0.3 for value in quick) < 16
     assert sum(value.forwards for value in quick) < sum(value.forwards for value in fixed) / 3
 
 
@@ -140,7 +124,7 @@ def test_it_abstains_where_no_class_has_a_majority() -> None:
     def network(x: Tensor) -> Tensor:
         return torch.stack([x[:, 0, 0, i] for i in range(3)], 1)
 
-    found = one(CertifiedRadius(samples=500), under(Gaussian(), 0.5, network, GREY))
+    found = one(CertifiedRadius(samples=500), chunk(network, GREY, Gaussian(), 0.5))
     assert (found.value, found.lower, found.flips_to) == (0.0, 0.0, None)
     assert known(found.certificate).label is None
     assert "abstains: no class has a significant majority" in found.note
@@ -153,7 +137,7 @@ def test_a_vote_for_another_class_than_that_of_the_clean_image() -> None:
         inside = 0.01 - (x - 0.5).flatten(1).square().sum(1)
         return torch.stack([torch.zeros_like(inside), inside], 1)
 
-    found = one(CertifiedRadius(samples=500), under(Gaussian(), 0.5, network, GREY))
+    found = one(CertifiedRadius(samples=500), chunk(network, GREY, Gaussian(), 0.5))
     assert found.value == pytest.approx(0.5 * 2.2, rel=0.02)
     assert known(found.certificate).label == found.flips_to == 0
     assert found.note == "the vote's class differs from the clean image's"
@@ -168,7 +152,7 @@ def test_copies_without_finite_logits_vote_for_no_class() -> None:
         logit = torch.where(value > 0.5 * 1.2815516, torch.nan, 1.0)
         return torch.stack([logit, torch.zeros_like(logit)], 1)
 
-    found = one(CertifiedRadius(samples=4000), under(Gaussian(), 0.5, network, GREY))
+    found = one(CertifiedRadius(samples=4000), chunk(network, GREY, Gaussian(), 0.5))
     error = math.sqrt(share * (1 - share) / 4100)
     lost = found.numbers["not_finite"]
     assert lost / 4100 == pytest.approx(share, abs=5 * error)
@@ -181,10 +165,6 @@ def test_copies_without_finite_logits_vote_for_no_class() -> None:
     ("options", "why"),
     [
         ({"samples": 9}, "no certificate is possible with fewer than 10 copies at alpha 0.001"),
-        ({"samples": 4, "alpha": 0.05}, "no certificate is possible with fewer than 5 copies at alpha 0.05"),
-        ({"alpha": 0.5}, "less than 0.5"),
-        ({"decide": 0.0}, "greater than 0"),
-        ({"norm": "linf"}, "'l1' or 'l2'"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], why: str) -> None:
@@ -199,9 +179,7 @@ TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform nois
     ("form", "options", "why"),
     [
         (CorrelatedGaussian(length=2.0), {}, TRADE),
-        (ScaledGaussian(scale=(1.0,)), {}, TRADE),
         (Uniform(norm="l2"), {"norm": "l1"}, TRADE),
-        (Impulse(), {}, TRADE),
         (Gaussian(), {"norm": "l1"}, "its certificates are in l2 (norm: l2)"),
         (Laplace(), {}, "its certificates are in l1 (norm: l1)"),
         (Gaussian(), {"decide": 3.0}, "at sigma 0.25, 100000 copies certify 0.9519 at most, and decide is 3"),

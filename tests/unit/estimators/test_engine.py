@@ -1,13 +1,9 @@
-"""Full batches, padded tails, no waiting for the device, batch sizes by memory."""
+"""Full batches, padded tails, batch sizes by memory."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine, rows_by_rule
@@ -16,86 +12,24 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.process import NoiseProcess
 from robaudit.numerics.margins import margin_gradients
 from tests.levels import gaussian_process, sigma
-from tests.unit.estimators.tools import SHAPE, curved
+from tests.unit.estimators.tools import SHAPE, Counter, curved
 
 CPU = torch.device("cpu")
 IMAGES = torch.rand(3, *SHAPE, generator=torch.Generator().manual_seed(5))
 
 
-class Recorder:
-    """A network that writes down the sizes of its batches; a plain callable, which nobody copies."""
-
-    def __init__(self, network: nn.Module) -> None:
-        self.network, self.sizes = network, list[int]()
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.sizes.append(len(x))
-        out: Tensor = self.network(x)
-        return out
-
-
-def noisy_logits(batch_size: int | None, draws: int, *, pairs: bool = False) -> tuple[list[int], Tensor]:
-    network = Recorder(curved())
-    engine = Engine(from_module(network), gaussian_process(0, CPU), 4, batch_size)
-    found = torch.full((len(IMAGES), draws, 4), torch.nan)
-    for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), draws, pairs=pairs):
-        assert len(batch.x) == len(logits) == len(batch.image) == len(batch.draw)
-        found[batch.image, batch.draw] = logits
-    return network.sizes, found
-
-
-@pytest.mark.parametrize(("batch_size", "draws", "sizes"), [(16, 10, [16, 16]), (16, 11, [16, 16, 8]), (None, 11, [40]), (20, 7, [20, 8])])
-def test_the_tail_is_padded_to_a_multiple_of_eight(batch_size: int | None, draws: int, sizes: list[int]) -> None:
-    found = noisy_logits(batch_size, draws)
-    assert found[0] == sizes
-
-
-@pytest.mark.parametrize("pairs", [False, True])
-def test_rows_do_not_depend_on_the_batch_size(pairs: bool) -> None:
-    _, reference = noisy_logits(None, 10, pairs=pairs)
-    assert reference.isfinite().all()
-    for batch_size in (1, 2, 3, 8, 17):
-        assert torch.allclose(noisy_logits(batch_size, 10, pairs=pairs)[1], reference, atol=1e-5)
-
-
-def test_one_row_at_a_time_only_when_asked() -> None:
-    assert noisy_logits(1, 2)[0] == [1] * 6
-
-
-class Waits(TorchDispatchMode):
-    """Counts the operators for which the host would wait for a device."""
-
-    NAMES = ("_local_scalar_dense", "nonzero", "equal", "is_nonzero", "masked_select", "bincount", "unique")
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        if name in self.NAMES or (name in ("index", "index_put", "index_put_") and _boolean(args[1])):
-            self.found.append(name)
-        return func(*args, **(kwargs or {}))
-
-
-def _boolean(indices: Any) -> bool:
-    return any(index is not None and index.dtype is torch.bool for index in indices)
-
-
-@pytest.mark.parametrize("pairs", [False, True])
-def test_the_loop_never_waits_for_the_device(pairs: bool) -> None:
-    engine = Engine(from_module(curved(), mean=[0.5], std=[0.2]).clipping(True), gaussian_process(0, CPU), 4, 8)
-    engine.logits(IMAGES)
-    with Waits() as waits:
-        for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), 20, pairs=pairs):
-            votes = torch.zeros(3 * 4, dtype=torch.int64)
-            votes.index_add_(0, batch.image * 4 + logits.argmax(1), torch.ones_like(batch.image))
-    assert waits.found == []
-
-
 @pytest.mark.parametrize(
-    ("shape", "rows"), [((1, 8, 8), 128), ((1, 28, 28), 128), ((3, 32, 32), 64), ((3, 64, 64), 16), ((3, 224, 224), 8), ((3, 999, 999), 8)]
+    ("batch_size", "draws", "sizes"), [(16, 10, [16, 16]), (16, 11, [16, 16, 8]), (None, 11, [40]), (20, 7, [20, 8]), (1, 2, [1] * 6)]
 )
+def test_the_tail_is_padded_to_a_multiple_of_eight(batch_size: int | None, draws: int, sizes: list[int]) -> None:
+    network = Counter(curved())
+    engine = Engine(from_module(network), gaussian_process(0, CPU), 4, batch_size)
+    for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), draws):
+        assert len(batch.x) == len(logits) == len(batch.image) == len(batch.draw)
+    assert network.sizes == sizes
+
+
+@pytest.mark.parametrize(("shape", "rows"), [((1, 8, 8), 128), ((3, 32, 32), 64), ((3, 999, 999), 8)])
 def test_the_rule_on_the_cpu(shape: tuple[int, ...], rows: int) -> None:
     assert rows_by_rule(shape, CPU) == rows
 
@@ -129,7 +63,7 @@ def test_passes_are_counted_within_the_block_only() -> None:
 
 
 def test_noisy_passes_go_through_their_own_model() -> None:
-    exact, lower = Recorder(curved()), Recorder(curved(seed=1))
+    exact, lower = Counter(curved()), Counter(curved(seed=1))
     engine = Engine(from_module(exact), gaussian_process(0, CPU), 4, noisy=from_module(lower))
     engine.logits(IMAGES)
     assert (exact.sizes, lower.sizes) == ([8], [])

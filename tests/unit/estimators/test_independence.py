@@ -33,15 +33,15 @@ from tests.unit.estimators.tools import SHAPE, build, curved, installed_estimato
 
 pytestmark = pytest.mark.bits
 CPU = torch.device("cpu")
-IMAGES = 10
+IMAGES = 6
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "logit_gaussian": [{"samples": 32}, {"tolerance": 0.03, "max_samples": 80}],
     "mc": [{"samples": 30}, {"decide": 0.9, "max_samples": 200}, {"tolerance": 0.03, "max_samples": 200}],
     "mmse": [{"samples": 6}, {"samples": 5, "pairs": False}],
     "mmse_mvs": [{"samples": 6}],
-    "splitting": [{"particles": 40, "moves": 3}],
-    "adversarial_loss": [{"steps": 5, "restarts": 3}],
+    "qnorm_path": [{"temperatures": 12, "steps": 1}],
     "radius_attack": [{"steps": 3, "restarts": 1, "polish": 3}],
+    "splitting": [{"particles": 40, "moves": 3}],
     "certified_radius": [{"samples": 40, "selection": 12}, {"decide": 0.05, "samples": 200, "selection": 20}],
     "smoothed_attack": [{"steps": 3, "restarts": 1}],
     "radius_pgd": [{"norm": "l2", "steps": 8, "restarts": 2}, {"norm": "linf", "steps": 8, "restarts": 3, "clip": True}],
@@ -118,9 +118,7 @@ def cuts(images: int, sizes: Sequence[int]) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize(
-    "chunks", [pytest.param(((1,), (6, 3)), id="each", marks=pytest.mark.slow), pytest.param(((1, 5, 1, 3),), id="some")]
-)
+@pytest.mark.parametrize("chunks", [pytest.param(((1,), (4, 2)), id="each", marks=pytest.mark.slow), pytest.param(((1, 3, 2),), id="some")])
 @pytest.mark.parametrize(
     ("case", "setting"),
     [
@@ -130,7 +128,7 @@ def cuts(images: int, sizes: Sequence[int]) -> list[list[int]]:
     ],
 )
 def test_in_any_chunk(case: str, setting: str, chunks: tuple[tuple[int, ...], ...]) -> None:
-    """Every image is in a chunk of another size than that of all; by default two of them are alone."""
+    """Every image is in a chunk of another size than that of all; by default one of them is alone."""
     here, estimator = {**SETTINGS, "linear": straight}[setting](), CASES[case]
     together = here.all(estimator)
     for sizes in chunks:
@@ -144,18 +142,8 @@ def test_in_any_chunk(case: str, setting: str, chunks: tuple[tuple[int, ...], ..
 def test_in_any_precision(case: str, settings: dict[str, Any]) -> None:
     here, estimator = demo(**settings), CASES[case]
     together = here.all(estimator)
-    for index in cuts(len(together), (3, 7)):
+    for index in cuts(len(together), (2, 4)):
         assert values(estimator, here.batch(index)) == [together[i] for i in index]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("case", FIRST)
-def test_with_any_batch_size_of_whole_eights(case: str, setting: str) -> None:
-    here, estimator = SETTINGS[setting](), CASES[case]
-    expected = here.all(estimator)
-    for batch_size in (8, 64):
-        assert values(estimator, here.batch(range(IMAGES), batch_size=batch_size)) == expected, f"batch size {batch_size}"
 
 
 class RoundsOtherwise(nn.Module):
@@ -206,7 +194,7 @@ def test_real_networks(name: str) -> None:
     here = Setting(model, torch.stack([data[i].pixels for i in range(IMAGES)]), int(about["num_classes"]), 0.15)
     for case, estimator in ANY.items():
         together = here.all(estimator)
-        for batch_size, sizes in ((None, (1,)), (None, (5, 2)), (8, (7, 3)), (16, (10,))):
+        for batch_size, sizes in ((None, (1,)), (None, (4, 2)), (8, (5, 1)), (16, (6,))):
             for index in cuts(IMAGES, sizes):
                 part = values(estimator, here.batch(index, batch_size=batch_size))
                 assert part == [together[i] for i in index], f"{case}: batch size {batch_size}, chunk {json.dumps(index)}"

@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
-from scipy.stats import binomtest, multivariate_normal, norm
+from scipy.stats import multivariate_normal, norm
 
 from tests.unit.estimators.tools import build, linear, weights, work_on
 
 
-@pytest.mark.parametrize("sigma", [0.05, 0.25, 1.0])
+@pytest.mark.parametrize("sigma", [0.05, 1.0])
 @pytest.mark.parametrize("name", ["taylor", "mmse"])
 def test_two_classes_have_the_closed_form(name: str, sigma: float) -> None:
     """p = Phi(c / (sigma ||u||)) to 1e-9 in float64 and 1e-5 in float32 (Han et al., Lemma 3.1)."""
@@ -44,18 +44,6 @@ def test_many_classes_agree_with_scipy(name: str) -> None:
         assert estimate.value == pytest.approx(expected, abs=1.5e-3)  # the CDF's own tolerance of 1e-3 and SciPy's
 
 
-def test_mc_agrees_with_taylor_within_its_interval() -> None:
-    work = work_on(linear(5), sigma=0.4, images=40)
-    exact = build("taylor").estimate(work)
-    outside = 0
-    for truth, estimate in zip(exact, build("mc", samples=2000).estimate(work), strict=True):
-        assert estimate.votes is not None
-        kept = round(estimate.value * 2000)
-        interval = binomtest(kept, 2000).proportion_ci(0.999)
-        outside += not interval.low - 1e-3 <= truth.value <= interval.high + 1e-3
-    assert outside <= 1  # 40 intervals of 99.9 %: two outside have probability below 1e-3
-
-
 def test_published_iid_draws_carry_the_error_the_pairs_remove() -> None:
     """With iid draws z errs by N(0, 1/N) even on a linear model; with pairs it does not (Han et al., Proposition 3.3)."""
     samples, images = 8, 200
@@ -81,13 +69,3 @@ def test_softmax_is_taylor_mvs_when_gradients_have_one_length() -> None:
     temperature = sigma * float((weight[0] - weight[1]).norm())
     for a, b in zip(build("softmax", temperature=temperature).estimate(work), build("taylor_mvs").estimate(work), strict=True):
         assert a.value == pytest.approx(b.value, abs=1e-12)
-
-
-def test_jackknife_interval_of_iid_mmse_covers_the_closed_form() -> None:
-    """A linear model has no linearisation bias, so 'sampling only' is all there is: nominal 95 %, minus 3 binomial errors."""
-    images = 400
-    work = work_on(linear(2), sigma=0.6, images=images)
-    exact = build("taylor").estimate(work)
-    rows = build("mmse", samples=16, pairs=False).estimate(work)
-    covered = sum(e.lower is not None and e.upper is not None and e.lower <= t.value <= e.upper for e, t in zip(rows, exact, strict=True))
-    assert covered / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)

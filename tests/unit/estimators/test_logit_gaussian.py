@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
-from robaudit.datasets import open_dataset
-from robaudit.datasets.digits import DigitsSpec
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.logit_gaussian import LogitGaussian, SkewReview, Statistics, by_votes, fitted, vote_error
-from robaudit.levels import LevelName, NoiseLevel
+from robaudit.estimators.logit_gaussian import LogitGaussian, Statistics, by_votes, fitted, vote_error
+from robaudit.estimators.review import FitReview
 from robaudit.models import from_module
-from robaudit.numerics.margins import margins
-from robaudit.quantities import IntervalKind
 from robaudit.results import NormalFit, Result, Votes
 from robaudit.rows import Row
 from tests.levels import gaussian_process, sigma
-from tests.specs import WEIGHTS
 from tests.unit.estimators.tools import build, curved, known, linear, work_on
-from tests.unit.models.conftest import load
 
 
 def values(estimates: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -44,36 +36,27 @@ def skewed(x: Tensor) -> Tensor:
 
 def test_linear_models_err_by_the_covariance_alone() -> None:
     """Pairs make the mean exact; what is left falls as 1 / sqrt(draws)."""
-    batch = work_on(linear(5), sigma=0.5, images=60)
+    batch = work_on(linear(5), sigma=0.5, images=30)
     exact = values(build("taylor").estimate(batch))
     error = {n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(batch)) - exact) ** 2)) for n in (64, 1024)}
     assert error[64] < 0.03
     assert error[1024] < 0.6 * error[64]
 
 
-def test_the_interval_covers_on_a_linear_model() -> None:
-    images = 300
-    batch = work_on(linear(2), sigma=0.6, images=images)
-    exact = values(build("taylor").estimate(batch))
-    rows = LogitGaussian(samples=64).estimate(batch)
-    covered = [e.lower is not None and e.upper is not None and e.lower <= t <= e.upper for e, t in zip(rows, exact, strict=True)]
-    assert sum(covered) / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)
-
-
 def test_close_to_converged_mc_on_a_curved_network() -> None:
-    batch = work_on(curved(), sigma=0.3, images=30)
-    truth = values(build("mc", samples=8192).estimate(work_on(curved(), sigma=0.3, images=30, seed=5)))
+    batch = work_on(curved(), sigma=0.3, images=12)
+    truth = values(build("mc", samples=4096).estimate(work_on(curved(), sigma=0.3, images=12, seed=5)))
     rmse = np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2))
     votes = np.sqrt(np.mean(truth * (1 - truth) / 1024))
-    assert rmse < votes + 3 * math.sqrt(0.25 / 8192)
+    assert rmse < votes + 3 * math.sqrt(0.25 / 4096)
 
 
 def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
-    batch = work_on(skewed, sigma=0.3, images=40, gradients=False)
-    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=40, seed=5, gradients=False)))
+    batch = work_on(skewed, sigma=0.3, images=16, gradients=False)
+    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=16, seed=5, gradients=False)))
     estimates = LogitGaussian(samples=1024).estimate(batch)
     doubtful = (truth > 0.02) & (truth < 0.98)
-    assert doubtful.sum() >= 10
+    assert doubtful.sum() >= 4
     flagged = np.array([e.note.startswith("margins are not normal") for e in estimates])
     assert flagged[doubtful].mean() > 0.9
     assert all(e.interval.text == "antithetic pairs" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
@@ -99,7 +82,7 @@ def test_a_tolerance_sets_the_copies_of_each_image() -> None:
 
 def test_a_tolerance_favours_no_value() -> None:
     """Votes of the same image under many ids, p = .9: unbiased. A rule that stopped on the copies it counts would lift them."""
-    n, p = 2000, 0.9
+    n, p = 600, 0.9
     layer = nn.Linear(12, 2)
     score = nn.Sequential(nn.Flatten(), layer)
     with torch.no_grad():
@@ -114,59 +97,6 @@ def test_a_tolerance_favours_no_value() -> None:
     assert abs(shares.mean() - p) < 3.5 * shares.std() / math.sqrt(n)
     fits = values(rows)
     assert abs(fits.mean() - p) < 3.5 * fits.std() / math.sqrt(n) + 0.002
-
-
-@pytest.mark.slow
-def test_frames_make_the_mean_margin_vary_less() -> None:
-    """On the embedded CNN, over seeds: far less than independent pairs, at the same number of passes; and without bias."""
-    model = load(WEIGHTS, architecture="robaudit:digits_cnn")
-    dataset = open_dataset(DigitsSpec(kind="digits", limit=12), base_dir=Path.cwd(), trust=False)
-    x = torch.stack([dataset[i].pixels.float() for i in range(12)])
-    means: dict[bool, list[Tensor]] = {True: [], False: []}
-    for seed in range(40):
-        engine = Engine(model, gaussian_process(seed, torch.device("cpu")), 10)
-        target = engine.logits(x).argmax(1)
-        for frames, found in means.items():
-            total = torch.zeros(12, 10, dtype=torch.float64)
-            for noisy, logits in engine.noisy_logits(x, [str(i) for i in range(12)], sigma(0.25), 96, pairs=True, frames=frames):
-                total.index_add_(0, noisy.image, logits.double())
-            found.append(margins(total / 96, target).min(1).values)
-    coupled, independent = (torch.stack(means[frames]) for frames in (True, False))
-    assert float((coupled.var(0) / independent.var(0)).mean()) < 0.7
-    apart = (coupled.mean(0) - independent.mean(0)) / ((coupled.var(0) + independent.var(0)) / 40).sqrt()
-    assert float(apart.abs().max()) < 4.5
-
-
-def far_apart(x: Tensor) -> Tensor:
-    """Linear in every fourth pixel of each row and column: what couples such pixels would show here, and nowhere locally."""
-    weights = torch.randn(1, 3, 6, 6, generator=torch.Generator().manual_seed(2))
-    score = ((x - 0.5) / 0.1)[:, :, ::4, ::4].mul(weights).flatten(1).sum(1) / weights.norm()
-    return torch.stack([score + 1, torch.zeros_like(score)], 1)
-
-
-def products(x: Tensor) -> Tensor:
-    """Sums of products of pixels four apart, and something linear: even and odd parts alike."""
-    z = ((x - 0.5) / 0.1)[:, 0]
-    even = (z[:, :4] * z[:, 4:8]).flatten(1).sum(1) / 96**0.5
-    odd = ((x - 0.5) / 0.1)[:, 1].flatten(1).sum(1) / 24
-    return torch.stack([0.3 + 0.7 * (even + odd), torch.zeros_like(even)], 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("samples", [64, 96])
-@pytest.mark.parametrize(("network", "z"), [(far_apart, 1.0), (products, 0.3 / (0.7 * 2**0.5))])
-def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[Tensor], Tensor], z: float, samples: int) -> None:
-    """The same image under 250 ids, that is with 250 independent frames: coverage and error of the normal fit's limit Phi(m / s)."""
-    n, limit = 250, float(torch.special.ndtr(torch.tensor(z, dtype=torch.float64)))
-    x = torch.full((n, 3, 24, 24), 0.5)
-    engine = Engine(from_module(network), gaussian_process(3, torch.device("cpu")), 2)
-    batch = ImageBatch.of(engine, x, sigma(0.1))
-    rows = [e for e in LogitGaussian(samples=samples).estimate(batch) if e.interval.kind is IntervalKind.JACKKNIFE]
-    covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
-    assert covered / len(rows) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(rows))
-    claimed = math.sqrt(np.mean([e.std_error**2 for e in rows if e.std_error is not None]))
-    rmse = math.sqrt(np.mean((values(rows) - limit) ** 2))
-    assert rmse < claimed * (1 + 3 / math.sqrt(2 * len(rows)))
 
 
 def jointly_skewed(images: int, pairs: int, seed: int) -> Tensor:
@@ -230,39 +160,24 @@ def test_copies_that_are_not_finite_are_counted() -> None:
             assert row.value == known(row.votes).counts[label] / 64
 
 
-@pytest.mark.parametrize("options", [{"samples": 20}, {"samples": 0}, {"tolerance": 0}, {"max_samples": 33}])
-def test_bad_options(options: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        LogitGaussian.model_validate(options)
-
-
-def warned(skewness: Sequence[float], above_votes: Sequence[float], at: NoiseLevel | None = None) -> list[str]:
+def warned(above_votes: Sequence[float]) -> list[str]:
     """The warnings of a review of rows of 1,000 votes."""
-    at = at or sigma(0.5)
-    review = SkewReview()
-    for one, above in zip(skewness, above_votes, strict=True):
-        about = {"sample_id": "0", "label": 0, "predicted": 0, "correct": True, "estimator": "fit", "quantity": "p_robust"}
+    review = FitReview()
+    for above in above_votes:
         kept = round(1000 * (0.5 - above))
-        result = Result(kept / 1000 + above, forwards=1, votes=Votes((kept, 1000 - kept)), fit=NormalFit(one, 0.0))
-        review.add(Row.of(result, **at.document(), **about))
+        about = {"sample_id": "0", "label": 0, "predicted": 0, "correct": True, "estimator": "fit", "quantity": "p_robust"}
+        result = Result(kept / 1000 + above, forwards=1, votes=Votes((kept, 1000 - kept)), fit=NormalFit(0.0, 0.0))
+        review.add(Row.of(result, **sigma(0.5).document(), **about))
     return review.warnings()
 
 
-def test_a_review_tells_when_the_margins_are_skewed_on_average() -> None:
-    assert warned([0.02, -0.3, 0.25] * 10, [0.0] * 30) == []
-    (line,) = warned([-0.5, -0.1, -0.9, -0.5] * 5, [0.0] * 20)
-    assert line.startswith("fit: the margins are skewed at sigma 0.5 (-0.50 on average over 20 images)")
-    assert warned([3.0] * 5, [0.0] * 5) == []  # too few to say
-
-
 def test_a_review_tells_when_the_fits_are_off_the_votes_on_average() -> None:
-    at, zero = NoiseLevel("fog", 5.0, LevelName.SEVERITY), [0.0] * 200
     chance = np.random.default_rng(0).normal(0.0, 0.05, 200)
-    (line,) = warned(zero, [*(0.03 + chance)], at)
-    assert line.startswith("fit: its values at fog severity 5 are 0.0")
+    (line,) = warned([*(0.03 + chance)])
+    assert line.startswith("fit: its values at sigma 0.5 are 0.0")
     assert "above the votes of the same copies, on average over 200 images: use mc" in line
-    (line,) = warned(zero, [*(chance - 0.03)], at)
+    (line,) = warned([*(chance - 0.03)])
     assert " below the votes" in line
-    assert warned(zero, [*chance]) == []
-    assert warned(zero, [*(0.009 + 0.1 * chance)]) == [], "sure, but too little to matter"
-    assert warned([0.0] * 9, [0.3] * 9) == [], "too few images"
+    assert warned([*chance]) == []
+    assert warned([*(0.009 + 0.1 * chance)]) == [], "sure, but too little to matter"
+    assert warned([0.3] * 9) == [], "too few images"

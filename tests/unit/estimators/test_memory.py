@@ -47,8 +47,7 @@ def test_passes_are_measured(gradient: bool) -> None:
 def test_fewer_rows_where_memory_is_short(gradient: bool) -> None:
     model, image = from_module(Hungry(16, 0)), torch.zeros(3, 32, 32)
     assert rows_by_rule(image.shape, CPU) == 64
-    fits = [fitting_rows(model, model if gradient else None, image, free * MB) for free in (1200, 600, 160)]
-    assert [fit.rows for fit in fits] == [fit.gradient_rows for fit in fits] == [16, 8, 2]
+    assert fitting_rows(model, model if gradient else None, image, 300 * MB) == (4, 4)
 
 
 def test_gradients_of_a_pass_are_bounded() -> None:

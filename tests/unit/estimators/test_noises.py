@@ -23,7 +23,7 @@ from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import NoiseSpec
-from tests.unit.estimators.tools import build
+from tests.unit.estimators.tools import build, linear, weights
 
 SHAPE = (2, 5, 4)
 PIXELS = math.prod(SHAPE)
@@ -83,16 +83,6 @@ def work_under(noise: NoiseProcess, network: nn.Module, x: Tensor, *, classes: i
     return ImageBatch.of(engine, x, noise.levels[0], labels=torch.zeros(len(x), dtype=torch.int64), gradients=linearised)
 
 
-def linear(classes: int, pixels: int, seed: int = 0) -> tuple[nn.Sequential, Tensor]:
-    """A random linear model in float64, and its weights."""
-    layer = nn.Linear(pixels, classes).double()
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        layer.weight.copy_(torch.randn(classes, pixels, generator=generator))
-        layer.bias.copy_(0.3 * torch.randn(classes, generator=generator))
-    return nn.Sequential(nn.Flatten(), layer), layer.weight.detach()
-
-
 def pixels(images: int, shape: tuple[int, int, int] = SHAPE) -> Tensor:
     return torch.rand(images, *shape, generator=torch.Generator().manual_seed(5), dtype=torch.float32).double()
 
@@ -108,8 +98,9 @@ def folder(tmp_path: Path) -> Path:
 def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
     """p = Phi(c / (sigma sqrt(u^T S u))): taylor and mmse exactly, logit_gaussian and mc within five standard errors."""
     entry, covariance = GAUSSIAN[kind]
-    network, weight = linear(2, PIXELS)
-    batch = work_under(noise_of({**entry, "sigma": 0.4}, folder), network, pixels(16), classes=2)
+    network = linear(2, PIXELS, dtype=torch.float64)
+    weight = weights(network)
+    batch = work_under(noise_of({**entry, "sigma": 0.4}, folder), network, pixels(8), classes=2)
     u = weight[0] - weight[1]
     deviations = torch.stack([(u @ covariance(x) @ u).sqrt() for x in batch.x]) * 0.4
     exact = norm.cdf((batch.margins[:, 0] / deviations).numpy())
@@ -120,8 +111,8 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
     for one, p in zip(build("logit_gaussian", samples=256).estimate(batch), exact, strict=True):
         assert one.std_error is not None
         assert abs(one.value - p) <= 5 * one.std_error + 1e-9
-    for one, p in zip(build("mc", samples=4000).estimate(batch), exact, strict=True):
-        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 4000) + 1e-3
+    for one, p in zip(build("mc", samples=1000).estimate(batch), exact, strict=True):
+        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 1000) + 1e-3
 
 
 @pytest.mark.parametrize("kind", MATCHED)
@@ -129,19 +120,20 @@ def test_independent_noise_has_a_matched_variance(kind: str) -> None:
     """Many pixels make the margins of a linear model nearly normal, whatever the noise of one is (Han et al., appendix A; Lyapunov)."""
     entry, variance = MATCHED[kind]
     shape = (1, 20, 20)
-    network, weight = linear(2, 400, seed=2)
-    batch = work_under(noise_of(entry), network, pixels(12, shape), classes=2)
+    network = linear(2, 400, seed=2, dtype=torch.float64)
+    weight = weights(network)
+    batch = work_under(noise_of(entry), network, pixels(8, shape), classes=2)
     u = weight[0] - weight[1]
     per_pixel = [x.flatten() / 30 if kind == "poisson" else torch.full((400,), variance(x), dtype=torch.float64) for x in batch.x]
     deviations = torch.stack([(u.square() * each).sum().sqrt() for each in per_pixel])
     expected = norm.cdf((batch.margins[:, 0] / deviations).numpy())
     assert [one.value for one in build("taylor").estimate(batch)] == pytest.approx(expected, abs=1e-6)
-    for one, p in zip(build("mc", samples=4000).estimate(batch), expected, strict=True):
-        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 4000) + 0.01
+    for one, p in zip(build("mc", samples=2000).estimate(batch), expected, strict=True):
+        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 2000) + 0.01
 
 
 def test_noise_that_does_the_same_every_time_is_looked_at_once() -> None:
-    network, _ = linear(3, PIXELS)
+    network = linear(3, PIXELS, dtype=torch.float64)
     batch = work_under(noise_of({"kind": "corruption", "name": "brightness", "severity": 5}), network, pixels(6), classes=3)
     (logits,) = [logits for _, logits in batch.engine.noisy_logits(batch.x, batch.ids, batch.at, 1)]
     kept = (logits.argmax(1) == batch.predicted).tolist()
@@ -168,18 +160,16 @@ def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any],
         refuse_unfit([task], {noise.label: noise.noise})
 
 
-@pytest.mark.parametrize(
-    "entry", [{"kind": "sensor", "photons": 8}, {"kind": "laplace", "sigma": 0.5}, {"kind": "uniform", "norm": "l2", "eps": 3}]
-)
+@pytest.mark.parametrize("entry", [{"kind": "sensor", "photons": 8}, {"kind": "uniform", "norm": "l2", "eps": 3}])
 def test_splitting_works_in_the_space_of_the_normal_variables(entry: dict[str, Any]) -> None:
     """Where failures are frequent it is plain counting; where they are rarer it must agree with mc."""
-    network, _ = linear(3, PIXELS)
+    network = linear(3, PIXELS, dtype=torch.float64)
     batch = work_under(noise_of(entry), network, pixels(3), classes=3, gradients=False)
-    counted = build("mc", samples=20_000).estimate(batch)
-    for one, reference in zip(build("splitting", particles=400).estimate(batch), counted, strict=True):
+    counted = build("mc", samples=5_000).estimate(batch)
+    for one, reference in zip(build("splitting", particles=200).estimate(batch), counted, strict=True):
         failing = 1 - reference.value
-        if failing * 20_000 < 50:
+        if failing * 5_000 < 50:
             continue
         assert one.std_error is not None
-        error = math.hypot(one.std_error, math.sqrt((1 - failing) / (20_000 * failing)) / math.log(10))
+        error = math.hypot(one.std_error, math.sqrt((1 - failing) / (5_000 * failing)) / math.log(10))
         assert abs(one.value - math.log10(failing)) <= 5 * error

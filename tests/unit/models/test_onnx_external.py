@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from robaudit.errors import ModelError
 from robaudit.models.onnx_file import read_contents
 from tests.unit.models.conftest import load, pixels, refusal, small_net
 from tests.unit.models.test_onnx import graph
@@ -56,16 +55,10 @@ def test_missing_special_and_huge_files(split: Path) -> None:
     other = split.parent / "net.onnx.data"
     other.unlink()
     assert "has weights in 'net.onnx.data', which cannot be used (No such file or directory)" in refusal(split)
-    other.write_bytes(b"")
+    other.touch()
     assert "(not a regular file, or empty)" in refusal(split)
     os.truncate(other, 2**43)
     assert "more weights in other files than fit into memory" in refusal(split)
-    other.unlink()
-    other.mkdir()
-    assert "(not a regular file, or empty)" in refusal(split)
-    other.rmdir()
-    os.mkfifo(other)
-    assert "(not a regular file, or empty)" in refusal(split)
     other.unlink()
     for target, says in (("/proc/self/pagemap", "(outside its folder)"), ("net.onnx.data", "cannot be used (")):
         other.symlink_to(target)
@@ -73,7 +66,7 @@ def test_missing_special_and_huge_files(split: Path) -> None:
         other.unlink()
 
 
-@pytest.mark.parametrize("name", ["../w", "/proc/self/pagemap", "*/_ORT_MEM_ADDR_/*", "a/../w", "w\0", "", "link/w"])
+@pytest.mark.parametrize("name", ["../w", "/proc/self/pagemap", "*/_ORT_MEM_ADDR_/*", "w\0", "", "link/w"])
 @pytest.mark.parametrize("place", ["graph", "function", "branch"])
 def test_weights_elsewhere_are_not_read(tmp_path: Path, name: str, place: str) -> None:
     home = tmp_path / "home"
@@ -87,7 +80,7 @@ def test_weights_elsewhere_are_not_read(tmp_path: Path, name: str, place: str) -
         if refused:
             assert f"has weights in {name!r}, which cannot be used (" in refusal(home / "net.onnx")
         else:
-            assert read_contents(home / "net.onnx").files == ["w"]
+            assert read_contents(home / "net.onnx")[0] == ["w"]
 
 
 def test_a_folder_of_links_to_one_place(split: Path) -> None:
@@ -157,30 +150,3 @@ def test_onnxruntimes_own_format_is_refused(tmp_path: Path) -> None:
     assert "is not an ONNX model" in refusal(tmp_path / "net.ort", format="onnx")
     graph(tmp_path, small_net()).replace(tmp_path / "net.ort")  # by its suffix alone, onnxruntime would take it for its own
     assert load(tmp_path / "net.ort", format="onnx")(pixels()).shape == (5, 3)
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda c: c[:-9], lambda c: b"\x0b" + c, lambda c: b"\xff" * 20 + c, lambda c: c + b"\x3a\xff", lambda c: b""]
-)
-def test_damaged_messages(tmp_path: Path, damage: Any) -> None:
-    content = graph(tmp_path, small_net()).read_bytes()
-    (tmp_path / "net.onnx").write_bytes(damage(content))
-    with pytest.raises(ModelError, match=r"net\.onnx: is not an ONNX model \("):
-        read_contents(tmp_path / "net.onnx")
-
-
-def test_a_tensor_in_two_halves(tmp_path: Path) -> None:
-    """Protobuf merges the halves of a message that occurs twice: here, one that says that it is elsewhere, and one that says where."""
-    whole = elsewhere("w", "../w")
-    where = onnx.TensorProto(external_data=whole.external_data)
-    whole.ClearField("external_data")
-    attribute = b"".join(onnx.AttributeProto(t=half).SerializeToString() for half in (whole, where))
-    node = field(1, field(5, attribute))
-    (tmp_path / "net.onnx").write_bytes(field(7, node))
-    assert onnx.load_model(tmp_path / "net.onnx", load_external_data=False).graph.node[0].attribute[0].t.external_data
-    assert "has weights in '../w'" in refusal(tmp_path / "net.onnx")
-
-
-def field(number: int, content: bytes) -> bytes:
-    """A protobuf field that is a message of less than 2^14 bytes."""
-    return bytes([number << 3 | 2, len(content) & 127 | 128, len(content) >> 7]) + content

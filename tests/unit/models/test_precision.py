@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,11 +144,3 @@ def test_what_the_caller_has_set_is_overruled_and_put_back(place: int, precision
     with pytest.raises(ZeroDivisionError), rounded_products(True):
         raise ZeroDivisionError
     assert [one.fp32_precision for one in settings()] == before
-
-
-def test_a_loaded_model_can_be_copied(tmp_path: Path) -> None:
-    model = scripted(tmp_path, Normed())
-    images = torch.rand(2, 3, 8, 8)
-    with torch.inference_mode():
-        first = model(images)
-        assert torch.equal(copy.deepcopy(model)(images), first)

@@ -32,8 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delitem(sys.modules, "my_network", raising=False)  # of another test
     (tmp_path / "my_network.py").write_text(CODE)
     (tmp_path / "sidecar.py").write_text("")
-    (tmp_path / "my_broken.py").write_text("import no_such_package_at_all")
-    (tmp_path / "my_syntax.py").write_text("def (")
     return tmp_path
 
 
@@ -67,19 +65,6 @@ def test_another_folder_with_a_module_of_the_same_name(folder: Path) -> None:
     assert load(None, architecture="my_network:build", base_dir=other, trust=True)(pixels()).shape == (5, 2)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "options", "said"),
-    [
-        ("my_broken:build", {}, "no module 'no_such_package_at_all'"),
-        ("my_syntax:build", {}, "raised SyntaxError"),
-        ("my_network:build", {"clases": 3}, "unexpected keyword argument 'clases'"),
-    ],
-)
-def test_mistakes(folder: Path, architecture: str, options: dict[str, int], said: str) -> None:
-    fields = {"architecture": architecture, "architecture_options": options, "format": "python"}
-    assert said in refusal(None, base_dir=folder, trust=True, **fields)
-
-
 def test_a_path_that_is_not_there(folder: Path) -> None:
     assert "there is no such file" in refusal(folder / "weights.bin", architecture="my_network:build", format="python", trust=True)
     save_file(small_net().state_dict(), folder / "net.safetensors")
@@ -91,9 +76,7 @@ def test_a_path_that_is_not_there(folder: Path) -> None:
     ("architecture", "options", "said"),
     [
         ("torchvision:resnet18", {"classes": 10}, "unexpected keyword argument 'classes'"),
-        ("robaudit:mlp", {"sizes": [64]}, "needs at least two numbers"),
         ("robaudit:cifar_resnet", {"depth": 21}, "6 n + 2"),
-        ("robaudit:cifar_resnet", {"depth": "deep"}, "its options do not fit"),
     ],
 )
 def test_known_architectures_and_their_options(tmp_path: Path, architecture: str, options: dict[str, object], said: str) -> None:
@@ -101,17 +84,10 @@ def test_known_architectures_and_their_options(tmp_path: Path, architecture: str
     assert said in refusal(tmp_path / "net.safetensors", architecture=architecture, architecture_options=options)
 
 
-def test_torchvision_and_digits(tmp_path: Path) -> None:
-    from torchvision import models
-
-    net = models.get_model("shufflenet_v2_x0_5", weights=None, num_classes=4).eval()
-    save_file(net.state_dict(), tmp_path / "net.safetensors")
-    state = torch.random.get_rng_state()
-    model = load(tmp_path / "net.safetensors", architecture="torchvision:shufflenet_v2_x0_5", architecture_options={"num_classes": 4})
-    assert torch.equal(state, torch.random.get_rng_state())
-    images = pixels(2, 3, 32)
-    assert torch.allclose(model(images), net(images), atol=1e-6)
+def test_building_leaves_the_random_numbers_alone(tmp_path: Path) -> None:
     digits = digits_cnn().eval()
-    assert 10_000 <= sum(parameter.numel() for parameter in digits.parameters()) <= 40_000
     save_file(digits.state_dict(), tmp_path / "digits.safetensors")
-    assert torch.allclose(load(tmp_path / "digits.safetensors", architecture="robaudit:digits_cnn")(pixels()), digits(pixels()), atol=1e-6)
+    state = torch.random.get_rng_state()
+    model = load(tmp_path / "digits.safetensors", architecture="robaudit:digits_cnn")
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert torch.allclose(model(pixels()), digits(pixels()), atol=1e-6)

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file, save_file
 
 from robaudit.datasets.decode import read_image
 from robaudit.errors import ModelError, RobauditError
@@ -51,14 +50,9 @@ def networks() -> dict[str, tuple[Any, Any]]:
     vit = transformers.ViTConfig(
         hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, image_size=32, patch_size=8, **LABELS
     )
-    convnext = transformers.ConvNextConfig(depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 24, 32], num_labels=3, **LABELS)
     resnet = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=3, **LABELS)
     return {
         "vit": (transformers.ViTForImageClassification(vit), pil_processor("ViT", size={"height": 32, "width": 32})),
-        "convnext": (
-            transformers.ConvNextForImageClassification(convnext),
-            pil_processor("ConvNext", size={"shortest_edge": 40}, image_mean=[0.4, 0.5, 0.6], rescale_factor=1 / 128),
-        ),
         "resnet": (
             transformers.ResNetForImageClassification(resnet),
             pil_processor("Bit", size={"shortest_edge": 37}, crop_size={"height": 32, "width": 32}),
@@ -85,7 +79,7 @@ def rgb(folder: Path) -> list[Image.Image]:
     return [Image.open(path).convert("RGB") for path in files(folder)]
 
 
-@pytest.mark.parametrize("name", ["vit", "convnext", "resnet"])
+@pytest.mark.parametrize("name", ["vit", "resnet"])
 def test_the_logits_of_transformers(home: Path, name: str) -> None:
     processor = transformers.AutoImageProcessor.from_pretrained(home / name, backend="pil")
     with silent():
@@ -104,15 +98,11 @@ PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("ViT", {"size": {"height": 30, "width": 41}, "resample": 3}),
     ("ViT", {"size": {"height": 32, "width": 32}, "do_normalize": False, "rescale_factor": 1 / 127.5}),
     ("ViT", {"size": {"height": 32, "width": 32}, "do_rescale": False, "image_mean": [120, 121, 122], "image_std": [60, 61, 62]}),
-    ("ViT", {"do_resize": False}),
     ("DeiT", {"size": {"height": 47, "width": 46}, "crop_size": {"height": 32, "width": 31}}),
-    ("Beit", {"size": {"height": 32, "width": 32}}),
     ("CLIP", {"size": {"shortest_edge": 32}, "crop_size": {"height": 29, "width": 29}, "resample": 1}),
-    ("Siglip", {"size": {"height": 24, "width": 24}}),
     ("ConvNext", {"size": {"shortest_edge": 50}, "crop_pct": 0.9}),
     ("ConvNext", {"size": {"shortest_edge": 384}, "resample": 2}),
     ("MobileNetV2", {"size": {"shortest_edge": 40}, "crop_size": {"height": 33, "width": 33}}),
-    ("Pvt", {"size": {"height": 24, "width": 24}}),
     ("PoolFormer", {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}, "crop_pct": 0.9}),
     ("Levit", {"size": {"shortest_edge": 35}, "crop_size": {"height": 32, "width": 32}}),
     ("EfficientNet", {"size": {"height": 28, "width": 28}, "image_std": [0.4, 0.5, 0.6], "rescale_offset": True}),
@@ -163,20 +153,6 @@ def test_an_audit_with_gradients_and_an_unnamed_head(home: Path, tmp_path: Path,
     assert before != ""
 
 
-def test_weights_in_several_files(home: Path, tmp_path: Path) -> None:
-    shutil.copytree(home, tmp_path, dirs_exist_ok=True)
-    with silent():
-        network = transformers.ViTForImageClassification.from_pretrained(home / "vit")
-        (tmp_path / "vit" / "model.safetensors").unlink()
-        network.save_pretrained(tmp_path / "vit", max_shard_size="20KB")
-    assert (tmp_path / "vit" / "model.safetensors.index.json").is_file()
-    _, found, _ = audited(spec_of(tmp_path, "path: vit"))
-    assert torch.equal(found, audited(spec_of(home, "path: vit"))[1])
-    next((tmp_path / "vit").glob("*-of-*.safetensors")).unlink()
-    with pytest.raises(ModelError, match=r"there is no such file; model\.safetensors\.index\.json lists it: copy or download it, too"):
-        audited(spec_of(tmp_path, "path: vit"))
-
-
 Change = dict[str, Any]
 
 
@@ -188,20 +164,11 @@ Change = dict[str, Any]
             {"architectures": ["ViTModel"]},
             "describes a ViTModel, which is not an image classifier of Transformers; give a model",
         ),
-        ("config.json", {"architectures": None}, "its 'architectures' is not a list of one class"),
         ("config.json", {"model_type": "vitt"}, "is of a model that Transformers "),
         ("config.json", {"model_type": "beit"}, "describes a BeitForImageClassification; did you mean 'BeitForImageClassification'?"),
         ("config.json", {"num_hidden_layers": 3}, "16 tensors of the network are missing (vit.layers.2."),
-        ("config.json", {"num_hidden_layers": 1}, "16 tensors are not the network's (vit."),
         ("config.json", {"intermediate_size": 47}, "6 tensors have another shape than the network's (vit.layers.0.mlp.fc1.bias"),
         ("config.json", {"id2label": {"zero": "cat"}}, "config.json: is not as transformers writes it (ValueError: invalid literal"),
-        (
-            "config.json",
-            {"quantization_config": {"quant_method": "bitsandbytes"}},
-            "holds quantised weights (bitsandbytes), which cannot be",
-        ),
-        ("config.json", {"quantization_config": {"quant_method": "gptq"}}, "holds quantised weights (gptq)"),
-        ("config.json", {"quantization_config": {"quant_method": "torchao"}}, "holds quantised weights (torchao)"),
         (
             "preprocessor_config.json",
             {"image_processor_type": "MobileViTImageProcessor"},
@@ -209,13 +176,6 @@ Change = dict[str, Any]
         ),
         ("preprocessor_config.json", {"size": {"height": 32, "width": 10**6}}, "in a way that is not known here; write mean and std"),
         ("preprocessor_config.json", {"size": {"longest_edge": 3}}, "is not as transformers writes it (KeyError: 'height'); restore the"),
-        ("preprocessor_config.json", {"resample": "best"}, "preprocessor_config.json: is not as transformers writes it ("),
-        ("preprocessor_config.json", {"rescale_factor": "1/255"}, "preprocessor_config.json: is not as transformers writes it ("),
-        (
-            "adapter_config.json",
-            {"peft_type": "LORA"},
-            "holds a LoRA adapter (PEFT), not the weights of a whole model; merge it into its model",
-        ),
     ],
 )
 def test_folders_that_are_refused(home: Path, tmp_path: Path, file: str, change: Change, says: str) -> None:
@@ -228,20 +188,6 @@ def test_folders_that_are_refused(home: Path, tmp_path: Path, file: str, change:
         audited(spec_of(tmp_path, "path: vit"))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_quantised_tensors_and_adapters_by_their_keys(home: Path, tmp_path: Path) -> None:
-    shutil.copytree(home / "vit", tmp_path / "vit")
-    tensors = load_file(tmp_path / "vit" / "model.safetensors")
-    for key, says in {
-        "classifier.weight.absmax": "quantised weights (bitsandbytes)",
-        "classifier.qweight": "quantised weights (GPTQ or AWQ)",
-        "base_model.model.vit.query.lora_A.weight": "a LoRA adapter (PEFT)",
-    }.items():
-        save_file({**tensors, key: torch.zeros(1)}, tmp_path / "vit" / "model.safetensors")
-        with pytest.raises(ModelError, match=r"model.safetensors: holds") as caught:
-            audited(spec_of(tmp_path, "path: vit", "kind: digits"))
-        assert says in str(caught.value)
 
 
 def test_code_in_the_folder_never_runs(home: Path, tmp_path: Path) -> None:

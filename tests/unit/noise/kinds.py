@@ -57,10 +57,10 @@ def write_files(folder: Path, shape: Shape) -> None:
     np.save(folder / "channels.npy", random.uniform(0.5, 1.5, shape[0]))
     np.save(folder / "pixels.npy", random.uniform(0.5, 1.5, shape[1:]).astype(np.float32))
     np.save(folder / "values.npy", random.integers(0, 3, shape))
-    np.savez(folder / "factor.npz", factor=random.normal(size=(4, *shape)))
+    np.savez(folder / "factor.npz", factor=random.normal(size=(4, *shape)).reshape(4, -1).T)
     (folder / "set").mkdir(exist_ok=True)
     np.save(folder / "set" / "fog.npy", random.integers(0, 256, (5 * COPIES, *shape[1:], shape[0]), dtype=np.uint8))
-    np.savez(folder / "both.npz", factor=random.normal(size=(pixels, 4)), diagonal=random.uniform(0.5, 1.5, shape))
+    np.savez(folder / "both.npz", factor=random.normal(size=(pixels, 4)), diagonal=random.uniform(0.5, 1.5, pixels))
 
 
 def made(cls: type[Noise], folder: Path, **options: object) -> Noise:

@@ -18,18 +18,18 @@ from robaudit.noise.registry import load, registered
 from robaudit.noise.uniform import Uniform
 from tests.unit.noise.kinds import SHAPES, examples, images, kinds, normal, some_level
 
-ROWS = 24
+ROWS = 12
 
 
-@pytest.fixture(params=SHAPES, ids=str)
+@pytest.fixture(params=SHAPES, ids=str, scope="module")
 def shape(request: pytest.FixtureRequest) -> Shape:
     found: Shape = request.param
     return found
 
 
-@pytest.fixture
-def forms(shape: Shape, tmp_path: Path) -> list[tuple[str, Noise]]:
-    return examples(tmp_path, shape)
+@pytest.fixture(scope="module")
+def forms(shape: Shape, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Noise]]:
+    return examples(tmp_path_factory.mktemp("noise"), shape)
 
 
 def ids(count: int) -> list[str]:
@@ -92,11 +92,10 @@ def test_draws_are_within_the_ball_and_reach_its_wall(forms: list[tuple[str, Noi
     assert balls == 4  # uniform: two norms, each with images of their own and with one for all
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_inputs_are_not_changed(forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype) -> None:
-    for name, form, x, z in cases(forms, shape, dtype):
+def test_inputs_are_not_changed(forms: list[tuple[str, Noise]], shape: Shape) -> None:
+    for name, form, x, z in cases(forms, shape):
         x0, z0 = x.clone(), z.clone()
-        out = torch.full((ROWS, *shape), math.nan, dtype=dtype)
+        out = torch.full((ROWS, *shape), math.nan)
         first = form.noisy(x, z, some_level(form), ids=ids(len(x)))
         with torch.inference_mode():
             second = form.noisy(x, z, some_level(form), ids=ids(len(x)), out=out)
@@ -117,8 +116,6 @@ def test_a_row_has_the_same_bits_in_any_batch(forms: list[tuple[str, Noise]], sh
                 rows = slice(start, start + size)
                 own, known = (x, names) if shared else (x[rows], names[rows])
                 assert torch.equal(form.noisy(own, z[rows], level, ids=known), whole[rows]), (name, size, start)
-                copied = form.noisy(own.clone(), z[rows].clone(), level, ids=known)
-                assert torch.equal(copied, whole[rows]), (name, size, start)
         backwards = form.noisy(x.flip(0), z.flip(0), level, ids=names[::-1])
         assert torch.equal(backwards.flip(0), whole), name
         if shared:
@@ -131,7 +128,7 @@ def test_large_batches(tmp_path: Path) -> None:
     for name, form in examples(tmp_path, shape):
         x, z = images(128, shape), normal(128, form.latent_shape(shape))
         whole = form.noisy(x, z, some_level(form), ids=ids(128))
-        for size in (1, 7, 100):
+        for size in (7, 100):
             for start in range(0, 128, size):
                 rows = slice(start, start + size)
                 assert torch.equal(form.noisy(x[rows], z[rows], some_level(form), ids=ids(128)[rows]), whole[rows]), (name, size)

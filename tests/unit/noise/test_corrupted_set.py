@@ -10,10 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import ValidationError
 
 from robaudit.errors import DataError, RobauditError, SampleError, SpecError
-from robaudit.noise.base import BASE_DIR
 from robaudit.noise.corrupted_set import CorruptedSet
 from tests.unit.noise.corrupting import photographs
 
@@ -111,12 +109,6 @@ def test_the_arrays_are_watched(arrays: Path, folders: Path) -> None:
     assert kind(arrays).files == (arrays / "fog.npy",)
 
 
-def test_a_path_is_relative_to_the_spec(arrays: Path) -> None:
-    form = CorruptedSet.model_validate({"name": "fog", "path": arrays.name}, context={BASE_DIR: arrays.parent})
-    assert form.path == arrays
-    form.check((3, SIDE, SIDE), [1.0])
-
-
 # Labels
 
 
@@ -152,21 +144,12 @@ def test_no_such_corruption(arrays: Path, name: str, hint: str) -> None:
     assert hint in text
 
 
-def test_no_such_severity(folders: Path) -> None:
-    (folders / "fog" / "4").rename(folders / "fog" / "other")
-    text = one_line(lambda: kind(folders).check((3, SIDE, SIDE), [1.0, 4.0]), SpecError)
-    assert text.startswith("severity: ")
-    assert text.endswith("it has 1, 2, 3, 5, other")
-
-
 def test_a_number_of_rows_that_five_severities_cannot_have(arrays: Path) -> None:
     np.save(arrays / "fog.npy", copies()[:-1])
     assert "has 34 rows; it must have as many for each of 5 severities" in one_line(lambda: noisy(kind(arrays), ["0"], 1), DataError)
 
 
-@pytest.mark.parametrize(
-    "array", [copies().astype(np.float32), copies()[0, 0], np.zeros((0, 3, 3, 3), np.uint8)], ids=["float", "one row", "empty"]
-)
+@pytest.mark.parametrize("array", [copies().astype(np.float32), copies()[0, 0]], ids=["float", "one row"])
 def test_arrays_of_another_kind(arrays: Path, array: NDArray[np.generic]) -> None:
     np.save(arrays / "fog.npy", array)
     assert "it must be uint8 (rows, height, width, channels)" in one_line(lambda: noisy(kind(arrays), ["0"], 1), DataError)
@@ -174,24 +157,19 @@ def test_arrays_of_another_kind(arrays: Path, array: NDArray[np.generic]) -> Non
 
 def test_an_object_array_is_not_unpickled(arrays: Path) -> None:
     np.save(arrays / "fog.npy", np.array([{}, []], dtype=object), allow_pickle=True)
-    assert "not an array of numbers" in one_line(lambda: kind(arrays).check((3, SIDE, SIDE), [1.0]), DataError)
+    assert "not a readable .npy file" in one_line(lambda: kind(arrays).check((3, SIDE, SIDE), [1.0]), SpecError)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"hello" * 100])
-def test_damaged_arrays(arrays: Path, content: bytes) -> None:
-    (arrays / "fog.npy").write_bytes(content)
-    assert "cannot be read" in one_line(lambda: kind(arrays).check((3, SIDE, SIDE), [1.0]), DataError)
-
-
-@pytest.mark.parametrize("name", ["cat/1.png", "-1", "1.0", "١", ""])
-def test_ids_that_are_not_row_numbers(arrays: Path, name: str) -> None:
-    assert "is not a row number" in one_line(lambda: noisy(kind(arrays), [name], 1), SampleError)
-
-
-def test_a_row_that_the_set_does_not_have(arrays: Path) -> None:
-    assert f"has 7 images at each severity, and none for the sample {SAMPLES}" in one_line(
-        lambda: noisy(kind(arrays), [str(SAMPLES)], 1), SampleError
-    )
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("-1", "is not a row number"),
+        ("١", "is not a row number"),
+        (str(SAMPLES), f"has 7 images at each severity, and none for the sample {SAMPLES}"),
+    ],
+)
+def test_ids_that_are_no_rows(arrays: Path, name: str, words: str) -> None:
+    assert words in one_line(lambda: noisy(kind(arrays), [name], 1), SampleError)
 
 
 def test_images_of_another_size(arrays: Path, folders: Path) -> None:
@@ -221,11 +199,3 @@ def test_a_damaged_image(folders: Path) -> None:
     whole = (folders / "fog" / "2" / IDS[0]).read_bytes()
     (folders / "fog" / "2" / IDS[0]).write_bytes(whole[: len(whole) // 2])
     assert "cannot be read as an image" in one_line(lambda: noisy(kind(folders), IDS[:1], 2), SampleError)
-
-
-@pytest.mark.parametrize(
-    "options", [{"name": "fog"}, {"path": "."}, {"name": "..", "path": "."}, {"name": "a/b", "path": "."}, {"name": "", "path": "."}]
-)
-def test_options_that_make_no_sense(options: dict[str, str]) -> None:
-    with pytest.raises(ValidationError):
-        CorruptedSet.model_validate(options)

@@ -1,4 +1,4 @@
-"""20,000 draws of every kind have the stated mean, covariance and distribution."""
+"""5,000 draws of every kind have the stated mean, covariance and distribution."""
 
 from __future__ import annotations
 
@@ -28,19 +28,16 @@ from tests.unit.noise.kinds import kinds, made, normal, write_files
 
 SHAPE: Shape = (2, 4, 5)
 PIXELS = math.prod(SHAPE)
-N = 20_000
+N = 5000
 ERRORS = 5  # standard errors
 
 # A kind, its options and a level.
 ADDITIVE: list[tuple[type[AdditiveNoise], dict[str, Any], float]] = [
     (Gaussian, {}, 0.1),
     (ScaledGaussian, {"scale": [0.5, 2.0]}, 0.1),
-    (ScaledGaussian, {"scale": "channels.npy"}, 0.1),
-    (ScaledGaussian, {"scale": "pixels.npy"}, 3.0),
     (ScaledGaussian, {"scale": "values.npy"}, 0.1),
     (CorrelatedGaussian, {"length": 1.5}, 0.2),
     (CorrelatedGaussian, {"length": 30, "channels": "shared"}, 0.2),
-    (CovarianceGaussian, {"file": "factor.npz"}, 0.1),
     (CovarianceGaussian, {"file": "both.npz"}, 0.1),
     (Uniform, {}, 0.3),
     (Uniform, {"norm": "l2"}, 2.0),
@@ -48,7 +45,6 @@ ADDITIVE: list[tuple[type[AdditiveNoise], dict[str, Any], float]] = [
     (Speckle, {}, 0.4),
     (Poisson, {}, 0.5),
     (Poisson, {}, 12.0),
-    (Poisson, {}, 1000.0),
 ]
 NAMES = [f"{cls.__name__} {' '.join(map(str, options.values()))} {level}" for cls, options, level in ADDITIVE]
 
@@ -79,8 +75,13 @@ def test_every_additive_kind_is_here() -> None:
 
 
 @pytest.mark.parametrize(("cls", "options", "level"), ADDITIVE, ids=NAMES)
-def test_mean_and_covariance(cls: type[AdditiveNoise], options: dict[str, Any], level: float, build: Callable[..., AdditiveNoise]) -> None:
-    """On single values, on pairs of values and on random directions, where the covariance is amplitude^2 * gram."""
+def test_mean_covariance_and_normality(
+    cls: type[AdditiveNoise], options: dict[str, Any], level: float, build: Callable[..., AdditiveNoise]
+) -> None:
+    """On single values, on pairs of values and on random directions, where the covariance is amplitude^2 * gram.
+
+    Kinds that say they are normal are, on a value and along a direction; others are not, on a value.
+    """
     form, x = build(cls, **options), image()
     noise = sample(form, level, x) - x.double().flatten(1)
     assert (noise.mean(0).abs() <= ERRORS * standard_error(noise) + 1e-12).all()
@@ -93,22 +94,10 @@ def test_mean_and_covariance(cls: type[AdditiveNoise], options: dict[str, Any], 
         off = (products.mean(0) - stated[i, chosen]).abs()
         assert (off <= ERRORS * standard_error(products) + 1e-12).all(), i
     assert stated.diagonal()[PIXELS:].min() > 0  # the directions see something
-
-
-@pytest.mark.parametrize(("cls", "options", "level"), ADDITIVE, ids=NAMES)
-def test_normal_kinds_are_normal(
-    cls: type[AdditiveNoise], options: dict[str, Any], level: float, build: Callable[..., AdditiveNoise]
-) -> None:
-    """Along a random direction and on a value; kinds that say they are not normal are not, on a value."""
-    form, x = build(cls, **options), image()
-    noise = sample(form, level, x) - x.double().flatten(1)
-    directions = torch.cat([torch.eye(PIXELS, dtype=torch.float64)[12:13], normal(1, (PIXELS,), 3).double()])
-    deviations = (form.amplitude(level, SHAPE) ** 2 * form.gram(directions[None], x)[0]).diagonal().sqrt()
-    values = ((noise @ directions.T) / deviations).numpy()
-    p = [stats.kstest(values[:, i], "norm").pvalue for i in range(2)]
+    p = [stats.kstest(projected[:, i] / stated[i, i].sqrt(), "norm").pvalue for i in (12, PIXELS)]
     if form.normal:
         assert min(p) > 1e-4
-    elif cls is not Uniform and level < 100:  # a ball in 40 dimensions and 1,000 photons are close
+    elif cls is not Uniform:  # a ball in 40 dimensions is close to normal
         assert p[0] < 1e-4
 
 
@@ -141,7 +130,7 @@ def agree(observed: np.ndarray, probability: np.ndarray) -> bool:
     return p > 1e-4
 
 
-@pytest.mark.parametrize("photons", [0.5, 4.0, 20.0, 300.0])
+@pytest.mark.parametrize("photons", [0.5, 20.0, 300.0])
 def test_poisson_counts(photons: float) -> None:
     x = torch.full((1, *SHAPE), 0.5)
     counts = (sample(Poisson(), photons, x)[:, :4] * photons).round().long().flatten().numpy()

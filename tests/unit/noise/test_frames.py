@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kstest
 
 from robaudit.noise.base import Shape
 from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
@@ -17,7 +16,6 @@ from robaudit.noise.uniform import Uniform
 from tests.levels import gaussian_process
 
 CPU = torch.device("cpu")
-SHAPES = [(3, 8, 8), (1, 9, 7), (2, 3, 4), (4, 5, 5), (5, 6, 3), (6, 4, 4), (12, 3, 2), (1, 1, 1)]
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -33,20 +31,6 @@ def frames() -> torch.Tensor:
 
 def draws(seed: int, sample: str, count: int, start: int = 0, shape: Shape = (1, 6, 6)) -> torch.Tensor:
     return torch.cat(list(gaussian_process(seed, CPU).frames(sample, count, shape, start)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
-def test_each_draw_is_standard_normal(shape: tuple[int, int, int]) -> None:
-    """Draw 0 of many frames: single pixels, and a sum over all pixels with random weights, which needs them jointly normal."""
-    g = generator(1)
-    z = torch.stack([orthogonal_frame(shape, g)[0] for _ in range(1500)]).double().flatten(1)
-    weights = torch.randn(z.shape[1], generator=generator(2), dtype=torch.float64)
-    assert kstest((z @ weights / weights.norm()).numpy(), "norm").pvalue > 1e-3
-    assert kstest(z[:, 0].numpy(), "norm").pvalue > 1e-3
-    assert kstest(z[:, -1].numpy(), "norm").pvalue > 1e-3
-    n = z.numel()
-    assert abs(float((z**4).mean()) - 3) < 5 * math.sqrt(96 / n)
 
 
 def test_pixels_of_a_draw_are_independent(frames: torch.Tensor) -> None:
@@ -66,14 +50,6 @@ def test_products_of_neighbours_cancel_over_a_frame(frames: torch.Tensor) -> Non
     assert spread(frames[:, :, 0], frames[:, :, 1]) < 0.12  # two channels of a pixel: always of one patch
     assert spread(frames[..., 1:], frames[..., :-1]) < 0.4  # three times of four
     assert 0.95 < spread(frames[..., 4:], frames[..., :-4]) < 1.05  # never of one patch: like independent draws
-
-
-def test_fourth_powers_lose_almost_nothing(frames: torch.Tensor) -> None:
-    """The worst case, harmonics of degree 4 in one patch: the variance of the frame's mean is at most 1.06 times the independent one."""
-    a, b = frames[:, :, 0], frames[:, :, 1]
-    harmonic = (a**4 - 6 * a**2 * b**2 + b**4).mean(1)
-    independent = float((frames[:, 0, 0] ** 4 - 6 * frames[:, 0, 0] ** 2 * frames[:, 0, 1] ** 2 + frames[:, 0, 1] ** 4).var())
-    assert FRAME * float(harmonic.var()) < 1.2 * independent
 
 
 def test_images_without_frames() -> None:

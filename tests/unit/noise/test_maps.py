@@ -17,6 +17,7 @@ from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
+from robaudit.noise.linear import LinearCorruption
 from robaudit.noise.poisson import Poisson
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.sensor import Sensor
@@ -38,6 +39,7 @@ def test_golden_values() -> None:
     assert mapped(Laplace(), 0.0, [0.0, 1.0, -2.0], math.sqrt(2)) == pytest.approx([0.0, 1.1478745, -3.0900370], rel=1e-6)
     assert mapped(Speckle(), 0.5, [1.0, -2.0], 0.1) == pytest.approx([0.55, 0.4])
     assert mapped(ScaledGaussian(scale=(2.0,)), 0.5, [1.0, -2.0], 0.1) == pytest.approx([0.7, 0.1])
+    assert mapped(LinearCorruption(mean=0.4, std=0.1), 0.5, [1.0, -2.0], 0.25) == pytest.approx([0.5, 0.425])
     assert mapped(Impulse(), 0.5, [-1.7, -1.6, 0.0, 1.6, 1.7], 0.1) == [0.0, 0.5, 0.5, 0.5, 1.0]  # Phi^-1(.95) = 1.645
     assert mapped(Poisson(), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0) == [0.0, 0.25, 0.5, 1.25]  # counts of mean 2, by 4 photons
     assert mapped(Sensor(read_noise=0, bits=2), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0) == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0])
@@ -115,36 +117,15 @@ def test_gram_is_that_of_the_whole_covariance(channels: str) -> None:
     assert torch.allclose(form.gram(u, images(2, shape)), right)
 
 
-def test_shared_noise_is_the_same_in_every_channel() -> None:
-    form = CorrelatedGaussian(length=2.0, channels="shared")
-    assert form.latent_shape((3, 6, 5)) == (1, 6, 5)
-    noise = form.noisy(torch.zeros(1, 3, 6, 5), normal(4, (1, 6, 5)), 0.1, ids=["a"])
-    assert torch.equal(noise[:, 0], noise[:, 1])
-    assert torch.equal(noise[:, 0], noise[:, 2])
-
-
 def test_no_matrix_of_pixels_by_pixels() -> None:
-    """1024 x 1024 pixels: their covariance matrix would take 8 TB."""
-    noise = CorrelatedGaussian(length=3.0).noisy(torch.zeros(1, 1, 1024, 1024), normal(1, (1, 1024, 1024)), 1.0, ids=["a"])
+    """512 x 512 pixels: their covariance matrix would take 550 GB."""
+    noise = CorrelatedGaussian(length=3.0).noisy(torch.zeros(1, 1, 512, 512), normal(1, (1, 512, 512)), 1.0, ids=["a"])
     assert float(noise.var()) == pytest.approx(
-        1.0, abs=5 * math.sqrt(2 * 4 * math.pi * 9) / 1024
+        1.0, abs=5 * math.sqrt(2 * 4 * math.pi * 9) / 512
     )  # sum of squared correlations: pi length^2
 
 
 # --- a covariance from a file -----------------------------------------------------------------------------------------
-
-
-def test_the_two_forms_of_a_factor_are_the_same(tmp_path: Path) -> None:
-    shape = (2, 3, 4)
-    factor = np.random.default_rng(0).normal(size=(5, *shape))
-    np.savez(tmp_path / "directions.npz", factor=factor)
-    np.savez(tmp_path / "columns.npz", factor=factor.reshape(5, -1).T.astype(np.float32), diagonal=np.zeros(24))
-    one, other = (made(CovarianceGaussian, tmp_path, file=name) for name in ("directions.npz", "columns.npz"))
-    assert one.latent_shape(shape) == (5,)
-    assert other.latent_shape(shape) == (29,)
-    x, z = images(3, shape), normal(3, (29,))
-    assert torch.allclose(one.noisy(x, z[:, :5], 0.1, ids="abc"), other.noisy(x, z, 0.1, ids="abc"), atol=1e-6)
-    assert one.files == (tmp_path / "directions.npz",)
 
 
 def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path) -> None:
@@ -157,6 +138,7 @@ def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path
         made(ScaledGaussian, tmp_path, scale="s.npy"),
         CorrelatedGaussian(length=1.25),
     ]
+    assert forms[0].files == (tmp_path / "f.npz",)
     for form in forms:
         x, z = images(2, shape), normal(2, form.latent_shape(shape))
         with torch.inference_mode():
@@ -166,16 +148,3 @@ def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path
         second.square().sum().backward()
         assert free.grad is not None
         assert torch.equal(second.detach(), first)
-
-
-@pytest.mark.parametrize("level", [1e-6, 0.3, 1e3])
-def test_gradient_of_the_box(level: float) -> None:
-    """2 eps phi(z), also far out."""
-    x = torch.full((3, 1, 1, 2), 0.5, dtype=torch.float64)
-    z = torch.tensor([0.0, -0.3, 1.0, -2.5, 6.0, 30.0], dtype=torch.float64).view_as(x).requires_grad_(True)
-    pixels = Uniform().noisy(x, z, level, ids=[""] * 3)
-    torch.testing.assert_close(pixels.detach(), Uniform().noisy(x, z.detach(), level, ids=[""] * 3), rtol=0, atol=0)
-    weights = torch.arange(1.0, 7.0, dtype=torch.float64).view_as(x)
-    (gradient,) = torch.autograd.grad(pixels, z, weights)
-    expected = 2 * level * torch.exp(-z.detach().square() / 2) / math.sqrt(2 * math.pi) * weights
-    torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=0)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.attack import Domain, ascend
+from robaudit.numerics.attack import Ball, ascend
 from robaudit.numerics.rowwise import total
 
 SHAPE = (2, 3, 4)
@@ -38,7 +38,7 @@ def starts(x: Tensor, restarts: int, radius: float, seed: int) -> Tensor:
 def test_reaches_the_maximum_of_a_linear_function(norm: Norm, steps: int) -> None:
     """radius |g|_1 on the box, radius |g|_2 on the ball, above the value at the image."""
     x, g, radius = random(5, *SHAPE, seed=1), random(5, *SHAPE, seed=2) - 0.5, 0.2
-    found = ascend(linear(g), x, starts(x, 3, radius, 3), Domain(norm, radius), steps)
+    found = ascend(linear(g), x, starts(x, 3, radius, 3), Ball(norm, radius), steps)
     here = (g * x).flatten(1).sum(1)
     dual = g.flatten(1).abs().sum(1) if norm == "linf" else g.flatten(1).norm(dim=1)
     assert torch.allclose(found.log_l, here + radius * dual, rtol=1e-12)
@@ -54,7 +54,7 @@ def test_stays_within_pixels_where_the_noise_clips(norm: Norm) -> None:
         seen.append((image, pixels))
         return linear(g)(image, pixels)
 
-    found = ascend(watched, x, starts(x, 4, 1.0, 6), Domain(norm, radius, clipped=True), 20)
+    found = ascend(watched, x, starts(x, 4, 1.0, 6), Ball(norm, radius, clipped=True), 20)
     for image, pixels in seen:
         moved = (pixels - x[image]).flatten(1)
         assert ((pixels >= 0) & (pixels <= 1)).all()
@@ -72,7 +72,7 @@ def test_no_gradient_no_step(norm: Norm) -> None:
         lambda _, pixels: (torch.full((len(pixels),), -3.0, dtype=torch.float64), torch.zeros_like(pixels)),
         x,
         x[:, None],
-        Domain(norm, 0.1),
+        Ball(norm, 0.1),
         5,
     )
     assert torch.equal(found.points, x)
@@ -86,7 +86,7 @@ def test_nothing_finite_is_minus_infinity(norm: Norm) -> None:
         lambda _, pixels: (torch.full((len(pixels),), -math.inf, dtype=torch.float64), torch.zeros_like(pixels)),
         x,
         x[:, None],
-        Domain(norm, 0.1),
+        Ball(norm, 0.1),
         5,
     )
     assert (found.log_l == -math.inf).all()

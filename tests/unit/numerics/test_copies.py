@@ -55,12 +55,6 @@ def test_a_linear_log_loss_about_its_own_centre_has_no_error() -> None:
         assert (std_error < 1e-5).all()
 
 
-def test_the_parts_as_controls_shorten_the_interval_of_plain_copies() -> None:
-    """Half of the copies are elsewhere; the interval at small t is shorter than that of as many plain ones all the same."""
-    mixed, plain = about((2.0, 0.0), 2.0).log_mass(at(0.5))[1], about(None, 1.0).log_mass(at(0.5))[1]
-    assert (mixed * math.sqrt(2) < plain).all()  # plain: 500 copies, mixed: 1,000
-
-
 def test_copies_reach_as_far_as_they_are_enough() -> None:
     """Those about the tilted distribution at t = 4 reach it; plain ones do not."""
     for centre, reaches in (((4.0, 0.0), True), (None, False)):
@@ -68,18 +62,10 @@ def test_copies_reach_as_far_as_they_are_enough() -> None:
         assert ((start.temperature == 4) == reaches).all()
 
 
-def test_copies_about_a_centre_tell_of_the_orders_next_to_it() -> None:
-    """Where l^q leaves next to none of them with a weight, they do not."""
-    copies = about((4.0, 0.0), 4.0)
-    (near, far) = starts(copies, (0.0, 1.0), (4.0, 12.0))
-    assert near.known.all()
-    assert not far.known.any()
-
-
-@pytest.mark.parametrize(("d", "orders"), [(1, (1.0, 30.0, 1000.0)), (2, (1.0, 30.0, 1000.0)), (5, (1.0, 30.0))])
+@pytest.mark.parametrize(("d", "orders"), [(2, (1.0, 30.0, 1000.0)), (5, (1.0, 30.0))])
 def test_adapted_copies_cover(d: int, orders: tuple[float, ...]) -> None:
     """log l = -|z - 1|^2 / 2, whose tilted distributions become narrow."""
-    generator, images, grid = torch.Generator().manual_seed(d), 60, temperature_grid(1000.0, 80)
+    generator, images, grid = torch.Generator().manual_seed(d), 30, temperature_grid(1000.0, 80)
 
     def values(_: Tensor, z: Tensor) -> Tensor:
         return (z.double() - 1).square().sum(1) / -2
@@ -92,7 +78,8 @@ def test_adapted_copies_cover(d: int, orders: tuple[float, ...]) -> None:
         grid,
     )
     assert sum(copies.sizes) <= 78 * AT_ONCE
-    for q, start, found in zip(orders, starts(copies, grid, orders), copies_estimates(orders, starts(copies, grid, orders)), strict=True):
+    reached = starts(copies, grid, orders)
+    for q, start, found in zip(orders, reached, copies_estimates(orders, reached), strict=True):
         truth = d / q * (math.log1p(q) / -2 - q / (1 + q) / 2)
         assert (start.temperature == q).double().mean() > 0.9
         assert ((found.value - truth).abs() <= found.half_width)[start.temperature == q].double().mean() >= 0.85

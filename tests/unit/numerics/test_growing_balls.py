@@ -67,10 +67,9 @@ def two_classes() -> tuple[Network, Tensor]:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("step", [0.05, pytest.param(0.02, marks=pytest.mark.slow)])
-def test_two_linear_classes_are_left_in_the_first_ball_that_reaches_the_boundary(norm: Norm, step: float) -> None:
+def test_two_linear_classes_are_left_in_the_first_ball_that_reaches_the_boundary(norm: Norm) -> None:
     """ceil(|margin| / (dual norm of the difference of weights) / D)."""
-    network, x = two_classes()
+    (network, x), step = two_classes(), 0.05
     found, y = hunt(network, x, Grid(norm, step, 200, steps=80))
     across = network.weights[0] - network.weights[1]
     margin = (x.flatten(1) @ across).abs()

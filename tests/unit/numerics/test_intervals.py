@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, t
 
@@ -17,9 +17,10 @@ from robaudit.numerics.intervals import (
     quantile_ranks,
 )
 
-SAMPLES = 400
+SAMPLES = 100
 
 
+@settings(max_examples=40)
 @given(n=st.integers(1, 20_000), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.999]))
 def test_clopper_pearson_is_scipys(n: int, data: st.DataObject, confidence: float) -> None:
     k = data.draw(st.integers(0, n))
@@ -29,7 +30,7 @@ def test_clopper_pearson_is_scipys(n: int, data: st.DataObject, confidence: floa
     assert 0.0 <= lower <= k / n <= upper <= 1.0
 
 
-@pytest.mark.parametrize("n", [1, 7, 48, 200])
+@pytest.mark.parametrize("n", [1, 48])
 def test_clopper_pearson_never_covers_less_than_nominal(n: int) -> None:
     lower, upper = clopper_pearson(np.arange(n + 1), n)
     for p in np.linspace(0.001, 0.999, 400):
@@ -60,6 +61,7 @@ def test_mean_interval_refuses_what_has_no_mean(values: list[float]) -> None:
         mean_interval(values, 0.0, 1.0)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=60))
 def test_mean_interval_holds_the_mean_and_has_a_width(values: list[float]) -> None:
     lower, upper = mean_interval(values, 0.0, 1.0)
@@ -72,16 +74,15 @@ def test_mean_interval_holds_the_mean_and_has_a_width(values: list[float]) -> No
     assert alone == pytest.approx((0.025 * values[0], 1 - 0.025 * (1 - values[0])), abs=1e-9)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 48, 100, 1000])
+@pytest.mark.parametrize("n", [1, 7, 100])
 def test_for_zeros_and_ones_it_is_clopper_and_pearson_s(n: int) -> None:
-    k = np.unique(np.linspace(0, n, 25).round().astype(np.int64))
-    for confidence in (0.9, 0.95, 0.9995):
+    k = np.unique(np.linspace(0, n, 9).round().astype(np.int64))
+    for confidence in (0.9, 0.9995):
         ends = np.array([mean_interval(np.repeat([1.0, 0.0], [i, n - i]), 0.0, 1.0, confidence) for i in k])
         np.testing.assert_allclose(ends.T, clopper_pearson(k, n, confidence), rtol=2e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [5, 20, 48, 100])
-@pytest.mark.parametrize("usual", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(("n", "usual"), [(5, 0.1), (20, 0.5), (48, 0.9)])
 def test_each_end_misses_as_rarely_as_it_says_where_a_rare_value_carries_the_mean(n: int, usual: float) -> None:
     """Two values: the chance to miss is a sum over the binomial distribution. It is largest just beyond an end."""
     k = np.arange(n + 1)
@@ -93,7 +94,7 @@ def test_each_end_misses_as_rarely_as_it_says_where_a_rare_value_carries_the_mea
                 assert max(chances[ends[:, 0] > mean].sum(), chances[ends[:, 1] < mean].sum()) <= 0.025 + 1e-6
 
 
-@pytest.mark.parametrize(("n", "ones", "a", "b"), [(5, 0.0, 0.3, 0.3), (5, 0.95, 8, 2), (48, 0.0, 5, 0.5), (48, 0.9, 1, 4)])
+@pytest.mark.parametrize(("n", "ones", "a", "b"), [(5, 0.0, 0.3, 0.3), (48, 0.9, 1, 4)])
 def test_coverage_for_beta_and_mixtures_with_ones(n: int, ones: float, a: float, b: float) -> None:
     generator = np.random.default_rng([n, round(100 * ones), round(10 * a)])
     x = np.where(generator.random((SAMPLES, n)) < ones, 1.0, generator.beta(a, b, (SAMPLES, n)))

@@ -18,13 +18,17 @@ from robaudit.numerics.lipschitz import (
     average_windows,
     convolution,
     dense,
-    differences,
     largest_of_adaptive_windows,
     largest_of_windows,
-    rounded_up,
     separable,
 )
-from tests.convolutions import dense_convolution
+
+
+def dense_convolution(weight: Tensor, size: tuple[int, int], *, stride: int, padding: int) -> Tensor:
+    """The matrix of a convolution for inputs of a height and width (outputs, inputs), float64."""
+    shape = (weight.shape[1], *size)
+    each = torch.eye(math.prod(shape), dtype=torch.float64).reshape(-1, *shape)
+    return F.conv2d(each, weight.double(), None, stride, padding).flatten(1).T
 
 
 def exact(matrix: Tensor) -> Norms:
@@ -137,12 +141,6 @@ def test_dense(rows: int, columns: int, seed: int) -> None:
     assert found == pytest.approx(truth, rel=1e-9)
 
 
-def test_rounding_is_upwards() -> None:
-    assert rounded_up(1.0, 1) > 1.0
-    assert rounded_up(1.0, 10**6) < 1 + 1e-8
-    assert rounded_up(0.0, 5) == 0.0
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     st.tuples(st.integers(3, 8), st.integers(3, 8)),
@@ -196,12 +194,3 @@ def test_activations_are_bounded_and_no_more(function: object, constant: float) 
     x = torch.linspace(-10, 10, 2_000_001, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(function(x).sum(), x)  # type: ignore[operator]
     assert float(slope.abs().max()) < constant < float(slope.abs().max()) + 2e-9
-
-
-def test_differences_of_rows() -> None:
-    rows = drawn(5, 7).double()
-    for order in (1.0, 2.0):
-        found = differences(rows, order)
-        truth = torch.linalg.vector_norm(rows[:, None] - rows, order, dim=2)
-        assert (found >= truth).all()
-        torch.testing.assert_close(found, truth, rtol=1e-12, atol=0)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from robaudit.numerics.intervals import log_mean
 
-CASES = 3000
+CASES = 1000
 LOG_P = -80.0
 """So low that no upper end is cut at p = 1."""
 
 
 @pytest.mark.parametrize("n", [4, 10])
-@pytest.mark.parametrize("spread", [0.3, 0.6, 1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("spread", [0.3, 1.0, 3.0])
 def test_lognormal_repeats_are_covered(n: int, spread: float) -> None:
     """Unbiased, E p = exp(LOG_P): 95 % hold it, 3 % lie below (2.3 to 2.9 % in 40,000 cases), within three standard errors."""
     draws = LOG_P - spread**2 / 2 + spread * np.random.default_rng([n, round(10 * spread)]).standard_normal((CASES, n))
@@ -42,20 +42,7 @@ def test_never_narrower_than_students_t_and_theory(logs: list[float], variance: 
     assert found.value <= 1e-12
 
 
-def test_it_moves_with_the_probabilities() -> None:
-    logs = [-30.0, -31.5, -29.2, -30.3]
-    here, there = log_mean(logs, [0.1] * 4), log_mean([x - 4 * math.log(10) for x in logs], [0.1] * 4)
-    assert np.subtract(here[:3], 4) == pytest.approx(there[:3])
-    assert here[3:] == pytest.approx(there[3:])
-    assert here.upper - here.value > 2 * (here.value - here.lower)
-
-
 def test_equal_repeats_have_the_ideal_error() -> None:
     found = log_mean([-20.0] * 4, [0.16] * 4)
     assert found.std_error == pytest.approx(0.2 / math.log(10))
     assert (found.upper - found.value, found.value - found.lower) == pytest.approx([1.959964 * found.std_error] * 2)
-
-
-def test_one_repeat_says_nothing_about_spread() -> None:
-    with pytest.raises(ValueError, match="two"):
-        log_mean([-3.0], [0.1])

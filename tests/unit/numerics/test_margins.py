@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -38,19 +37,9 @@ def test_false_alarms_are_at_most_one_percent(even_share: float, pairs: int) -> 
     assert rate <= 0.013 + 3 * math.sqrt(0.01 * 0.99 / trials)  # the kurtosis approximation is good to .003 at 32 draws
 
 
-def test_moments_of_pairs() -> None:
-    g = normals(3, 40, 4)
-    even, odd = halves(g)
-    moments = pair_moments(even, odd)
-    assert torch.allclose(moments.mean, g.mean(1))
-    for b in range(3):
-        expected = np.cov(even[b].numpy().T) + odd[b].numpy().T @ odd[b].numpy() / 20
-        assert moments.covariance[b].numpy() == pytest.approx(expected, abs=1e-12)
-
-
 def test_the_covariance_is_unbiased() -> None:
     """Average over many replicates of margins with a known covariance (linear plus an even square)."""
-    replicates, pairs = 20_000, 8
+    replicates, pairs = 5_000, 8
     z = normals(replicates, pairs, seed=3)
     g = torch.stack([2 * z + z.square(), -2 * z + z.square()], dim=2).flatten(1)[:, :, None]
     covariance = pair_moments(*halves(g)).covariance[:, 0, 0]

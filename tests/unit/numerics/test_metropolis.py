@@ -34,8 +34,7 @@ def tilted(slope: float) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda _, z: slope * z.flatten(1)[:, 0].double()
 
 
-@pytest.mark.parametrize("gain", [0.0, 0.5])
-def test_keeps_a_normal_density(gain: float) -> None:
+def test_keeps_a_normal_density() -> None:
     """Chains that begin in N(t, 1) x N(0, 1)^2 stay there: means and variances within four standard errors of 8,000 chains."""
     rows, t = 8000, 1.5
     z = torch.randn(rows, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -43,7 +42,7 @@ def test_keeps_a_normal_density(gain: float) -> None:
     values = tilted(1.0)
     walk = Walk.at(values, z, rows)
     walk.angle = torch.tensor([0.9], dtype=torch.float64)
-    metropolis(values, walk, t, 30, quick(rows, (3,), 2), quick(rows, (), 3), gain=gain)
+    metropolis(values, walk, t, 30, quick(rows, (3,), 2), quick(rows, (), 3))
     assert not torch.equal(walk.z, z)
     for column, mean in enumerate((t, 0.0, 0.0)):
         assert abs(float(walk.z[:, column].mean()) - mean) < 4 / math.sqrt(rows)
@@ -66,22 +65,6 @@ def test_reaches_the_density_from_anywhere() -> None:
     assert (walk.best[:, 0] < 0).all()
 
 
-def test_climbs_to_the_maximum() -> None:
-    """log l = -|z - c|^2 at a large t: the best point is near c, and log l there is what is remembered."""
-    centre = torch.tensor([0.5, -1.0, 0.25], dtype=torch.float64)
-
-    def values(_: Tensor, z: Tensor) -> Tensor:
-        return -(z - centre).square().sum(1)
-
-    rows = 40
-    walk = Walk.at(values, quick(rows, (3,), 13)(), 4)
-    normals, thresholds = quick(rows, (3,), 14), quick(rows, (), 15)
-    for i in range(40):
-        metropolis(values, walk, 1e4 * (i / 39) ** 3, 10, normals, thresholds, first=10 * i)
-    assert torch.equal(values(walk.image, walk.best), walk.highest)
-    assert (walk.highest > -1e-2).all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_image_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) -> None:
     images, chains, shape = 6, 3, (2, 3, 4)
@@ -95,9 +78,8 @@ def test_an_image_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) ->
             return total((heights[chosen][image] * z).flatten(1).double())
 
         walk = Walk.at(values, normals(), chains)
-        temperatures = torch.tensor([float(image) for image in chosen], dtype=torch.float64)
-        share = metropolis(values, walk, temperatures, 12, normals, thresholds)
-        return [walk.z.view(len(chosen), chains, -1), walk.highest.view(len(chosen), chains), walk.angle, share]
+        metropolis(values, walk, 3.0, 12, normals, thresholds)
+        return [walk.z.view(len(chosen), chains, -1), walk.highest.view(len(chosen), chains), walk.angle]
 
     together = run(list(range(images)))
     for chosen in ([3], [5, 0], [1, 2, 4, 5]):

@@ -43,30 +43,7 @@ def test_p_c() -> None:
     assert [float(probability_of_larger(*tensors(a, b, 0))) for a, b in ((1, 0), (0, 1), (1, 1))] == [1.0, 0.0, 0.5]
 
 
-def test_p_c_is_an_upper_bound() -> None:
-    """Of independent normal logits, against draws."""
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(10):
-        mean, deviation = (torch.randn(5, generator=generator, dtype=torch.float64) for _ in range(2))
-        deviation = deviation.abs() + 0.2
-        draws = mean + deviation * torch.randn(40_000, 5, generator=generator, dtype=torch.float64)
-        first = int(mean[1:].argmax()) + 1
-        p = (draws[:, 0] > draws[:, 1:].amax(1)).double().mean().item()
-        bound = float(probability_of_larger(mean[0], mean[first], torch.hypot(deviation[0], deviation[first])))
-        assert p <= bound + 4 * math.sqrt(max(p * (1 - p), 1e-4) / 40_000)
-
-
-@pytest.mark.parametrize(
-    ("m", "s", "mean", "variance"),
-    [(0.3, 0.8, 0.491335, 0.319539), (-1, 0.5, 0.004245, 0.001424), (0, 1, 0.398942, 0.340845)],
-)
-def test_relu_goldens(m: float, s: float, mean: float, variance: float) -> None:
-    found = relu_moments(*tensors(m, s))
-    assert float(found[0]) == pytest.approx(mean, abs=5e-7)
-    assert float(found[1]) == pytest.approx(variance, abs=5e-7)
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.floats(-8, 8), st.floats(0.01, 10))
 def test_relu_against_quadrature(a: float, s: float) -> None:
     """Of max(a + Z, 0), relative to themselves, in both tails."""
@@ -106,7 +83,7 @@ def test_covariances_behind_a_relu(rho: float) -> None:
 
 def test_moments_behind_a_relu_against_draws() -> None:
     before = covariance(6)
-    draws = torch.randn(400_000, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    draws = torch.randn(100_000, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     x = (before.mean + draws @ torch.linalg.cholesky(before.covariance).T).clamp_min(0)
     found = through_relu(before, 8)
     sampled = torch.cov(x.T)

@@ -58,7 +58,7 @@ def test_one_variable_is_phi() -> None:
 
 
 @given(st.floats(-5, 5), st.floats(-5, 5), st.floats(-0.999, 0.999))
-@settings(max_examples=40, deadline=None, derandomize=True)  # the error covers 99.7 % of problems: a search would meet the others
+@settings(max_examples=20, deadline=None, derandomize=True)  # the error covers 99.7 % of problems: a search would meet the others
 def test_two_variables_against_quadrature(a: float, b: float, rho: float) -> None:
     rest = math.sqrt((1 - rho) * (1 + rho))
     jump = np.clip(np.array([b / rho if rho else 0.0]) + np.array([-8, -2, 0, 2, 8]) * rest, -10, a) if a > -10 else np.array([-10.0])
@@ -75,14 +75,13 @@ def test_two_variables_against_quadrature(a: float, b: float, rho: float) -> Non
 # --- golden values ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [3, 4, 9, 30, 99])
+@pytest.mark.parametrize("k", [3, 9, 99])
 def test_equicorrelated_half_orthant_is_one_over_k_plus_one(k: int) -> None:
     value, error = mvn_cdf(torch.zeros(1, k, dtype=torch.float64), equicorrelated(k, 0.5)[None])
     assert abs(value.item() - 1.0 / (k + 1)) <= error.item() <= 1e-3
 
 
-@pytest.mark.parametrize("k", [5, 30, 200])
-@pytest.mark.parametrize("mean", [-1.0, 1.0, 3.0])
+@pytest.mark.parametrize(("k", "mean"), [(5, -1.0), (30, 3.0), (99, 1.0)])
 def test_one_factor_by_quadrature(k: int, mean: float) -> None:
     random = np.random.default_rng(k)
     upper, loading = random.normal(mean, 1.0, k), random.uniform(0.3, 0.9, k)
@@ -135,6 +134,15 @@ def test_infinite_limits() -> None:
     assert mvn_cdf(z, correlation)[0][0].item() == 0.0
     nothing = torch.full((2, 4), INF, dtype=torch.float64)
     assert mvn_cdf(nothing, gram(2, 4, 9, seed=1))[0].tolist() == [1.0, 1.0]
+
+
+def test_a_limit_that_almost_never_holds() -> None:
+    """Where torch.special.ndtr has lost its accuracy or is zero."""
+    z = torch.tensor([[-7.5, 1.0, 0.5], [-8.6, 1.0, 0.5], [-12.0, 2.0, 1.0]], dtype=torch.float64)
+    value, error = mvn_cdf(z, torch.eye(3, dtype=torch.float64).expand(3, 3, 3))
+    exact = normal_cdf(z).prod(-1)
+    assert bool(((value - exact).abs() <= error + 1e-12 * exact).all())
+    assert bool((error <= 0.05 * exact).all())
 
 
 def test_opposite_rows_make_an_interval() -> None:
@@ -209,7 +217,7 @@ def test_same_seed_same_bits_and_no_global_generator() -> None:
 def test_the_error_is_honest() -> None:
     misses = problems_seen = 0
     for k, rank, mean in ((4, 30, 1.0), (9, 300, 1.0), (9, 300, 3.0), (9, 9, 1.5), (9, 4, 1.5), (30, 200, 2.0)):
-        z, correlation = limits(80, k, seed=k, mean=mean), gram(80, k, rank, seed=k)
+        z, correlation = limits(40, k, seed=k, mean=mean), gram(40, k, rank, seed=k)
         truth, truth_error = mvn_cdf(z, correlation, points=1 << 14, tolerance=2e-4, seed=1000)
         value, error = mvn_cdf(z, correlation, seed=1)
         assert error.max().item() <= 2e-3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -14,9 +12,9 @@ from torch import Tensor
 
 from robaudit.numerics.poisson import SWITCH, poisson_quantile
 
-N = 100_000
+N = 40_000
 STRATA = torch.from_numpy(ndtri((np.arange(N) + 0.5) / N))[:, None]  # every quantile of the normal distribution, evenly
-RATES = [1e-9, 1e-3, 0.1, 1.0, 3.0, 7.5, 9.999, 10.0, 10.5, 13.0, 20.0, 50.0, 300.0, 1e4, 1e6, 1e9]
+RATES = [1e-9, 0.1, 3.0, 9.999, 10.0, 13.0, 50.0, 1e4, 1e9]
 
 
 def between(rate: Tensor, z: Tensor, count: Tensor, slack: int = 0) -> np.ndarray:
@@ -50,18 +48,6 @@ def test_any_rate_within_six_standard_deviations(rate: float, values: list[float
     assert (found.diff() >= 0).all()
     assert (found == found.round()).all()
     assert between(rates, z, found, slack=1).all()
-
-
-@given(st.floats(0.0, 1e6) | st.floats(0.0, 20.0))
-def test_no_draw_is_too_far(rate: float) -> None:
-    """Up to 40 standard deviations, counts are finite, ordered, and never absurdly large."""
-    z = torch.linspace(-40.0, 40.0, 161, dtype=torch.float64)[None]
-    found = poisson_quantile(torch.full_like(z, rate), z)[0]
-    assert found.isfinite().all()
-    assert (found.diff() >= 0).all()
-    assert found[0] >= 0
-    assert found[-1] <= 60 + rate * 4 + 40 * math.sqrt(rate)
-    assert rate > 0 or not found.any()
 
 
 def test_golden_values() -> None:

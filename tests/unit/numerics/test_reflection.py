@@ -27,8 +27,7 @@ def quadratic_parts(z: Tensor, mean: float, curvature: float) -> tuple[Tensor, T
     return (mean + curvature * (z.square() - 1))[:, :, None], z[:, :, None]
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize("k", [1, 9])
+@pytest.mark.parametrize(("share", "k"), [(0.1, 1), (0.5, 9), (1.0, 9)])
 def test_zero_on_average_for_normal_margins(share: float, k: int) -> None:
     images = 2000
     shift = reflection_shift(*normal_parts(images, 32, k, share=share, seed=k))
@@ -37,8 +36,7 @@ def test_zero_on_average_for_normal_margins(share: float, k: int) -> None:
     assert abs(float(shift.mean())) < 4 * error
 
 
-@pytest.mark.parametrize("mean", [-1.5, 0.0, 0.5, 1.5])
-@pytest.mark.parametrize("curvature", [-0.08, 0.05])
+@pytest.mark.parametrize(("mean", "curvature"), [(-1.5, -0.08), (0.0, 0.05), (0.5, -0.08), (1.5, 0.05)])
 def test_one_quadratic_margin(mean: float, curvature: float) -> None:
     """P[mean + z + c (z^2 - 1) > 0] is known; the shift makes up for two thirds of what the normal fit misses, or more."""
     images, pairs = 400, 512

@@ -70,7 +70,7 @@ def test_sums_have_the_same_bits_in_any_batch(length: int, kind: torch.dtype) ->
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
-@pytest.mark.parametrize("k", [1, 2, 5, 9, 16, 17, 33, 64, 99])
+@pytest.mark.parametrize("k", [1, 2, 9, 17, 64])
 def test_linear_algebra_row_by_row(k: int, kind: torch.dtype) -> None:
     draw = normal(k, kind)
     for m in (1, 7, 16, 28, 64):
@@ -111,8 +111,8 @@ def test_sums_row_by_row(n: int) -> None:
 # --- probabilities ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 9, 40])
-@pytest.mark.parametrize("pairs", [8, 13, 28])
+@pytest.mark.parametrize("k", [1, 2, 9, 40])
+@pytest.mark.parametrize("pairs", [8, 13])
 def test_moments_row_by_row(k: int, pairs: int) -> None:
     draw = normal(k + pairs)
     even, odd = draw(21, pairs, k) + 1, draw(21, pairs, k)
@@ -156,23 +156,12 @@ def mixed(k: int, rows: int, seed: int) -> tuple[Tensor, Tensor]:
     seed=st.integers(0, 10**6),
     tolerance=st.sampled_from([1e-3, 3e-3, 9e-5]),  # single, and the last one double precision
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_a_probability_has_the_same_bits_whatever_stands_beside_it(k: int, rows: int, seed: int, tolerance: float) -> None:
     assert_each_row_alone(lambda z, r: mvn_cdf(z, r, tolerance=tolerance), *mixed(k, rows, seed), seed=seed)
 
 
-@pytest.mark.parametrize("options", [{}, {"points": 1000}, {"truncation": 0.0}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"truncation": 0.0}], ids=str)
 def test_the_same_bits_with_many_variables(options: dict[str, float]) -> None:
     z, r = mixed(99, 16, seed=5)
     assert_each_row_alone(lambda z, r: mvn_cdf(z, r, **options), z, r)  # type: ignore[arg-type]
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=12))
-def test_the_first_row_of_each_place(shuffled: list[tuple[int, bool]]) -> None:
-    found = sorted(shuffled, key=lambda one: one[0])
-    at, chosen = (torch.tensor(column) for column in zip(*found, strict=True))
-    rows, has = rowwise.first_rows(chosen, at, 5)
-    for place, row, some in zip(range(5), rows.tolist(), has.tolist(), strict=True):
-        here = [number for number, (where, one) in enumerate(found) if where == place and one]
-        assert some == bool(here)
-        assert not here or row == here[0]

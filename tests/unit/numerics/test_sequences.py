@@ -25,7 +25,7 @@ counts = st.integers(0, 20_000)
 priors = st.sampled_from(sorted(PRIORS))
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(s=counts, f=counts, name=priors, confidence=st.sampled_from([0.5, 0.8, 0.95, 0.999]))
 @example(s=8367, f=1, name="around .5", confidence=0.999)
 @example(s=1, f=419, name="lopsided", confidence=0.8)
@@ -45,7 +45,7 @@ def test_the_interval_is_where_the_martingale_is_small(s: int, f: int, name: str
     np.testing.assert_array_equal(((lower <= p) & (p <= upper))[clear], inside[clear])
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(s=counts, f=counts, name=priors)
 def test_the_ends_are_exact(s: int, f: int, name: str) -> None:
     prior = PRIORS[name]
@@ -60,7 +60,7 @@ def test_the_ends_are_exact(s: int, f: int, name: str) -> None:
             assert log_martingale(s, f, inner, prior) <= math.log(20) + 1e-5
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(s=counts, f=counts, name=priors)
 def test_the_martingale_is_one(s: int, f: int, name: str) -> None:
     """The probability of a sequence is that of its two continuations together, and so E_p[M_{t+1}] = M_t for every p."""
@@ -89,12 +89,6 @@ def test_refuses_counts_that_are_none(s: float, f: float) -> None:
         confidence_sequence(s, f)
 
 
-@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
-def test_confidence_is_a_probability(confidence: float) -> None:
-    with pytest.raises(ValueError, match="confidence"):
-        confidence_sequence(3, 4, confidence)
-
-
 @settings(max_examples=25, deadline=None)
 @given(s=st.integers(0, 3000), f=st.integers(0, 3000), threshold=st.sampled_from([0.05, 0.5, 0.9, 0.99]))
 def test_a_deciding_interval_is_what_is_not_rejected(s: int, f: int, threshold: float) -> None:
@@ -111,21 +105,8 @@ def test_a_deciding_interval_is_what_is_not_rejected(s: int, f: int, threshold: 
             assert deciding_log_martingale(s, f, end, threshold) > limit - 1e-6
 
 
-def test_deciding_takes_fewer_draws_than_other_sequences() -> None:
-    """93 of a hundred against .9: the counts at which each is wholly above."""
-    n = np.arange(100, 4000, 100)
-    s, f = 0.93 * n, 0.07 * n
-    lowers = {
-        "jeffreys": confidence_sequence(s, f)[0],
-        "around": confidence_sequence(s, f, prior=prior_around(0.9))[0],
-        "deciding": deciding_sequence(s, f, 0.9)[0],
-    }
-    first = {name: int(n[np.argmax(lower >= 0.9)]) for name, lower in lowers.items()}
-    assert first["deciding"] < first["around"] < first["jeffreys"]
-
-
 @pytest.mark.parametrize("threshold", [0.1, 0.9])
-@pytest.mark.parametrize("p", [*PROBABILITIES, 0.8999])
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.8999, 0.99])
 def test_a_decision_covers_whoever_looks_after_every_draw(p: float, threshold: float) -> None:
     inside = np.ones(1)
     for t in range(1, 160):
@@ -149,10 +130,3 @@ def ever_outside(p: float, draws: int, prior: Prior, confidence: float = 0.95) -
 @pytest.mark.parametrize("p", PROBABILITIES)
 def test_covers_whoever_looks_after_every_draw(p: float, name: str) -> None:
     assert ever_outside(p, 400, PRIORS[name]) <= 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(PRIORS))
-@pytest.mark.parametrize("p", PROBABILITIES)
-def test_covers_for_long(p: float, name: str) -> None:
-    assert ever_outside(p, 4000, PRIORS[name]) <= 0.05

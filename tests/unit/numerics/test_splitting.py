@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.intervals import log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
 from tests.unit.numerics.problems import PROBLEMS, Problem, drawer
 
@@ -51,27 +50,10 @@ def test_unbiased_and_as_spread_as_theory_says(name: str) -> None:
     assert ideal - 3 * error < spread < 1.5 * ideal + 3 * error
 
 
-@pytest.mark.slow
-def test_the_interval_of_four_repeats_covers() -> None:
-    """Of 150 intervals at least as many hold p as 95 % coverage gives with a probability of .999."""
-    p = PROBLEMS["half-space"].p
-    found = runs(PROBLEMS["half-space"], 600, Schedule(particles=100), seed=5)
-    fours = [found[i : i + 4] for i in range(0, len(found), 4)]
-    intervals = [log_mean([lane.log_p for lane in four], [lane.variance for lane in four]) for four in fours]
-    inside = sum(one.lower <= math.log10(p) <= one.upper for one in intervals)
-    assert inside >= 134  # binomial(150, .95): P[< 134] = .001
-
-
 def test_lanes_are_independent_of_their_neighbours() -> None:
     first, *_ = runs(PROBLEMS["two-sided"], 5, Schedule(particles=100))
     (alone,) = runs(PROBLEMS["two-sided"], 1, Schedule(particles=100))
     assert first == alone
-
-
-def test_failing_particles_are_counted_by_label() -> None:
-    found = runs(PROBLEMS["half-space"], 3)
-    assert [set(lane.labels) for lane in found] == [{1}] * 3  # the side on which failures are
-    assert [lane.labels[1] for lane in found] == [round(lane.factors[-1] * 500) for lane in found]
 
 
 @pytest.mark.parametrize("value", [-1.0, -math.inf])
@@ -80,15 +62,14 @@ def test_equal_scores_everywhere_end_it(value: float) -> None:
     assert (lane.state, lane.log_p, lane.calls) == ("stuck", 0.0, 500)
 
 
-@pytest.mark.parametrize("step", [0.25, 0.5])
-def test_quantised_scores_are_corrected(step: float) -> None:
+def test_quantised_scores_are_corrected() -> None:
     """Scores rounded to a grid tie at every level; the factors count who is really above."""
 
     def score(z: Tensor) -> Tensor:
-        return ((z[:, 0] - 4.0) / step).floor() * step
+        return ((z[:, 0] - 4.0) * 4).floor() / 4
 
     p = 0.5 * math.erfc(4.0 / math.sqrt(2))
-    found = runs(Problem(score, p), 40, seed=2)
+    found = runs(Problem(score, p), 20, seed=2)
     estimates = probabilities(found)
     assert sum(lane.ties for lane in found) > 0
     assert abs(estimates.mean() / p - 1) < 3 * estimates.std(ddof=1) / p / math.sqrt(len(found))

@@ -22,10 +22,8 @@ def divide(batch: ImageBatch) -> list[Result]:
 
 FAULTS: Mapping[str, tuple[Callable[[ImageBatch], Any], str]] = {
     "too few": (lambda batch: estimates(batch)[1:], "estimate() returned 0 results for 1 image"),
-    "nothing": (lambda batch: None, "raised TypeError: 'NoneType' object is not iterable"),
     "numbers": (lambda batch: [0.5 for _ in batch.ids], "estimate() returned float 0.5 for 0, not a Result"),
     "a value for all": (lambda batch: estimates(batch, value=torch.ones(8)), "value is a Tensor of shape (8,), not a number"),
-    "half a pass": (lambda batch: estimates(batch, forwards=0.5), "forwards is float 0.5, not a whole number, 0 or more"),
     "a class that is not there": (lambda batch: estimates(batch, flips_to=10), "flips_to is 10 and votes None; the model has 10 classes"),
     "a probability above 1": (lambda batch: estimates(batch, value=1.5), "value is 1.5; p_robust is from 0 to 1"),
     "an interval beside the value": (
@@ -79,12 +77,6 @@ class Numpy(Faulty):
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
         return estimates(batch, value=np.float32(0.5), flips_to=np.int64(1), forwards=np.int32(1), numbers={"x": np.float32(2.0)})
-
-
-class Demanding(Faulty):
-    """Has an option without a default."""
-
-    wanted: int = Field(description="how many")
 
 
 class Refusing(Faulty):

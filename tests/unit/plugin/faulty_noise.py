@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -13,7 +13,6 @@ from robaudit.noise.base import Shape
 FAULTS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
     "NaN": ("noisy", lambda x, z: x + z * float("nan"), "noisy() returned values that are not finite"),
     "shape": ("noisy", lambda x, z: (x + z)[..., :-1], "noisy() returned a Tensor of shape ("),
-    "dtype": ("noisy", lambda x, z: (x + z).double(), "not a torch.float32 tensor of shape"),
     "an exception": ("noisy", lambda x, z: x / dict[int, float]()[0], "raised KeyError: 0 (faulty_noise.py, line "),
     "check": ("check", lambda: 1 / 0, "raised ZeroDivisionError: division by zero (faulty_noise.py, line "),
     "gram": ("gram", lambda u: u.sum(), "gram() returned a Tensor of shape (), not a torch.float64 tensor of shape"),
@@ -25,7 +24,6 @@ class Faulty(AdditiveNoise):
     """x + sigma z, with one fault."""
 
     level_name, least, most = LevelName.SIGMA, 1e-6, 1.0
-    normal: ClassVar[bool] = True
     summary, prefer, source = "faulty", "tests", "here"
 
     fault: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ KINDS = {
 @pytest.fixture(autouse=True)
 def installed() -> Iterator[None]:
     """The faulty ones as if they were installed, beside ours."""
-    faulty = ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Demanding", "Refusing")
+    faulty = ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Refusing")
     names = {name.lower(): f"tests.unit.plugin.faulty:{name}" for name in faulty}
     with entries.beside_ours(registry.GROUP, names), entries.only(noises.GROUP, KINDS):
         yield
@@ -89,14 +88,6 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     run = audit(spec, out=tmp_path / "run")
     assert read_run(run.path).rows == run.rows
     assert {(row.value, row.flips_to, row.numbers["x"]) for row in run.rows} == {(0.5, 1, 2.0)}
-
-
-def test_an_option_without_a_default_is_listed(run_cli: RunCli) -> None:
-    with entries.only(registry.GROUP, {"demanding": "tests.unit.plugin.faulty:Demanding"}):
-        code, out, _ = run_cli("list", "estimators", "--format", "json")
-    (entry,) = json.loads(out)
-    assert (code, entry["name"]) == (0, "demanding")
-    assert "wanted (required)" in entry["options"]
 
 
 def test_memory_that_runs_out_is_not_the_plugins_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

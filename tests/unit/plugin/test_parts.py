@@ -17,9 +17,8 @@ from robaudit.auditing.run import audit
 from robaudit.estimators import registry
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, read_rows, write
-from tests.states import flushes, query
+from tests.states import flushes
 from tests.unit.plugin import entries
-from tests.unit.plugin.norms import Norms
 
 ESTIMATORS: list[Any] = [{"mc": {"samples": 30}}, "norms"]
 NAMES = ("mc", "norms:q=1", "norms:q=10")
@@ -69,22 +68,6 @@ def test_each_value_is_a_row(run: Path) -> None:
     assert by_name["norms:q=1"] != by_name["norms:q=10"]
     stored = read_run(run).rows
     assert [row.numbers for row in stored if row.estimator == "norms:q=10"] == [{"q": 10}] * 20
-
-
-def test_a_value_that_is_lacking_is_computed_again(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an update of a plugin that now gives one more: the computation is repeated, and what is there stays as it is."""
-    spec = write(tmp_path, digits(limit=20, estimators=ESTIMATORS))
-    both, estimate = Norms.parts, Norms.estimate
-    with monkeypatch.context() as before:
-        before.setattr(Norms, "parts", property(lambda self: both.fget(self)[:1]))  # type: ignore[attr-defined]
-        before.setattr(Norms, "estimate", lambda self, work: [values[:1] for values in estimate(self, work)])
-        assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
-    first = query(tmp_path / "run", "SELECT * FROM rows")
-    assert len(first) == 40
-    assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
-    assert query(tmp_path / "run", "SELECT * FROM rows ORDER BY id")[: len(first)] == first
-    assert [row["estimator"] for row in read_rows(tmp_path / "run")] == list(NAMES) * 20
-    assert run_cli("verify", "run").code == 0
 
 
 def test_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> None:

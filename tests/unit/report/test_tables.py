@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -54,7 +55,7 @@ def shown(tables: Table | Iterable[Table], width: int) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("width", [60, 100])
 def test_nothing_is_cut_off_or_broken_at_any_width(width: int) -> None:
     """Intervals stay whole; names wrap, and where that is not enough the table continues below."""
     tables = (
@@ -87,12 +88,11 @@ def test_a_narrow_terminal_gets_the_columns_in_parts() -> None:
         assert sum(one[-8:] in line for line in lines) >= 2, "each part names its lines"
 
 
-@pytest.mark.parametrize("width", [60, 80, 100])
-def test_names_that_differ_in_their_middle_stay_different(width: int) -> None:
+def test_names_that_differ_in_their_middle_stay_different() -> None:
     names = [f"network-trained-{how}-augmentation-on-hospital-data-epoch-120" for how in ("with", "without")]
     lines = shown(
         Table("", (Column("run"), *(Column("mean", number=True),) * 3), tuple(cells((one, *["0.1 [0.0, 0.2]"] * 3)) for one in names)),
-        width,
+        60,
     )
     together = "".join(re.findall(r"^ ?([a-z0-9-]+)", "\n".join(lines[2:]), re.MULTILINE))
     assert all(name in together for name in names)
@@ -168,11 +168,6 @@ def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
     assert any("without an interval." in line for line in shown(flags_tables(flag(mc(**TAYLOR), below=0.9)), 120))
 
 
-def test_nothing_flagged_is_one_line() -> None:
-    lines = shown(flags_tables(flag(mc(), below=0.0)), 120)
-    assert any(line.startswith("0 of 48 samples are below 0") for line in lines)
-
-
 def test_hostile_names_are_text_and_not_markup() -> None:
     rows = mc(12, sample_id="[bold]x[/bold]\x1b[2J", value=0.1)
     lines = "\n".join(shown(flags_tables(flag(rows), ["[red]r[/red]"] * 10), 140))
@@ -210,3 +205,28 @@ def test_a_mean_that_leans_is_explained() -> None:
     rows = [replace(row, interval=Interval.parse("confidence-sequence")) for row in mc(12)]
     assert any("stopped early" in line for line in shown(overall_tables(summarise(rows)), 140))
     assert not any("stopped early" in line for line in shown(overall_tables(summarise(mc(12))), 140))
+
+
+def bounded(name: str, value: float, lower: float | None, upper: float, label: int = 0) -> Row:
+    interval = Interval.parse("upper bound" if lower is None else "lognormal:4 repeats")
+    about: dict[str, Any] = {"estimator": "splitting", "quantity": "log10_p_fail", "label": label, "predicted": label, "votes": None}
+    return replace(ROW, sample_id=name, value=value, lower=lower, upper=upper, std_error=None, interval=interval, **about)
+
+
+def test_a_mean_with_bounds_is_one_and_quantiles_are_what_is_known() -> None:
+    """Rows that bound a value from one side only, on a scale without a low end."""
+    measured = [bounded("a", -3.0, -3.2, -2.8), bounded("b", -6.0, -6.4, -5.6), bounded("c", -5.0, -5.2, -4.8, 1)]
+    bounds = [bounded("d", -12.0, None, -12.0), bounded("e", -12.0, None, -12.0, 1), bounded("f", -12.0, None, -12.0, 1)]
+    (group,) = summarise(measured + bounds)
+    assert group.with_interval == 6
+    assert group.mean.value == pytest.approx(np.mean([-3, -6, -5, -12, -12, -12]))
+    assert group.mean.measured_lower == -math.inf
+    assert group.mean.measured_upper is not None
+    assert group.mean.value < group.mean.measured_upper < -8
+    assert (group.p05.measured_lower, group.p05.measured_upper) == (-math.inf, -12.0)
+    assert group.median.measured_lower == -math.inf
+    assert group.median.measured_upper == pytest.approx(-(12 + 5.6) / 2)
+    for tables in (overall_tables([group]), bias_table(class_bias(measured + bounds))):
+        text = "\n".join(shown(tables, 120))
+        assert all(words in text for words in ("power of ten", "lower is better", "<= "))
+        assert not any(words in text for words in ("< 0.5", "< 0.9", "~"))

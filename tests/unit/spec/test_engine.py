@@ -47,12 +47,6 @@ def test_a_spec_does_not_choose_the_cluster(tmp_path: Path, refuse: Refuse) -> N
     refuse("estimate", spec, "--out", "run", says="is for the command line alone: --ray-address")
 
 
-def test_an_empty_address_is_refused(tmp_path: Path, refuse: Refuse) -> None:
-    """Such as that of an unset variable; it does not mean this machine alone."""
-    spec = write(tmp_path, digits())
-    refuse("estimate", spec, "--out", "run", "--engine", "ray", "--ray-address", "", says="--ray-address: the value is empty")
-
-
 def test_a_spec_for_a_cluster_can_be_computed_here(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(run={"engine": "ray", "gpus_per_worker": 1}))
     assert run_cli("estimate", spec, "--out", "run", "-q", "--engine", "local").code == 0

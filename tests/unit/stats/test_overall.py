@@ -10,7 +10,7 @@ import pytest
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
-from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind, Quantity
+from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKind, Quantity
 from robaudit.report.numbers import ends
 from robaudit.results import Votes
 from robaudit.rows import Row
@@ -86,6 +86,43 @@ def test_without_labels_there_is_no_accuracy() -> None:
     (group,) = summarise([replace(row, label=None, correct=None) for row in MC])
     assert group.clean_accuracy is None
     assert group.noisy_accuracy is None
+
+
+def test_without_votes_the_rows_intervals_are_pooled_and_never_without_width() -> None:
+    (group,) = summarise([replace(counted((10, 0), 0, 0), votes=None)] * 3)
+    assert group.mean.measured_by == "mover"
+    assert group.mean.measured_lower == pytest.approx(1 - (1 - 0.025**0.1) / math.sqrt(3))
+    assert group.mean.measurement_error == 0.0
+
+
+def test_unequal_numbers_of_draws_are_not_pooled() -> None:
+    (group,) = summarise([counted((8, 2), 0, 0), counted((800, 200), 0, 0)])
+    assert group.mean.measured_by == "mover"
+    assert group.noisy_accuracy is not None
+    assert group.noisy_accuracy.measured_lower is None
+
+
+def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
+    """Even where all stopped at the same number: it depended on what they saw."""
+    rows = [replace(counted((16, 0), 0, 0, name), interval=Interval.parse("confidence-sequence")) for name in "abc"]
+    (group,) = summarise(rows)
+    assert group.mean.measured_by == "mean of intervals"
+    assert group.mean.measurement_error is None
+    assert group.noisy_accuracy is None
+
+
+def test_a_mean_of_bounds_is_a_bound() -> None:
+    """Also in summary.json, where an end that is infinite is null."""
+    row = replace(ROW, quantity=LOG10_P_FAIL.name, votes=None, interval=Interval.parse("lognormal:4 repeats"))
+    rows = [
+        replace(row, sample_id="a", value=-3.0, lower=-3.2, upper=-2.8),
+        replace(row, sample_id="b", value=-4.0, lower=None, upper=-4.0, interval=Interval.parse("upper bound")),
+    ]
+    (group,) = summarise(rows, {LOG10_P_FAIL.name: LOG10_P_FAIL})
+    document = group.document()["mean"]
+    assert document["lower"] is None
+    assert document["measured_lower"] is None
+    assert document["upper"] is not None
 
 
 def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:

@@ -220,17 +220,18 @@ def test_a_database_of_another_shape_is_refused(statements: tuple[str, ...], tmp
 def test_a_state_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path)
     states.change(tmp_path, "PRAGMA user_version = 9")
-    with pytest.raises(RunError, match="has a state of version 9; this robaudit reads version 5"):
+    with pytest.raises(RunError, match="has a state of version 9; this robaudit reads version 6"):
         everything(path)
 
 
 VALUES = {
-    "a row that is no JSON": "UPDATE rows SET row = '[1' WHERE id = 7",
     "a row that is a number": "UPDATE rows SET row = 5 WHERE id = 7",
-    "a row that is a list": "UPDATE rows SET row = '[1]' WHERE id = 7",
-    "a row of another type": "UPDATE rows SET row = replace(row, '\"predicted\": 1', '\"predicted\": -1') WHERE id = 7",
-    "a row of lists": "UPDATE rows SET row = replace(hex(zeroblob(50000)), '00', '[') WHERE id = 7",
-    "a row that is not UTF-8": "UPDATE rows SET row = x'fffe' WHERE id = 7",
+    "a row that is not packed": "UPDATE rows SET row = x'fffe' WHERE id = 7",
+    "a row of 60 MB": "UPDATE rows SET row = packed(hex(zeroblob(30000000))) WHERE id = 7",
+    "a row that is no JSON": "UPDATE rows SET row = packed('[1') WHERE id = 7",
+    "a row that is a list": "UPDATE rows SET row = packed('[1]') WHERE id = 7",
+    "a row of another type": "UPDATE rows SET row = packed(replace(unpacked(row), '\"predicted\": 1', '\"predicted\": -1')) WHERE id = 7",
+    "a row of lists": "UPDATE rows SET row = packed(replace(hex(zeroblob(50000)), '00', '[')) WHERE id = 7",
     "a noise that is no JSON": "UPDATE tasks SET form = '{' WHERE id = 1",
     "an entry that is no JSON": "UPDATE tasks SET entry = '{' WHERE id = 1",
     "an entry that is a list": "UPDATE tasks SET entry = '[1]' WHERE id = 1",

@@ -50,7 +50,7 @@ def digits(**sections: Any) -> dict[str, Any]:
 
 def test_a_trained_model_is_audited_as_it_is(run_cli: RunCli, tmp_path: Path) -> None:
     whole = {"kind": "digits", "split": "train"}
-    spec = digits(objective={"augmentation": {"noise": {"sigma": 0.3}}}, dataset=whole, epochs=5, lr=0.004, schedule="cosine", seed=1)
+    spec = digits(objective={"augmentation": {"noise": {"sigma": 0.3}}}, dataset=whole, epochs=4, lr=0.005, schedule="cosine", seed=1)
     spec["audit"]["dataset"]["limit"] = 200
     done = run_cli("train", write(tmp_path, spec, "noise.yaml"))
     assert (done.code, done.err) == (0, "")
@@ -138,20 +138,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "unknown key": ({"epoch": 3}, "spec.yaml:19: unknown key 'epoch'; did you mean 'epochs'?"),
     "objective": ({"objective": "pdg"}, "spec.yaml:19: objective: unknown objective 'pdg'; did you mean 'pgd'?"),
     "option": ({"objective": {"pgd": {"esp": 0.3}}}, "spec.yaml:21: unknown key 'objective.pgd.esp'; did you mean 'eps'?"),
-    "no option": ({"objective": "pgd"}, "the key 'objective.pgd.eps' is missing; radius of the ball"),
     "two objectives": ({"objective": {"pgd": {}, "mcr": {}}}, "spec.yaml:19: objective: has one key, the objective's name"),
     "level": ({"objective": {"augmentation": {"noise": {"sigma": [0.1, 0.2]}}}}, "noise has 2 levels; give one"),
-    "network": ({"network": {"architecture": "robaudit:lenet"}}, "architecture robaudit:lenet: there is no such network"),
-    "images": ({"network": {"architecture": "robaudit:mlp"}}, "spec.yaml:1: network: cannot take images of 1 x 8 x 8"),
     "classes": (
         {"network": {"architecture": "robaudit:digits_cnn", "architecture_options": {"num_classes": 4}}},
         "the network gives 4 logits, and the labels have 10 classes; see architecture_options",
     ),
-    "audited images": ({"audit": {"dataset": {"kind": "npz", "path": "large.npz"}}}, "cannot take images of 1 x 28 x 28"),
-    "orthogonal": (
-        {"network": {"architecture": "robaudit:digits_cnn", "orthogonal": True}},
-        "the network has a Conv2d layer; orthogonal: true",
-    ),
+    "network": ({"network": {"architecture": "robaudit:lenet"}}, "architecture robaudit:lenet: there is no such network"),
+    "images": ({"network": {"architecture": "robaudit:mlp"}}, "spec.yaml:1: network: cannot take images of 1 x 8 x 8"),
     "audit": ({"audit": {"noise": {"sigma": [-1]}}}, "spec.yaml:12: audit.noise.sigma[0]: got -1; must be greater than 0"),
     "diverged": ({"lr": 1e30, "optimizer": "sgd"}, "the loss is nan; choose a smaller lr"),
 }
@@ -159,7 +153,6 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("sections", "says"), MISTAKES.values(), ids=list(MISTAKES))
 def test_a_mistake_is_one_line(sections: dict[str, Any], says: str, run_cli: RunCli, tmp_path: Path) -> None:
-    save_npz(tmp_path / "large.npz", shape=(1, 28, 28))
     done = run_cli("train", write(tmp_path, digits(**sections)))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert says in done.err

@@ -67,8 +67,7 @@ def test_cross_entropy_finds_the_frequencies_of_the_classes() -> None:
     assert losses[-1] == pytest.approx(-float((shares * shares.log()).sum()), abs=1e-5)
 
 
-@pytest.mark.parametrize("stop", [1, 5, 8, 15])
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize(("stop", "optimizer"), [(5, "adam"), (8, "sgd"), (15, "adam")])
 def test_the_same_weights_after_an_interruption(stop: int, optimizer: str, tmp_path: Path) -> None:
     recipe = RECIPE.model_copy(update={"optimizer": optimizer})
     tested = objective_class("augmentation").model_validate({"noise": {"sigma": [0.2]}})
@@ -126,10 +125,3 @@ def test_batches_differ_by_one_image_at_most() -> None:
 def test_a_loss_that_is_not_finite() -> None:
     with pytest.raises(RobauditError, match=r"epoch 1: the loss is (nan|inf); choose a smaller lr"):
         fit(network(), CrossEntropy(), images()[0] * torch.inf, images()[1], RECIPE)
-
-
-def test_progress_never_goes_back() -> None:
-    listener = Interrupting()
-    fit(network(), CrossEntropy(), *images(), RECIPE, listener=listener)
-    assert listener.shares == sorted(listener.shares)
-    assert listener.shares[-1] == 1.0

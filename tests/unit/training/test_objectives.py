@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.noise.uniform import Uniform
 from robaudit.training.base import Batch, Objective
 from robaudit.training.moments import logit_moments
 from robaudit.training.network import objective_class
@@ -54,8 +53,8 @@ class LogLoss(nn.Module):
         return torch.stack([torch.zeros_like(log_loss), torch.expm1(log_loss.exp()).log()], 1)
 
 
-def golden(name: str, repeats: int = 10, **options: Any) -> Tensor:
-    """log Z of G1 as the objective has it, from the mean over 10 images, so many times."""
+def golden(name: str, repeats: int = 5, **options: Any) -> Tensor:
+    """log Z of G1 as the objective has it, from the mean over 10 images, repeated."""
     x = torch.zeros((10, 1, 10, 10), dtype=torch.float64)
     found = []
     for seed in range(repeats):
@@ -127,7 +126,7 @@ def test_qnorm_path_meets_the_golden_numbers() -> None:
 
 def test_qnorm_path_is_nearer_to_large_norms_than_copies() -> None:
     for q, exact in ((100.0, 0.742032), (1000.0, 4.682119)):
-        path, copies = (math.log(exact) - golden(name, q=q, repeats=5).mean().item() for name in ("qnorm_path", "qnorm_mc"))
+        path, copies = (math.log(exact) - golden(name, q=q, repeats=2).mean().item() for name in ("qnorm_path", "qnorm_mc"))
         assert 0 < path < 0.1 * copies  # both are too low: the chains lag
 
 
@@ -148,7 +147,6 @@ def test_pgd_keeps_to_the_box_of_pixels() -> None:
     )
     loss = objective("pgd", eps=0.2).loss(case)
     assert loss.item() == pytest.approx(math.log(2))  # at the pixel 0
-    assert Uniform(norm="linf").ball(0.2) is not None
 
 
 def test_hinge_and_mcr_by_hand() -> None:
@@ -174,16 +172,11 @@ def test_smoothed_objectives_of_a_linear_model() -> None:
     assert mean == pytest.approx(math.log(1 + math.exp(-2) + math.exp(-2.5)))
 
 
-def test_mscr_is_mcr_without_noise() -> None:
-    case = batch(linear(W))
-    assert objective("mscr", sigma=1e-5).loss(case).item() == pytest.approx(objective("mcr").loss(case).item(), abs=1e-4)
-
-
 def test_moments_through_relu_are_those_of_samples() -> None:
     torch.manual_seed(3)
     network = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)).double()
     orthogonalise(network, "")  # so that hidden values are independent, and variances exact
-    x, draws, sigma = torch.rand((1, 1, 2, 3), dtype=torch.float64), 200_000, 0.8
+    x, draws, sigma = torch.rand((1, 1, 2, 3), dtype=torch.float64), 50_000, 0.8
     with torch.no_grad():
         mean, variance = logit_moments(network, x, sigma)
         samples = network(x + sigma * torch.randn((draws, 1, 2, 3), dtype=torch.float64))
@@ -199,15 +192,9 @@ def test_moments_need_a_chain_of_linear_layers() -> None:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "cross_entropy": {},
-    "augmentation": {"noise": SIGMA},
     "gradient_norm": {"weight": 0.5},
     "qnorm_mc": {"noise": SIGMA, "q": 20.0, "samples": 7},
     "pgd": {"eps": 0.1, "steps": 3},
-    "smoothed_cross_entropy": {"sigma": 0.5},
-    "hinge": {},
-    "mcr": {},
-    "zhen": {"sigma": 0.5},
     "mscr": {"sigma": 0.5},
 }
 

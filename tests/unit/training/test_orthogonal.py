@@ -18,14 +18,13 @@ def nearest(a: Tensor) -> Tensor:
     return found
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (6, 6)])
-@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize(("shape", "scale"), [((3, 5), 0.01), ((5, 3), 100.0), ((6, 6), 1.0)])
 def test_the_nearest_orthogonal_matrix(shape: tuple[int, int], scale: float) -> None:
     a = scale * torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     assert torch.allclose(Orthogonal()(a.clone()), nearest(a), atol=3e-4)
 
 
-@pytest.mark.parametrize("shape", [(4, 6), (6, 4), (5, 5)])
+@pytest.mark.parametrize("shape", [(4, 6), (6, 4)])
 def test_the_gradient_is_that_of_the_polar_factor(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(2)
     weight = nearest(torch.randn(shape, generator=generator, dtype=torch.float64))

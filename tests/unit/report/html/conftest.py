@@ -57,7 +57,4 @@ def html_file(html: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of hand-made runs are about their text; pictures have tests of their own."""
-    monkeypatch.setattr(
-        "robaudit.report.pictures.kinds.inline",
-        lambda kind, *_, **__: (f'<svg role="img" data-kind="{kind}"></svg>', f"About {kind}."),
-    )
+    monkeypatch.setattr("robaudit.report.pictures.inline.inline", lambda kind, _: f'<svg role="img" data-kind="{kind}"></svg>')

@@ -9,19 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.quantities import NO_INTERVAL
 from robaudit.report import numbers
 from robaudit.report.html.content import Content, gather
-from robaudit.report.html.markdown import MOST, markdown_report
+from robaudit.report.html.markdown import markdown_report
 from robaudit.report.tables import markdown
 from tests.unit.report.html.tools import DECISION, HOSTILE, hand_made, rows
 
 CELL = re.compile(r"(?<!\\)\|")
-
-
-def tables(text: str) -> list[list[str]]:
-    """The lines of each table."""
-    return [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
 
 
 def test_the_numbers_and_the_sections(content: Content) -> None:
@@ -43,16 +37,13 @@ def test_the_numbers_and_the_sections(content: Content) -> None:
     assert "data:image" not in text
 
 
-def test_every_line_of_a_table_has_its_columns(content: Content) -> None:
-    found = tables(markdown_report(content))
+def test_hostile_names_stay_text_in_their_columns(content: Content) -> None:
+    text = markdown_report(content)
+    found = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
     assert len(found) > 8
     for lines in found:
         assert {len(CELL.findall(line)) for line in lines} == {len(CELL.findall(lines[0]))}
         assert re.fullmatch(r"\|( :?-+:? \|)+", lines[1])
-
-
-def test_hostile_names_stay_text(content: Content) -> None:
-    text = markdown_report(content)
     assert not re.search(r"<(?!\\)", text)
     assert "@me" not in text
     assert "#1 " not in text
@@ -73,37 +64,20 @@ def test_escaped_text_is_one_line_without_markup(text: str) -> None:
         assert found == text
 
 
-@pytest.mark.parametrize("most", [MOST, 20_000, 3_000])
+@pytest.mark.parametrize("most", [20_000, 3_000])
 def test_never_longer_than_a_comment(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """First fewer samples are listed, then the end is cut off."""
     monkeypatch.setattr("robaudit.report.html.markdown.MOST", most)
     name = "é" * 100
-    many = [replace(row, sample_id=f"{name}{row.sample_id}") for row in rows([0.1 + 0.3 * i / 600 for i in range(600)], classes=20)]
-    data = {"where": "x", "class_names": [f"{name}{i}" for i in range(20)], "labelled": 600}
+    many = [replace(row, sample_id=f"{name}{row.sample_id}") for row in rows([0.1 + 0.3 * i / 300 for i in range(300)], classes=20)]
+    data = {"where": "x", "class_names": [f"{name}{i}" for i in range(20)], "labelled": 300}
     text = markdown_report(gather([hand_made(many, data=data)]))
     assert len(text.encode()) <= most
     assert ("was cut here" in text) is (most == 3_000)
     assert "more are not listed" in text or most == 3_000
 
 
-def test_without_labels_and_intervals() -> None:
-    plain = rows(
-        [0.2, 0.7, 0.9, 0.6],
-        label=None,
-        correct=None,
-        lower=None,
-        upper=None,
-        std_error=None,
-        interval=NO_INTERVAL,
-        estimator="taylor",
-    )
-    text = markdown_report(gather([hand_made(plain, clean_accuracy=None)]))
-    assert "| no noise |" not in text
-    assert "1 without an interval" in text
-    assert "\\~" in text
-
-
-@pytest.mark.parametrize("values", [[0.7, 0.8], [0.1, 0.8], [0.1, 0.2] * 20])
+@pytest.mark.parametrize("values", [[0.7, 0.8], [0.1, 0.2] * 20])
 def test_headings_stand_alone(values: list[float]) -> None:
     """An empty line before and after each, whether samples are flagged, listed or none."""
     text = markdown_report(gather([hand_made(rows(values))], most=3))

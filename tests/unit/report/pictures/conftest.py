@@ -18,7 +18,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the run."""
     where = tmp_path_factory.mktemp("pictures")
     document = digits(
-        limit=12,
+        limit=10,
         noise=[
             {"kind": "gaussian", "sigma": LEVELS},
             {"kind": "corruption", "name": ["contrast", "pixelate"], "severity": [1, 2, 3, 4, 5]},
@@ -27,8 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"mc": {"samples": 20}},
             "softmax",
             {"difficulty": {"target": "label"}},
-            {"noise_tolerance": {"noise": "gaussian"}},
-            {"certified_radius": {"samples": 100, "noise": "gaussian"}},
+            {"noise_tolerance": {"noise": "gaussian", "tolerance": 1, "most": 1000}},
+            {"certified_radius": {"samples": 30, "noise": "gaussian"}},
             {"qnorm_mc": {"samples": 20, "q": [1, 10], "noise": "gaussian"}},
             {"radius_pgd": {"label": "pgd", "norm": "l2", "step": 1.0, "cap": 3.0, "steps": 3, "restarts": 1}},
         ],
