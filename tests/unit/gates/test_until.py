@@ -93,7 +93,7 @@ def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
 def test_gates_of_the_spec_and_other_results(run_cli: RunCli, tmp_path: Path) -> None:
     """A failed gate on another estimator ends it all."""
     write(tmp_path, spec(estimators=[{"mc": {"samples": 1024}}, "softmax"], gates=["mean(estimator=softmax) >= 0.999"]))
-    code, out, err = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--max-samples", "100")
+    code, out, err = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--set", "mc.samples=100")
     assert code == 1
     assert err.count("interim analysis after 64 of 100 draws") == 1
     assert "interim analysis after 100" not in err
@@ -147,8 +147,7 @@ def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> 
     refuse("estimate", "spec.yaml", "--until-decided", says="the spec has no gates")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--extend", says="extend first")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "2", says="is not above 0.5")
-    refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 0.9", "--max-samples", "65", says="more than the 64 samples")
-    for option in (("--confidence", "0.9"), ("--max-samples", "9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
+    for option in (("--confidence", "0.9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
         refuse("estimate", "spec.yaml", *option, says=f"{option[0]}: needs gates")
 
 
