@@ -15,7 +15,7 @@ from robaudit.spec.fields import as_number
 _FLAGS = ("as-given", "deterministic", "extend", "fresh", "per-class", "point", "population", "strict", "trust")
 _VALUES = (
     *("bottom", "budget", "by", "confidence", "device", "engine", "estimator", "gate", "gpus-per-worker", "id", "inconclusive", "label"),
-    *("level", "limit", "max-samples", "memory", "noise", "on-error", "only", "out", "radius", "ray-address", "sigma", "threshold", "top"),
+    *("level", "limit", "memory", "noise", "on-error", "only", "out", "radius", "ray-address", "sigma", "threshold", "top"),
     *("until-decided", "width", "with", "workers"),
 )
 _OPTION = re.compile(

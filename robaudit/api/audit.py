@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from robaudit.api.arguments import naming_arguments, plain
 from robaudit.api.listening import PythonListener
@@ -67,7 +67,6 @@ def audit(
     extend: bool = False,
     fresh: bool = False,
     until_decided: bool = False,
-    max_samples: int | None = None,
     confidence: float | None = None,
     on_error: OnError = "stop",
     trust: bool = False,
@@ -111,7 +110,7 @@ def audit(
         extend: add noise levels or estimators to the run in ``out``.
         fresh: refuse a run folder that is there already.
         until_decided: draw until the gates are decided: few copies of each image first, then more, ``samples`` of mc at most.
-        max_samples, confidence: with that, fewer copies at most, and the confidence of all analyses together (default 0.95).
+        confidence: with that, of all analyses together (default 0.95).
         budget: lower draws, then images, of a new run so that it takes about this long at most: "10m", or seconds.
         on_error: at an unusable sample: "stop", or "skip" it; skipped samples are listed and counted.
         trust: allow Python code that a spec names.
@@ -144,16 +143,15 @@ def audit(
     elif ids is not None or layout is not None or image_key is not None or label_key is not None:
         raise SpecError("ids, layout, image_key, label_key", "describe samples in memory, and there are none", "give dataset=")
     receiver = listener if listener is not None else PythonListener(progress)
-    until = _Until(max_samples, confidence) if until_decided else None
-    if until is not None and (extend or budget is not None):
+    if until_decided and (extend or budget is not None):
         other = "extend" if extend else "budget"
         raise SpecError(other, "cannot be combined with until_decided", "leave one of them out")
-    if until is None and (max_samples is not None or confidence is not None):
-        raise SpecError("max_samples, confidence", "are about sampling until gates are decided", "add until_decided=True")
+    if confidence is not None and not until_decided:
+        raise SpecError("confidence", "is about sampling until gates are decided", "add until_decided=True")
     home = TemporaryFolder() if out is None and net is what else None
     try:
         return _run(
-            *(spec, samples, home, until),
+            *(spec, samples, home, until_decided, confidence),
             out=out,
             extend=extend,
             fresh=fresh,
@@ -194,18 +192,12 @@ _SETTINGS: Mapping[str, Location] = {
 """The part of a spec that each argument sets."""
 
 
-class _Until(NamedTuple):
-    """How to sample until the gates are decided."""
-
-    limit: int | None
-    confidence: float | None
-
-
 def _run(
     spec: AuditSpec,
     samples: Dataset | None,
     home: TemporaryFolder | None,
-    until: _Until | None,
+    until_decided: bool,
+    confidence: float | None,
     *,
     out: str | Path | None,
     extend: bool,
@@ -219,17 +211,17 @@ def _run(
     from robaudit.gates.until import sample_until_decided
 
     def audited(wanted: AuditSpec, folder: str | Path | None, so_far: UntilDecided | None = None) -> stored.Run:
-        return run_audit(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh and until is None, until=so_far, **rest)
+        return run_audit(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh and not until_decided, until=so_far, **rest)
 
     gates = parsed(spec.gates, "gates")
-    if until is None and not extend:  # a run to extend may have further results
+    if not until_decided and not extend:  # a run to extend may have further results
         refuse_beyond(spec, gates)
     folder = home.path if home is not None else None if out is None else Path(out)
     with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
-        if until is None:
-            done = audited(spec, folder)
+        if until_decided:
+            done = sample_until_decided(spec, gates, folder, audited, fresh=fresh, confidence=confidence).run
         else:
-            done = sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until._asdict()).run
+            done = audited(spec, folder)
     run = of_stored(done, home)
     if samples is not None:
         from robaudit.report.kept_images import keep_images

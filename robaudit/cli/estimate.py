@@ -216,15 +216,6 @@ def estimate(
             help="Sample until the gates are decided: --gate's (which implies this) or the spec's.",
         ),
     ] = False,
-    max_samples: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            rich_help_panel=GATES,
-            help="With gates: draw at most N noisy copies of an image. Default: mc's samples in the spec.",
-        ),
-    ] = None,
     population: PopulationOption = False,
     point: PointOption = False,
     inconclusive: InconclusiveOption = None,
@@ -254,7 +245,7 @@ def estimate(
 
     deciding = bool(gates) or until_decided
     about_gates = {
-        **{"--max-samples": max_samples, "--population": population, "--point": point, "--inconclusive": inconclusive},
+        **{"--population": population, "--point": point, "--inconclusive": inconclusive},
         **{"--confidence": confidence, "--strict": strict, "--junit": junit},
     }
     for option, value in about_gates.items():
@@ -322,7 +313,6 @@ def estimate(
     if deciding:
         code = _until_decided(
             *(audit_spec, out, audited, files, gates or ()),
-            limit=max_samples,
             population=population,
             point=point,
             confidence=confidence,

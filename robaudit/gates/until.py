@@ -65,23 +65,9 @@ def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
     return next(possible for possible in possible_analyses(most) if possible > draws and (possible >= draws + lacking or possible == most))
 
 
-def most_draws(spec: AuditSpec, limit: int | None = None) -> int:
-    """The largest number of draws per image of the estimators that fix it in advance; 0 without such estimators.
-
-    Args:
-        spec: what to audit.
-        limit: a smaller number.
-
-    Raises:
-        SpecError: the limit is not smaller, or there is nothing to limit.
-    """
-    most = max(_fixed_samples(spec).values(), default=0)
-    if limit is not None and not most:
-        raise SpecError("--max-samples", "the spec has no mc with a fixed number of samples", "leave it out")
-    if limit is not None and limit > most:
-        what = f"{limit:,} is more than the {most:,} samples of mc in the spec"
-        raise SpecError("--max-samples", what, f"add --set mc.samples={limit}")
-    return most if limit is None else limit
+def most_draws(spec: AuditSpec) -> int:
+    """The largest number of draws per image of the estimators that fix it in advance; 0 without such estimators."""
+    return max(_fixed_samples(spec).values(), default=0)
 
 
 def sample_until_decided(
@@ -91,7 +77,6 @@ def sample_until_decided(
     audit: Audit,
     *,
     fresh: bool = False,
-    limit: int | None = None,
     population: bool = False,
     point: bool = False,
     confidence: float | None = None,
@@ -109,7 +94,6 @@ def sample_until_decided(
         out: the run folder; None: runs/<spec name>-<hash8>-gated.
         audit: creates or resumes a run.
         fresh: refuse an existing folder.
-        limit: a maximum below the spec's.
         population, point, confidence: see :func:`robaudit.gates.decide.decide`.
         on_analysis: called after each analysis.
 
@@ -125,7 +109,7 @@ def sample_until_decided(
     if fresh:
         refuse_existing(out)
     spec = spec.model_copy(update={"gates": tuple(map(str, gates))})
-    most = most_draws(spec, limit)
+    most = most_draws(spec)
     if population or not most:
         run = audit(_with_draws(spec, most), out, None)
         each = confidence_of(run.info, confidence, None)

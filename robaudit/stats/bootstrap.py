@@ -93,13 +93,6 @@ def differences(
     return paired
 
 
-def difference(
-    images: int, statistic: Callable[[Floats], Floats | Ends], value: float, confidence: float = ROW_CONFIDENCE
-) -> PairedDifference:
-    """A single difference: see :func:`differences`."""
-    return differences(images, lambda drawn: {"": statistic(drawn)}, {"": value}, confidence)[""]
-
-
 def _ranked(images: int, statistics: Statistics[Key]) -> dict[Key, Ends | None]:
     """The sorted replicates of each statistic, infinite ones at the ends; None where too few are defined."""
     replicates: dict[Key, tuple[list[Floats], list[Floats]]] = {}

@@ -20,7 +20,7 @@ from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.quantities import RADIUS
-from robaudit.stats.bootstrap import Ends, PairedDifference, difference, minus, percentiles
+from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
 from robaudit.stats.frame import NO_CLASS, Columns, common_names
 from robaudit.stats.intervals import Floats
 from robaudit.stats.run import Run
@@ -264,7 +264,7 @@ def curve_changes(
         RunError: as :func:`curves_of`.
     """
     before, now = (_sources(run, estimators, levels) for run in (base, new))
-    changes = {}
+    changes: dict[CurveKind, PairedDifference] = {}
     for kind in before:
         if kind not in now:
             continue
@@ -276,7 +276,7 @@ def curve_changes(
         )
         if first.summary.value is not None and second.summary.value is not None:
             value = second.summary.value - first.summary.value
-            changes[kind] = difference(len(names), partial(_change, first_sum, second_sum), value)
+            changes |= differences(len(names), partial(_change, kind, first_sum, second_sum), {kind: value})
     return changes
 
 
@@ -310,8 +310,8 @@ Sum = Callable[[Floats], Ends]
 """A function from the weights of the images to the lower and upper end of a curve's summary."""
 
 
-def _change(base: Sum, new: Sum, drawn: Floats) -> Ends:
-    return minus(new(drawn), base(drawn))
+def _change(kind: CurveKind, base: Sum, new: Sum, drawn: Floats) -> dict[CurveKind, Ends]:
+    return {kind: minus(new(drawn), base(drawn))}
 
 
 _NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}

@@ -363,8 +363,8 @@ def test_sampling_until_gates_are_decided(tmp_path: Path) -> None:
         robaudit.audit(network(), arrays(9), gates="mean >= 0.02", **options)
     with pytest.raises(RobauditError, match=r"^until_decided: the spec has no gates"):
         robaudit.audit(network(), arrays(9), **options)
-    with pytest.raises(RobauditError, match=r"^max_samples, confidence: .* add until_decided=True"):
-        robaudit.audit(network(), arrays(9), sigma=0.05, max_samples=3)
+    with pytest.raises(RobauditError, match=r"^confidence: .* add until_decided=True"):
+        robaudit.audit(network(), arrays(9), sigma=0.05, confidence=0.9)
     with pytest.raises(RobauditError, match=r"is there already, and fresh=True starts a new run; delete it, or choose another out$"):
         robaudit.audit(network(), arrays(9), gates="mean >= 0.01", fresh=True, **options)
 

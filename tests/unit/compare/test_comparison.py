@@ -21,6 +21,7 @@ from robaudit.spec.gates import parse_gate
 from robaudit.stats.flags import Certainty
 from robaudit.store.run import Run, read_run
 from tests.states import change
+from tests.unit.estimators.tools import known
 
 
 def group_of(base: Run, new: Run, estimator: str = "mc", **options: float) -> GroupComparison:
@@ -44,9 +45,7 @@ def test_one_run_against_itself_is_exactly_the_same(ordinary: Run) -> None:
         assert group.how == "the same model"
         for one in (group.mean, *(one.difference for one in group.classes), *filter(None, [group.noisy_accuracy])):
             assert one.value == 0
-            assert one.measured is not None
-            assert one.population is not None
-            assert one.measured.ends == one.population.ends == (0, 0)
+            assert known(one.measured).ends == known(one.population).ends == (0, 0)
         assert (group.worse, group.better, group.changed) == (0, 0, ())
     gates = [f"{name}(estimator=mc) <= 0" for name in QUANTITIES if name != "accuracy_drop"]
     assert {one.verdict for one in decided(ordinary, ordinary, *gates, "accuracy_drop <= 0")} == {"pass"}
@@ -58,8 +57,7 @@ def test_identical_outcomes_of_another_model_are_no_proof(ordinary: Run) -> None
     group = group_of(replace(ordinary, info=info), ordinary)
     assert group.how == "common random numbers"
     assert group.mean.value == 0
-    assert group.mean.measured is not None
-    assert group.mean.measured.upper == pytest.approx(np.log(2 / 0.05) / (40 * 120), rel=0.01)
+    assert known(group.mean.measured).upper == pytest.approx(np.log(2 / 0.05) / (40 * 120), rel=0.01)
     info["model"] = dict(ordinary.info["model"])
     info["spec"]["model"]["mean"] = [0.5]
     assert group_of(replace(ordinary, info=info), ordinary).how == "common random numbers", "another normalisation is another model"
@@ -73,10 +71,8 @@ def test_pairs_draw_by_draw(trained: Run, ordinary: Run) -> None:
     assert group.mean.value == pytest.approx(change.mean())
     apart = sum(one.mean(1) * (1 - one.mean(1)) for one in bits).sum()
     assert group.variance_saved == pytest.approx(1 - change.var(1).sum() / apart)
-    assert group.variance_saved is not None
-    assert group.variance_saved > 0.05, "two networks of one kind fail on the same noise more often than by chance"
-    assert group.mean.measured is not None
-    assert group.mean.measured.lower < group.mean.value < group.mean.measured.upper
+    assert known(group.variance_saved) > 0.05, "two networks of one kind fail on the same noise more often than by chance"
+    assert known(group.mean.measured).lower < group.mean.value < known(group.mean.measured).upper
     per_class = {one.index: one for one in group.classes}
     labels = np.array([row.label for row in rows_of(trained)])
     assert {index: one.images for index, one in per_class.items()} == {int(k): int((labels == k).sum()) for k in np.unique(labels)}
@@ -87,28 +83,23 @@ def test_pairs_draw_by_draw(trained: Run, ordinary: Run) -> None:
 
 
 def test_accuracy_under_noise_is_paired_where_both_are_right(trained: Run, ordinary: Run) -> None:
-    found = group_of(trained, ordinary).noisy_accuracy
-    assert found is not None
+    found = known(group_of(trained, ordinary).noisy_accuracy)
     assert found.measured is not None
     rows = [rows_of(run) for run in (trained, ordinary)]
     shares = [np.array([row.votes.counts[row.label] / 120 for row in side]) for side in rows]  # type: ignore[index, union-attr]
     assert found.value == pytest.approx((shares[1] - shares[0]).mean())
     assert found.measured.lower < found.value < found.measured.upper
-    apart = group_of(trained, read_run(ordinary.path)).noisy_accuracy
-    assert apart is not None
-    assert apart.measured is not None
-    assert apart.measured.method == "unpaired, distances added: clopper-pearson:pooled"
+    apart = known(group_of(trained, read_run(ordinary.path)).noisy_accuracy)
+    assert known(apart.measured).method == "unpaired, distances added: clopper-pearson:pooled"
     both = all(row.correct for side in rows for row in side)
     assert found.measured.method == ("paired draws" if both else "paired draws; unpaired, distances added: clopper-pearson:pooled")
-    assert found.measured.upper - found.measured.lower < apart.measured.upper - apart.measured.lower
+    assert found.measured.upper - found.measured.lower < known(apart.measured).upper - known(apart.measured).lower
 
 
 def test_turned_round_all_signs_turn(trained: Run, ordinary: Run) -> None:
     there, back = group_of(trained, ordinary), group_of(ordinary, trained)
     assert there.mean.value == -back.mean.value
-    assert there.mean.measured is not None
-    assert back.mean.measured is not None
-    assert there.mean.measured.lower == pytest.approx(-back.mean.measured.upper, abs=1e-12)
+    assert known(there.mean.measured).lower == pytest.approx(-known(back.mean.measured).upper, abs=1e-12)
     assert (there.worse, there.better) == (back.better, back.worse)
     assert there.flagged("newly flagged", *Certainty) == back.flagged("fixed", *Certainty)
 
@@ -129,10 +120,9 @@ def test_estimators_without_an_interval(trained: Run, ordinary: Run) -> None:
 def test_images_that_stop_by_themselves_have_ends_that_add_up(trained: Run, ordinary: Run) -> None:
     group = group_of(trained, ordinary, "stops")
     assert group.how == "unpaired"
-    assert group.mean.measured is not None
     rows = [rows_of(run, "stops") for run in (trained, ordinary)]
     lowest = np.mean([now.lower - before.upper for before, now in zip(*rows, strict=True)])
-    assert group.mean.measured.lower == pytest.approx(lowest)
+    assert known(group.mean.measured).lower == pytest.approx(lowest)
 
 
 def test_results_of_one_run_only(trained: Run, ordinary: Run) -> None:

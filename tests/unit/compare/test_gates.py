@@ -18,6 +18,7 @@ from robaudit.report.comparison import comparison_tables
 from robaudit.results import Votes
 from robaudit.rows import Row
 from tests.unit.compare.tools import between, bits, decided, made, shares, with_bits
+from tests.unit.estimators.tools import known
 from tests.unit.gates.tools import row
 
 COUNTS = ("share_worse <= 0", "newly_flagged <= 0")
@@ -47,15 +48,12 @@ def test_counts_of_samples_that_changed() -> None:
     found = between(shares(rng.binomial(1000, p), 1000), shares(rng.binomial(1000, q), 1000))
     share, flagged, within = decided(found, "share_worse <= 0.02", "newly_flagged <= 9", "newly_flagged <= 10")
     assert (flagged.value, flagged.lower, flagged.upper, flagged.verdict, within.verdict) == (10, 10, 10, "fail", "pass")
-    assert share.lower is not None
-    assert share.upper is not None
-    assert 10 / 300 <= share.lower <= share.value < 0.1
+    assert 10 / 300 <= known(share.lower) <= share.value < 0.1
     assert share.verdict == "fail"
-    assert share.upper > 0.5, "that an unchanged image is not a little worse cannot be shown"
+    assert known(share.upper) > 0.5, "that an unchanged image is not a little worse cannot be shown"
     (population,) = decided(found, "share_worse <= 0.5", population=True)
     assert population.covers == "population"
-    assert population.lower is not None
-    assert 0.0 < population.lower < 10 / 300
+    assert 0.0 < known(population.lower) < 10 / 300
 
 
 def test_one_model_has_no_worse_sample_whatever_the_seed() -> None:
@@ -127,15 +125,13 @@ def test_the_same_noise_unpaired_adds_the_distances() -> None:
     for _ in range(repeats):
         u = rng.random((20, 100))
         found = between(shares((u < 0.5).sum(1), 100), shares((u > 0.5).sum(1), 100), seed=0)  # one flips where the other does not
-        ends = found.groups[0].mean.measured
-        assert ends is not None
+        ends = known(found.groups[0].mean.measured)
         missed += not ends.lower <= 0 <= ends.upper
     assert missed <= repeats * 0.05 + 3 * math.sqrt(repeats * 0.05)
     assert "does not record which draws kept the class" in found.groups[0].why
     rare = between(logs([-3.0] * 4), logs([-2.0] * 4), seed=0).groups[0]
     assert rare.why == "the base run's draws are not a fixed number of votes"
-    assert rare.mean.measured is not None
-    assert rare.mean.measured.upper - 1 == pytest.approx((0.05**2 * 4) ** 0.5 / 4 * 2), "once each"
+    assert known(rare.mean.measured).upper - 1 == pytest.approx((0.05**2 * 4) ** 0.5 / 4 * 2), "once each"
     assert rare.changed[0].lower == pytest.approx(0.9), "not 1 - 0.05 sqrt 2"
 
 
@@ -150,11 +146,9 @@ def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
     assert group.counts == first.counts
     turned = between(new, base, seed=0).groups[0]
     assert turned.mean.value == -group.mean.value
-    labelled = between(bits((u < 0.7)[:, :100], [0] * 30), bits(u < 0.65, [0] * 30), seed=0).groups[0].noisy_accuracy
-    assert labelled is not None
+    labelled = known(between(bits((u < 0.7)[:, :100], [0] * 30), bits(u < 0.65, [0] * 30), seed=0).groups[0].noisy_accuracy)
     assert labelled.new == pytest.approx((u < 0.65).mean()), "accuracy under noise is of all draws"
-    assert labelled.measured is not None
-    assert labelled.measured.lower < labelled.value < labelled.measured.upper
+    assert known(labelled.measured).lower < labelled.value < known(labelled.measured).upper
 
 
 def test_unequal_numbers_of_draws_are_paired_image_by_image() -> None:
@@ -176,11 +170,9 @@ def test_unequal_numbers_of_draws_are_paired_image_by_image() -> None:
     assert group.mean.value == pytest.approx(np.mean([(one < q[i]).mean() - (one < p[i]).mean() for i, one in enumerate(u)]))
     apart = between([with_bits(row) for row in base], [with_bits(row) for row in new], seed=0).groups[0]
     assert apart.how == "unpaired"
-    assert apart.mean.measured is not None
     assert ends is not None
-    assert ends.upper - ends.lower < 0.3 * (apart.mean.measured.upper - apart.mean.measured.lower)
-    assert group.variance_saved is not None
-    assert 0.8 < group.variance_saved < 1
+    assert ends.upper - ends.lower < 0.3 * (known(apart.mean.measured).upper - known(apart.mean.measured).lower)
+    assert 0.8 < known(group.variance_saved) < 1
 
 
 def test_classes_hold_together() -> None:
@@ -189,8 +181,7 @@ def test_classes_hold_together() -> None:
     for one in found.groups[0].classes:
         lost = int(((u < 0.8) & (u >= 0.7))[one.index :: 4].sum())
         lower, upper = paired_difference(lost, 0, 3 * 80, 1 - 0.05 / 4)
-        assert one.difference.measured is not None
-        assert one.difference.measured.ends == pytest.approx((float(lower), float(upper)))
+        assert known(one.difference.measured).ends == pytest.approx((float(lower), float(upper)))
 
 
 def test_noise_of_another_device_is_another() -> None:
@@ -234,9 +225,7 @@ def test_one_unit_in_one_line() -> None:
     first = next(iter(comparison_tables(found, made(base).info, made(new).info, None))).lines[0]
     assert first.startswith("clean accuracy  50.0% -> 75.0%, +25.0 points (exact for these images; images like these: [+")
     assert first.endswith("] points)")
-    assert found.clean_accuracy is not None
-    assert found.clean_accuracy.population is not None
-    assert f"[{math.floor(1000 * found.clean_accuracy.population.lower) / 10:+.1f}, " in first
+    assert f"[{math.floor(1000 * known(known(found.clean_accuracy).population).lower) / 10:+.1f}, " in first
 
 
 def test_counts_either_way_round() -> None:

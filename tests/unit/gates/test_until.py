@@ -17,6 +17,7 @@ from robaudit.store.state import State
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
+from tests.unit.estimators.tools import known
 from tests.unit.gates.tools import ONLY, gate
 
 __all__ = ["refuse"]
@@ -56,8 +57,7 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     assert out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate alone" + ONLY
     made = read_run(tmp_path / "run")
     assert {row.votes.draws for row in made.rows if row.votes} == {64}
-    record = until_decided(made.info)
-    assert record is not None
+    record = known(until_decided(made.info))
     assert (record.draws, record.possible, record.confidence) == ([64], [64, 128, 256, 512, 1024], 0.95)
     assert made.info["spec"]["gates"] == ["mean >= 0.1"]
     assert run_cli("gate", "run").out == later_out(out)
@@ -93,7 +93,7 @@ def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
 def test_gates_of_the_spec_and_other_results(run_cli: RunCli, tmp_path: Path) -> None:
     """A failed gate on another estimator ends it all."""
     write(tmp_path, spec(estimators=[{"mc": {"samples": 1024}}, "softmax"], gates=["mean(estimator=softmax) >= 0.999"]))
-    code, out, err = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--max-samples", "100")
+    code, out, err = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--set", "mc.samples=100")
     assert code == 1
     assert err.count("interim analysis after 64 of 100 draws") == 1
     assert "interim analysis after 100" not in err
@@ -132,8 +132,7 @@ def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
     assert "interim analysis after 128 of 128" in err
     assert run_cli("estimate", "spec.yaml", "--out", "plain").code == 0
     made, plain = read_run(tmp_path / "run"), read_run(tmp_path / "plain")
-    record = until_decided(made.info)
-    assert record is not None
+    record = known(until_decided(made.info))
     assert record.draws == [64, 128]
     assert list(made.rows) == list(plain.rows)
     assert made.info["identity"] == plain.info["identity"]
@@ -148,8 +147,7 @@ def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> 
     refuse("estimate", "spec.yaml", "--until-decided", says="the spec has no gates")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--extend", says="extend first")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "2", says="is not above 0.5")
-    refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 0.9", "--max-samples", "65", says="more than the 64 samples")
-    for option in (("--confidence", "0.9"), ("--max-samples", "9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
+    for option in (("--confidence", "0.9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
         refuse("estimate", "spec.yaml", *option, says=f"{option[0]}: needs gates")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
@@ -16,38 +15,35 @@ from robaudit.levels import NoiseLevel
 from robaudit.quantities import LOSS, P_ROBUST, Interval
 from robaudit.rows import Row
 from robaudit.stats.losses import loss_changes, losses
-from robaudit.stats.run import Run
+from robaudit.store.run import Run
 from tests.rows import flag, summarise
-from tests.unit.report.pictures import made
-from tests.unit.report.pictures.made import row, run
+from tests.unit.report.pictures.made import row, run, usual
 
 
 def loss(number: int, value: float, estimator: str = "qnorm_path:q=10", **fields: Any) -> Row:
     return row(number, value, estimator=estimator, quantity=LOSS.name, **fields)
 
 
-def bounded(number: int, value: float, lower: float, estimator: str = "qnorm_path:q=10") -> Row:
-    return loss(number, value, estimator, lower=lower, upper=2 * value - lower, interval=Interval.parse("chains"))
+def bounded(number: int, value: float, lower: float, estimator: str = "qnorm_path:q=10", **fields: Any) -> Row:
+    return loss(number, value, estimator, lower=lower, upper=2 * value - lower, interval=Interval.parse("chains:approximate"), **fields)
 
 
-def risen(images: int, orders: Sequence[float], eps: Sequence[float]) -> Run:
-    """Losses by q that rise from the average to what the attack finds, further for some images; qnorm_mc stays lower."""
-    generator, rows = np.random.default_rng(0), []
-    for number in range(images):
-        average, steepness = float(generator.lognormal(0, 2)), 1.5 * float(generator.gamma(2, 0.5))
+def many(images: int, orders: Sequence[float], eps: Sequence[float]) -> Run:
+    """Losses of two estimators that rise with q and with the noise, and of an attack that finds more."""
+    rows = []
+    for i in range(images):
         for level in eps:
-            common: dict[str, Any] = {"noise": "uniform", "level_name": "eps", "level": level}
-            for place, estimator in enumerate(("qnorm_path", "qnorm_mc")):
-                for q in orders:
-                    value = average * level / eps[0] * math.exp(q / (q + 50) / (1 + place) * steepness)
-                    ends = {"lower": 0.95 * value, "upper": 1.05 * value, "interval": Interval.parse("chains:approximate")}
-                    rows.append(loss(number, value, f"{estimator}:q={q:.15g}", **common, **ends))
-            rows.append(loss(number, average * level / eps[0] * math.exp(1.1 * steepness), "adversarial_loss", **common))
+            largest = (1 + 7 * i % images) * level
+            at = {"noise": "uniform", "level_name": "eps", "level": level}
+            for name, share in (("qnorm_path", 0.9), ("qnorm_mc", 0.8)):
+                values = {f"{name}:q={q:g}": share * largest * q / (1 + q) for q in orders}
+                rows += [bounded(i, value, 0.9 * value, one, **at) for one, value in values.items()]
+            rows.append(loss(i, largest, "adversarial_loss", lower=largest, interval=Interval.parse("lower bound"), **at))
     return run(rows)
 
 
 def test_means_are_those_of_the_summary_from_the_smallest_q_to_the_attack() -> None:
-    given = risen(20, (1000, 0.5, 10), eps=(0.2, 0.1))
+    given = many(20, (1000, 0.5, 10), (0.2, 0.1))
     found = losses(given)
     assert [one.at.level for one in found] == [0.1, 0.2]
     summaries = {(group.key.estimator, group.key.at): group for group in summarise(given.rows, given.quantities)}
@@ -64,7 +60,7 @@ def test_means_are_those_of_the_summary_from_the_smallest_q_to_the_attack() -> N
 
 
 def test_the_worst_images_are_those_of_flag_samples_at_the_largest_q() -> None:
-    given = risen(50, (1, 30), eps=(0.1, 0.2))
+    given = many(50, (1, 30), (0.1, 0.2))
     for one in losses(given, most=4):
         assert (one.ranked_by, one.ranking.estimator) == ("qnorm_path:q=30", "qnorm_path")
         rows = {name: [r for r in given.rows if (r.estimator, r.at) == (name, one.at)] for name in (result.name for result in one.results)}
@@ -101,7 +97,7 @@ def test_an_attack_is_beaten_where_a_whole_interval_lies_above_all_attacks() -> 
 
 
 def test_what_is_no_loss_by_q_makes_no_curve() -> None:
-    assert losses(made.usual()) == ()
+    assert losses(usual()) == ()
     assert losses(run([loss(0, 1.0, "adversarial_loss")])) == ()
     assert losses(run([row(0, 0.5, estimator="p:q=10", quantity=P_ROBUST.name)])) == ()
     assert losses(run([loss(0, 1.0, "x:q=nan"), loss(0, 1.0, "x:q=0"), loss(0, 1.0, "x:q=-1"), loss(0, math.nan)])) == ()
@@ -125,7 +121,7 @@ def test_levels_go_from_weak_to_strong_noise_by_noise() -> None:
 
 
 def test_a_choice_narrows_and_names_that_are_not_there_are_refused() -> None:
-    given = risen(6, (1, 10), eps=(0.1, 0.2))
+    given = many(6, (1, 10), (0.1, 0.2))
     (one,) = losses(given, ("qnorm_mc:q=10",), (0.2,))
     assert (one.at, [result.name for result in one.results]) == (NoiseLevel("uniform", 0.2, one.at.name), ["qnorm_mc:q=10"])
     assert losses(given, ("adversarial_loss",)) == ()

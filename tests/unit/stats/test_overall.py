@@ -16,6 +16,7 @@ from robaudit.results import Votes
 from robaudit.rows import Row
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import summarise
+from tests.unit.estimators.tools import known
 
 ROW = replace(PLAIN_ROW, lower=0.4, upper=0.97, std_error=0.13, votes=Votes((8, 2)))
 
@@ -55,17 +56,13 @@ def test_golden_values() -> None:
     assert group.median.value == pytest.approx(0.75)
     assert group.p05.value == pytest.approx(np.quantile(values, 0.05))
     assert group.minimum == 0.4
-    assert group.below_half is not None
-    assert group.below_ninety is not None
-    assert (group.below_half.count, group.below_ninety.count, group.below_half.total) == (1, 3, 4)
+    assert (known(group.below_half).count, known(group.below_ninety).count, known(group.below_half).total) == (1, 3, 4)
 
 
 def test_accuracy_under_noise_is_against_the_label() -> None:
     (group,) = summarise(MC)
-    assert group.clean_accuracy is not None
-    assert (group.clean_accuracy.count, group.clean_accuracy.total) == (2, 3)
-    noisy = group.noisy_accuracy
-    assert noisy is not None
+    assert (known(group.clean_accuracy).count, known(group.clean_accuracy).total) == (2, 3)
+    noisy = known(group.noisy_accuracy)
     assert noisy.images == 3
     assert noisy.value == pytest.approx((0.8 + 0.3 + 1.0) / 3)
     assert noisy.std_error == pytest.approx(math.sqrt((0.16 + 0.21) / 10) / 3)
@@ -82,8 +79,7 @@ def test_under_noise_that_does_the_same_every_time_the_accuracy_on_these_images_
     assert (group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper) == (0.5, 0.5)
     assert group.noisy_accuracy.lower < 0.5 < group.noisy_accuracy.upper
     (group,) = summarise(once[:1] * 3)
-    assert group.noisy_accuracy is not None
-    assert ends(group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper) == "[1.000, 1.000]"
+    assert ends(known(group.noisy_accuracy).measured_lower, known(group.noisy_accuracy).measured_upper) == "[1.000, 1.000]"
 
 
 def test_without_labels_there_is_no_accuracy() -> None:
