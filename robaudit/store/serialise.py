@@ -28,7 +28,7 @@ from robaudit.text import Names, clipped, printable
 SCHEMA_VERSION = 2
 _PIECE = 2**17  # characters
 _REMEDY = "restore the file, or run the audit again"
-_LONGEST_LINE = 2**24  # bytes
+LONGEST_LINE = 2**24  # bytes
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are their full-width forms
 _encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
 _decode = json.JSONDecoder().decode
@@ -79,9 +79,9 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, bits: bool
     def line() -> bytes:
         nonlocal number
         number += 1
-        text = file.readline(_LONGEST_LINE + 1)
-        if len(text) > _LONGEST_LINE:
-            raise ValueError(f"has more than {_LONGEST_LINE} bytes")
+        text = file.readline(LONGEST_LINE + 1)
+        if len(text) > LONGEST_LINE:
+            raise ValueError(f"has more than {LONGEST_LINE} bytes")
         return text
 
     try:

@@ -2,9 +2,9 @@
 
 Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
 
-- ``tasks``: noise level, estimator, and the spec's entries for both (JSON).
+- ``tasks``: noise level, estimator, the spec's entries for both (JSON), and the line of an early row.
 - ``samples``: the ids of all samples with results or skips, and the digest of their pixels.
-- ``rows``: one result for each sample and task: its line of samples.json.
+- ``rows``: one result for each sample and task: its line of samples.json, compressed against the ``line`` of its task.
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 
@@ -34,6 +34,7 @@ import json
 import os
 import sqlite3
 import stat
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -49,7 +50,7 @@ from robaudit.levels import NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.rows import Row, read_row
 from robaudit.spec.model import EstimatorSpec
-from robaudit.store.serialise import row_text
+from robaudit.store.serialise import LONGEST_LINE, row_text
 from robaudit.text import clipped
 
 if TYPE_CHECKING:
@@ -62,14 +63,14 @@ TaskName = tuple[NoiseLevel, str]
 _TABLES = ("tasks", "samples", "rows", "skips", "seconds")
 _TASK = "noise, level_name, level, estimator"
 _SCHEMA = f"""
-CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form, UNIQUE ({_TASK}));
+CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form, line, UNIQUE ({_TASK}));
 CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, digest, UNIQUE (name));
 CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, row, UNIQUE (sample, task));
 CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, reason);
 CREATE INDEX skips_of ON skips (sample);
 CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
 """
-_VERSION = 5
+_VERSION = 6
 _INSERT_SAMPLE = """
 INSERT INTO samples (flush, name, digest) VALUES (?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET digest = excluded.digest WHERE digest IS NULL AND excluded.digest IS NOT NULL
@@ -87,17 +88,22 @@ SELECT number FROM places JOIN samples ON samples.name = places.name JOIN rows O
 JOIN session_tasks ON session_tasks.task = rows.task WHERE place = ?
 """
 _RESULTS = f"""
-SELECT place, digest, row FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})
-CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN session_tasks ON session_tasks.task = rows.task ORDER BY place, number
+SELECT place, digest, row, line FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})
+CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN session_tasks ON session_tasks.task = rows.task
+CROSS JOIN tasks ON tasks.id = rows.task ORDER BY place, number
 """  # noqa: S608
 _SKIPS = """
 SELECT place, samples.name, reason, noise, level, level_name, estimator FROM places CROSS JOIN samples ON samples.name = places.name
 CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
 WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM session_tasks) ORDER BY place, skips.id
 """
-_ALL_ROWS = "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
+_ALL_ROWS = "SELECT row, line FROM rows JOIN tasks ON tasks.id = task WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
+_OF_NAME = """
+SELECT digest, row, line FROM samples LEFT JOIN rows ON sample = samples.id LEFT JOIN tasks ON tasks.id = task WHERE name = ?
+"""
 _PATIENCE = 600.0  # seconds to wait for a reader
 _LONGEST = 2**27  # bytes of a value
+_WINDOW, _MEMORY = -12, 4  # zlib: lines without header and checksum, and little memory to clear for each
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another journal
 _REMEDY = "delete this file and repeat robaudit estimate: its samples are recomputed"
 
@@ -226,12 +232,16 @@ class State:
         with self._refusals(), self._transaction():
             db = self._db
             flush = 1 + max(self._value(f"SELECT coalesce((SELECT flush FROM {name} ORDER BY id DESC LIMIT 1), 0)") for name in _TABLES)  # noqa: S608
-            task = self._tasks_of(flush, [*((row.at, row.estimator) for row in new.rows), *(s.task for s in new.skipped if s.task)])
+            texts = [((row.at, row.estimator), row.sample_id, row_text(row).encode()) for row in new.rows]
+            first = {name: text for name, _, text in reversed(texts)}
+            task = self._tasks_of(flush, [*(name for name, _, _ in texts), *(skip.task for skip in new.skipped if skip.task)], first)
+            with self._reading():
+                line = {name: memoryview(self._value("SELECT line FROM tasks WHERE id = ?", number)) for name, number in task.items()}
             names = dict.fromkeys([*new.images, *(row.sample_id for row in new.rows), *(skip.sample_id for skip in new.skipped)])
             db.executemany(_INSERT_SAMPLE, ((flush, name, new.images.get(name)) for name in names))
             db.executemany(
                 f"INSERT OR IGNORE INTO rows (flush, sample, task, row) VALUES (?, {_OF_SAMPLE}, ?, ?)",  # noqa: S608
-                ((flush, row.sample_id, task[row.at, row.estimator], row_text(row)) for row in new.rows),
+                ((flush, sample_id, task[name], _packed(text, line[name])) for name, sample_id, text in texts),
             )
             db.executemany(
                 f"INSERT INTO skips (flush, sample, task, reason) VALUES (?, {_OF_SAMPLE}, ?, ?)",  # noqa: S608
@@ -337,9 +347,8 @@ class State:
         if self._fresh:
             return None, set()
         with self._reading():
-            query = "SELECT digest, rows.id, row FROM samples LEFT JOIN rows ON sample = samples.id WHERE name = ?"
-            records = self._db.execute(query, (sample_id,)).fetchall()
-            rows = [_row(text) for _, number, text in records if number is not None]
+            records = self._db.execute(_OF_NAME, (sample_id,)).fetchall()
+            rows = [_row(packed, line) for _, packed, line in records if packed is not None]
             return records[0][0] if records else None, {(row.label, row.predicted) for row in rows}
 
     def results(self) -> Iterator[SampleResults]:
@@ -352,7 +361,7 @@ class State:
             self._record_tasks()
             for _, group in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
                 records = list(group)
-                yield SampleResults([_row(text) for _, _, text in records], str(records[0][1] or ""))
+                yield SampleResults([_row(packed, line) for *_, packed, line in records], str(records[0][1] or ""))
 
     def skips(self) -> Iterator[Skip]:
         """The skipped samples, each once, in the order of the data set."""
@@ -370,8 +379,8 @@ class State:
             RunError: a value is not valid.
         """
         with self._reading():
-            for (text,) in self._db.execute(_ALL_ROWS):
-                yield _row(text)
+            for record in self._db.execute(_ALL_ROWS):
+                yield _row(*record)
 
     def images(self) -> dict[str, str]:
         """The pixel digests by sample id."""
@@ -441,15 +450,15 @@ class State:
             ((number, *_named(name)) for number, name in enumerate(self._tasks)),
         )
 
-    def _tasks_of(self, flush: int, names: Iterable[TaskName]) -> dict[TaskName, int]:
-        """The ids of tasks; new tasks are added."""
+    def _tasks_of(self, flush: int, names: Iterable[TaskName], lines: Mapping[TaskName, bytes]) -> dict[TaskName, int]:
+        """The ids of tasks; new tasks are added, with the line of a row."""
         ids = {}
         for name in dict.fromkeys(names):
             at, label = name
             entry = json.dumps(self._entries[label]) if label in self._entries else None
             form = json.dumps(self._noises[at.noise]) if at.noise is not None and at.noise in self._noises else None
-            values = flush, *_named(name), entry, form
-            self._db.execute(f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
+            values = flush, *_named(name), entry, form, lines.get(name, b"")
+            self._db.execute(f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form, line) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
             ids[name] = self._value(f"SELECT id FROM tasks WHERE {_IS_TASK}", *_named(name))  # noqa: S608
         return ids
 
@@ -512,12 +521,25 @@ def _named(task: TaskName) -> tuple[str | float, ...]:
     return *at.document().values(), label
 
 
-def _row(text: str) -> Row:
-    """The row of a line of samples.json.
+def _packed(text: bytes, line: memoryview) -> bytes:
+    """A line of samples.json, compressed against another line of its task: a sixth of its bytes."""
+    compressor = zlib.compressobj(1, wbits=_WINDOW, memLevel=_MEMORY, zdict=line)
+    return compressor.compress(text) + compressor.flush()
+
+
+def _row(packed: bytes, line: bytes) -> Row:
+    """The row of a compressed line of samples.json.
 
     Raises:
         ValueError, TypeError: it is not a result.
     """
+    reader = zlib.decompressobj(_WINDOW, zdict=line)
+    try:
+        text = reader.decompress(packed, LONGEST_LINE)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if not reader.eof:
+        raise ValueError("a result has no end")
     return read_row(json.loads(text))
 
 

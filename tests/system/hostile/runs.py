@@ -8,6 +8,7 @@ import json
 import math
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,7 +211,7 @@ def all_cases() -> dict[str, Case]:
         "a trigger": state("CREATE TRIGGER gone AFTER INSERT ON rows BEGIN DELETE FROM rows; END"),
         "a later version": state("PRAGMA user_version = 9"),
         "rows of blobs": state("UPDATE rows SET row = x'ff00'"),
-        "rows that are deep": state("UPDATE rows SET row = replace(hex(zeroblob(100000)), '00', '[')"),
+        "rows that are deep": state(f"UPDATE rows SET row = x'{zlib.compress(100_000 * b'[', wbits=-12).hex()}'"),  # noqa: S608
         "entries that are no JSON": state("UPDATE tasks SET entry = '{'"),
     }
     cases |= {f"state: {name}": Case(make, "run", RESUME) for name, make in states.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -220,17 +221,25 @@ def test_a_database_of_another_shape_is_refused(statements: tuple[str, ...], tmp
 def test_a_state_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path)
     states.change(tmp_path, "PRAGMA user_version = 9")
-    with pytest.raises(RunError, match="has a state of version 9; this robaudit reads version 5"):
+    with pytest.raises(RunError, match="has a state of version 9; this robaudit reads version 6"):
         everything(path)
 
 
+def packed(text: bytes) -> str:
+    """SQL that puts a compressed text for a row."""
+    return f"UPDATE rows SET row = x'{zlib.compress(text, wbits=-12).hex()}' WHERE id = 7"  # noqa: S608
+
+
 VALUES = {
-    "a row that is no JSON": "UPDATE rows SET row = '[1' WHERE id = 7",
+    "a row that is no JSON": packed(b"[1"),
     "a row that is a number": "UPDATE rows SET row = 5 WHERE id = 7",
-    "a row that is a list": "UPDATE rows SET row = '[1]' WHERE id = 7",
-    "a row of another type": "UPDATE rows SET row = replace(row, '\"predicted\": 1', '\"predicted\": -1') WHERE id = 7",
-    "a row of lists": "UPDATE rows SET row = replace(hex(zeroblob(50000)), '00', '[') WHERE id = 7",
-    "a row that is not UTF-8": "UPDATE rows SET row = x'fffe' WHERE id = 7",
+    "a row that is a list": packed(b"[1]"),
+    "rows of another type": 'UPDATE tasks SET line = CAST(replace(line, \'"note": ""\', \'"note": 99\') AS BLOB)',
+    "a row of lists": packed(b"[" * 50_000),
+    "a row that is not UTF-8": packed(b"\xff\xfe"),
+    "a row without an end": "UPDATE rows SET row = substr(row, 1, 9) WHERE id = 7",
+    "a row of 20 MB": packed(b" " * 20_000_000 + b"1"),
+    "a task without a line": "UPDATE tasks SET line = NULL",
     "a noise that is no JSON": "UPDATE tasks SET form = '{' WHERE id = 1",
     "an entry that is no JSON": "UPDATE tasks SET entry = '{' WHERE id = 1",
     "an entry that is a list": "UPDATE tasks SET entry = '[1]' WHERE id = 1",
