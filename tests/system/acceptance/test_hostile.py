@@ -1,7 +1,7 @@
 """Nobody gets in: hostile files of every kind, each met by the real command line in a process of its own.
 
 Each case must end within seconds and bounded memory, in one clear line (or, where a file may be harmless, in a result), with
-nothing executed and nothing written outside the run folder. The default suite takes a fixed share of the corpus (one in 48) and all
+nothing executed and nothing written outside the run folder. The default suite takes a fixed share of the corpus (one in 96) and all
 that is marked dangerous; the slow suite takes all.
 """
 
@@ -34,7 +34,7 @@ from tests.system.hostile.specs import SPECS
 CORPUS = {**MODELS, **DATA, **SPECS, **RUNS}
 SECONDS, MEGABYTES = 60.0, 200.0
 LONGEST_LINE = 1600
-SHARE = 48
+SHARE = 96
 
 
 def chosen(dangerous: bool, name: str) -> list[pytest.MarkDecorator]:

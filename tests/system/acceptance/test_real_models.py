@@ -50,8 +50,8 @@ def test_three_formats_of_resnet20_agree(tmp_path: Path) -> None:
 )
 def test_audits_real_models(tmp_path: Path, model: str) -> None:
     estimators = [{"mc": {"samples": 60}}, "taylor", {"mmse": {"samples": 4}}, "softmax"]
-    run = run_of(tmp_path, document(model, limit=12, estimators=estimators))
-    assert len(run.rows) == 12 * 4
+    run = run_of(tmp_path, document(model, limit=6, estimators=estimators))
+    assert len(run.rows) == 6 * 4
     assert run.info["warnings"] == []
     accuracy = run.info["clean_accuracy"]
     assert accuracy["lower"] <= card(model)["accuracy"] <= accuracy["upper"] or accuracy["value"] >= card(model)["accuracy"]
@@ -61,7 +61,7 @@ def test_audits_real_models(tmp_path: Path, model: str) -> None:
 @pytest.mark.parametrize("sigma", [*(pytest.param(level, marks=pytest.mark.slow) for level in (0.05, 1.0)), 0.25])
 def test_a_linear_model_is_exact(tmp_path: Path, sigma: float) -> None:
     """taylor and mmse lie within mc's 99.9 % interval on at least 99 % of the images."""
-    samples = 2000
+    samples = 1000
     values = document("fashion_logistic", limit=100, estimators=[{"mc": {"samples": samples}}, "taylor", {"mmse": {"samples": 4}}])
     run = run_of(tmp_path, values | {"noise": {"sigma": [sigma]}})
     intervals = [binomtest(round(row.value * samples), samples).proportion_ci(0.999) for row in by_estimator(run, "mc")]

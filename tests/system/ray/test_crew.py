@@ -318,7 +318,7 @@ class Pretender:
                 yield Step(task, 0.0, len(here), rows, refused=refused, finished=[] if tasks else [f"s{place}" for place in here])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     size=st.integers(1, 25),
     bad=st.dictionaries(st.integers(0, 24), st.sampled_from(["read", None, 0, 2, len(TASKS) - 1]), max_size=3),

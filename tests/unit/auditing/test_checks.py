@@ -81,9 +81,7 @@ def test_right_settings_are_silent(model: str) -> None:
     assert abs(found.correct / CHECKED - accuracy) < 4 * (accuracy * (1 - accuracy) / CHECKED) ** 0.5
 
 
-@pytest.mark.parametrize(
-    "model", ["cifar10_cnn_a_adv", "cifar10_resnet20", "fashion_logistic", "fashion_shallow_cnn", "mnist_spectral_mlp"]
-)
+@pytest.mark.parametrize("model", ["cifar10_cnn_a_adv", "fashion_logistic", "mnist_spectral_mlp"])
 def test_mean_and_std_left_out(model: str) -> None:
     line = only_warning(check(spec(model), mean=(), std=()))
     assert "clean accuracy is " in line

@@ -38,9 +38,8 @@ class TestLabels:
         [
             ([1, 2, 3, 4, 5, 6, 7, 8, 9, 0], "0->9, 1->0, 2->1, ..."),
             ([1, 0, 2, 3, 4, 5, 6, 7, 8, 9], "0->1, 1->0"),
-            ([0, 1, 9, 8, 7, 6, 5, 4, 3, 2], "2->9, 3->8, 4->7, ..."),
         ],
-        ids=["shifted", "two swapped", "several"],
+        ids=["shifted", "two swapped"],
     )
     def test_permuted(self, order: list[int], shown: str) -> None:
         (line,) = warnings_of(network(), np.array(order)[self.labels])

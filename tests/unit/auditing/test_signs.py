@@ -26,7 +26,7 @@ LONG: dict[str, dict[str, Any]] = {
     "mc": {"samples": 5000},
     "certified_radius": {"samples": 5000},
     "splitting": {"particles": 500, "repeats": 8},
-    "qnorm_path": {"q": [100], "chains": 16},
+    "qnorm_path": {"q": [100], "chains": 4},
     "radius_attack": {"norm": ["l2"]},
     "noise_tolerance": {},
     "adversarial_loss": {"steps": 40},
