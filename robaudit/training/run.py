@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from robaudit.auditing.environment import pick_device
 from robaudit.errors import EstimatorError, RobauditError, RunError
-from robaudit.files import expanded, json_bytes, read_json, remove_leftovers, write_atomically
+from robaudit.files import expanded, json_bytes, remove_leftovers, write_atomically
 from robaudit.memory import is_out_of_memory
 from robaudit.plugins import blaming
 from robaudit.progress import Listener
@@ -49,7 +49,7 @@ def train(
     """
     listener = listener or Listener()
     where = pick_device(device or spec.device, "device")
-    folder = out or default_out(spec)
+    folder = out or (Path("models") / spec.title if spec.out is None else spec.origin.folder / expanded(spec.out))
     objective, audit = build_objective(spec), spec.audit_spec()
     images, labels = read_images(spec.dataset, spec, listener, trust=trust)
     identity = spec.identity(digest_of(images, labels))
@@ -67,7 +67,13 @@ def train(
     finally:
         listener.end()
     share = accuracy(network, *held_out)
-    record = {"spec": spec.document(), "loss": losses, "accuracy": share, "accuracy_on": len(held_out[1]), "torch": torch.__version__}
+    record = {
+        "spec": spec.model_dump(mode="json"),
+        "loss": losses,
+        "accuracy": share,
+        "accuracy_on": len(held_out[1]),
+        "torch": torch.__version__,
+    }
     write_atomically(folder / RECORD, json_bytes(record))
     write_atomically(folder / AUDIT, _audit_bytes(spec))
     write_atomically(folder / WEIGHTS, _weights(bare, identity))
@@ -102,21 +108,6 @@ def _fitted(
         if not is_out_of_memory(error):
             raise
         raise RobauditError("training", f"needs more memory than {images.device} has", "choose a smaller batch_size") from error
-
-
-def default_out(spec: TrainingSpec) -> Path:
-    """The spec's folder of results, or models/<name>."""
-    return Path("models") / spec.title if spec.out is None else spec.origin.folder / expanded(spec.out)
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """The record of a training: spec, loss of each epoch, accuracy.
-
-    Raises:
-        RunError: it is missing or damaged.
-    """
-    record: dict[str, Any] = read_json(folder / RECORD)
-    return record
 
 
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.minimal_norm import Flips, Logits, Search, Slopes, nearest_flips, passes_of, shared_flips
+from robaudit.numerics.minimal_norm import Flips, Logits, Search, Slopes, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import total
 
@@ -72,7 +72,7 @@ def generator(seed: int) -> torch.Generator:
 
 def hunt(passes: tuple[Logits, Slopes], x: Tensor, y: Tensor, search: Search) -> Flips:
     """The search, whose every flip is then verified."""
-    found = nearest_flips(*passes, x, y, search, Uniform(torch.arange(len(x)), x.shape[1:]))
+    (found,) = shared_flips(*passes, x, y, [search], Uniform(torch.arange(len(x)), x.shape[1:]))
     label = passes[0](torch.arange(len(x)), found.pixels).argmax(1)
     assert torch.equal(label != y, found.found | (label != y) & ~found.found)
     assert (label[found.found] != y[found.found]).all()
