@@ -39,16 +39,17 @@ def train(
     from rich.markup import escape
 
     from robaudit.cli.console import Reporter, output, starting
+    from robaudit.files import read_json
     from robaudit.training.spec import load_training
 
     training = load_training(spec, settings=set_ or ())
     with starting(quiet=quiet):
-        from robaudit.training.run import AUDIT, read_record
+        from robaudit.training.run import AUDIT, RECORD
         from robaudit.training.run import train as run
     with Reporter(quiet=quiet, action="training", unit="steps") as reporter:
         folder = run(training, out=out, device=device, trust=trust or _consents(set_ or (), training), listener=reporter)
     if not quiet:
-        record = read_record(folder)
+        record = read_json(folder / RECORD)
         console = output()
         console.print(f"{'clean accuracy':16}{record['accuracy']:.2%} of {record['accuracy_on']:,} images")
         console.print(f"{'audit it':16}{escape(f'robaudit estimate {folder / AUDIT}')}", soft_wrap=True)

@@ -20,7 +20,7 @@ from robaudit.estimators.objective import SoftVote
 from robaudit.estimators.radius import Norms, SearchedRadius, rows_of
 from robaudit.estimators.radius_attack import restart_uniforms
 from robaudit.noise.base import Noise, shape_of
-from robaudit.numerics.minimal_norm import Search, nearest_flips, passes_of
+from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import lengths
 from robaudit.numerics.smoothing import p_lower
@@ -40,7 +40,7 @@ class SmoothedAttack(SearchedRadius):
     """The norm of the smallest perturbation that changes the majority vote, as found by a search: an upper bound.
 
     The smoothed class at a point is the majority class of its noisy copies. The search of `radius_attack`
-    (:func:`robaudit.numerics.minimal_norm.nearest_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax:
+    (:func:`robaudit.numerics.minimal_norm.shared_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax:
     a gradient takes `copies` passes.
     The ray to the flip of the soft vote is searched for the flip of the vote itself, with 1,000 copies (at most `verify`) at each of about
     ten points. A flip counts only if another class is significantly ahead of the image's smoothed class among `verify` fresh copies (an
@@ -95,7 +95,7 @@ class SmoothedAttack(SearchedRadius):
         """Search the soft vote, then the vote along the rays."""
         vote, search = SoftVote(batch, y[group], group, self.copies, PURPOSE), self._search(norm, self.limit(norm, shape_of(batch.x)))
         uniforms = partial(restart_uniforms, batch, group, f"{PURPOSE} {norm}")
-        flips = nearest_flips(vote.logits, vote.slopes, batch.x[group], y[group], search, uniforms)
+        (flips,) = shared_flips(vote.logits, vote.slopes, batch.x[group], y[group], [search], uniforms)
         rays = _Rays(batch, group, flips.pixels - batch.x[group], y[group], self.verify, clipped=self.clip)
         rays.verify(flips.found.nonzero()[:, 0])
         sizes = size((rays.nearest.double() - batch.x[group].double()).flatten(1), norm)

@@ -36,7 +36,7 @@ def read_npy(path: Path, option: str) -> Tensor:
 
 
 def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
-    """The arrays of a .npz file that are among the named ones.
+    """The arrays of a .npz file with these names.
 
     Raises:
         SpecError: at the option: as for :func:`read_npy`.

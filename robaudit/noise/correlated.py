@@ -20,7 +20,7 @@ class CorrelatedGaussian(SigmaNoise):
     """x + sigma e, with normal e of variance 1 and correlation exp(-r^2 / (2 length^2)) between values at a distance of r pixels.
 
     The level is the standard deviation of every value. Channels are independent, or all have the same e. The covariance of the pixels of
-    a channel is a product of one over the rows and one over the columns, K = Kh (x) Kw, so e = Kh^1/2 Z Kw^1/2 for independent Z: two
+    a channel is a product over rows and columns, K = Kh (x) Kw, so e = Kh^1/2 Z Kw^1/2 for independent Z: two
     small products, exact up to the edges, and no matrix of pixels by pixels. The roots come from the eigenvalues, in float64: for
     lengths of a few pixels Kh and Kw are singular to rounding, and negative eigenvalues (about -1e-15) are set to zero.
 

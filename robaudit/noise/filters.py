@@ -46,7 +46,7 @@ def disk_kernel(radius: float, alias_sigma: float) -> Floats:
 
 
 def motion_kernel(radius: int, sigma: float) -> Floats:
-    """Weights of the 2 radius + 1 positions of a motion that begins at the pixel: one half of a Gaussian; negligible ones are left out."""
+    """Weights of the 2 radius + 1 positions of a motion that begins at the pixel: half of a Gaussian, without negligible weights."""
     weights = np.exp(-0.5 * (np.arange(2 * radius + 1) / sigma) ** 2)
     large: Floats = weights[weights > _NEGLIGIBLE * weights.sum()]
     large /= large.sum()

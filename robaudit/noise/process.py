@@ -74,7 +74,7 @@ class NoiseProcess:
             sample_id: of the image; before an id, a purpose gives other draws.
             draws: number of draws.
             shape: channels, height, width of the image.
-            start: the first one's number.
+            start: number of the first draw.
         """
         return self._blocks(sample_id, draws, self.noise.latent_shape(shape), start)
 

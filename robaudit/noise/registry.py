@@ -16,8 +16,6 @@ from robaudit.spec.errors import explain
 from robaudit.spec.model import NoiseSpec
 from robaudit.spec.origin import Location, Origin
 
-GROUP = NOISES
-
 
 def registered() -> dict[str, EntryPoint]:
     """Entry points of the installed kinds of noise by name, in alphabetical order; nothing is imported.
@@ -25,7 +23,7 @@ def registered() -> dict[str, EntryPoint]:
     Raises:
         RobauditError: two packages register the same name, or none is registered at all.
     """
-    return installed(GROUP, "noise kind")
+    return installed(NOISES, "noise kind")
 
 
 def load(name: str, where: str = "noise") -> type[Noise]:
@@ -35,7 +33,7 @@ def load(name: str, where: str = "noise") -> type[Noise]:
         SpecError: unknown name, with a did-you-mean.
         RobauditError: the plugin cannot be imported, is not a Noise, or lacks a required declaration.
     """
-    return load_class(GROUP, "noise kind", name, Noise, where)  # type: ignore[type-abstract]
+    return load_class(NOISES, "noise kind", name, Noise, where)  # type: ignore[type-abstract]
 
 
 def build(specs: Sequence[NoiseSpec], base_dir: Path, origin: Origin | None = None) -> tuple[NoiseProcess, ...]:

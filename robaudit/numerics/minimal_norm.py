@@ -119,11 +119,6 @@ _RAYS, _LENGTHS = 4, 6  # if no chain met a flip: rays of each kind, and points 
 _PUSHES = 12  # attempts to move outwards if a plain pass sees no flip
 
 
-def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, uniforms: Uniforms) -> Flips:
-    """:func:`shared_flips` in a single norm."""
-    return shared_flips(logits, slopes, x, y, [search], uniforms)[0]
-
-
 def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches: Sequence[Search], uniforms: Uniforms) -> list[Flips]:
     """Search for the nearest flip of each image in several norms.
 

@@ -48,7 +48,7 @@ def train(
     """
     listener = listener or Listener()
     where = pick_device(device or spec.device, "device")
-    folder = out or default_out(spec)
+    folder = out or (Path("models") / spec.title if spec.out is None else spec.origin.folder / expanded(spec.out))
     objective, audit = build_objective(spec), spec.audit_spec()
     images, labels = read_images(spec.dataset, spec, listener, trust=trust)
     identity = spec.identity(digest_of(images, labels))
@@ -67,7 +67,7 @@ def train(
         listener.end()
     share = accuracy(network, *held_out)
     measured = {"loss": losses, "accuracy": share, "accuracy_on": len(held_out[1])}
-    record = {_IDENTITY: identity, "spec": spec.document(), **measured, "torch": torch.__version__}
+    record = {_IDENTITY: identity, "spec": spec.model_dump(mode="json"), **measured, "torch": torch.__version__}
     write_atomically(folder / RECORD, json_bytes(record))
     write_atomically(folder / AUDIT, _audit_bytes(spec))
     weights = {name: value.detach().cpu().clone().contiguous() for name, value in plain_state(bare).items()}
@@ -105,21 +105,6 @@ def _fitted(
         raise RobauditError("training", f"needs more memory than {images.device} has", "choose a smaller batch_size") from error
 
 
-def default_out(spec: TrainingSpec) -> Path:
-    """The spec's folder of results, or models/<name>."""
-    return Path("models") / spec.title if spec.out is None else spec.origin.folder / expanded(spec.out)
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """The record of a training: spec, loss of each epoch, accuracy.
-
-    Raises:
-        RunError: it is missing or damaged.
-    """
-    record: dict[str, Any] = read_json(folder / RECORD)
-    return record
-
-
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The share of images classified correctly."""
     device = next(network.parameters()).device
@@ -137,7 +122,7 @@ def _finished(folder: Path, identity: str) -> bool:
     path = folder / WEIGHTS
     if not path.exists():
         return False
-    if read_record(folder).get(_IDENTITY) != identity:
+    if read_json(folder / RECORD).get(_IDENTITY) != identity:
         raise RunError(str(path), "is the result of another training", "choose another folder with --out, or delete it")
     return True
 

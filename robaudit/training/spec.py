@@ -106,10 +106,6 @@ class TrainingSpec(Recipe):
         """The name of the model."""
         return self.name or self._origin.name
 
-    def document(self) -> dict[str, Any]:
-        """The spec as plain JSON values, with every default filled in."""
-        return self.model_dump(mode="json")
-
     def identity(self, data: str) -> str:
         """sha256 of what determines the weights: the images, and the spec without names, paths and audit.
 

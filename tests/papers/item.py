@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import robaudit
 from robaudit.api.run import Run
-from robaudit.stats.bootstrap import PairedDifference, difference
+from robaudit.stats.bootstrap import PairedDifference, differences
 from tests.shared import SHARED, card, document
 
 Floats = NDArray[np.float64]
@@ -222,7 +222,7 @@ def measured(images: int, statistic: Callable[[Places], float]) -> PairedDiffere
     def drawn(weights: Floats) -> Floats:
         return np.array([statistic(np.repeat(everyone, row)) for row in weights.astype(np.int64)])
 
-    return difference(images, drawn, statistic(everyone))
+    return differences(images, lambda weights: {"": drawn(weights)}, {"": statistic(everyone)})[""]
 
 
 def mean(each: Floats) -> PairedDifference:
@@ -230,7 +230,7 @@ def mean(each: Floats) -> PairedDifference:
     known = each[np.isfinite(each)]
     if not len(known):
         return PairedDifference(math.nan, None, None, None, 0)
-    return difference(len(known), lambda drawn: drawn @ known / drawn.sum(1), float(known.mean()))
+    return differences(len(known), lambda drawn: {"": drawn @ known / drawn.sum(1)}, {"": float(known.mean())})[""]
 
 
 def judged(

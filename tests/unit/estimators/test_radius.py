@@ -16,7 +16,7 @@ from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.estimators.radius_exact import RadiusExact, matrix, other_operation
 from robaudit.estimators.radius_random import RadiusRandom
 from robaudit.models import from_module
-from robaudit.numerics.minimal_norm import Search, nearest_flips
+from robaudit.numerics.minimal_norm import Search, shared_flips
 from robaudit.quantities import IntervalKind
 from tests.unit.estimators.tools import SHAPE, chunk, curved, known, linear, values, weights, work_on
 
@@ -92,7 +92,7 @@ def test_a_flip_is_one_in_a_plain_pass() -> None:
     for norm in ("l2", "linf"):
         for clipped in (False, True):
             search = Search(norm, clipped, steps=10)
-            flips = nearest_flips(field.logits, field.slopes, batch.x, batch.predicted, search, Seeded(x))
+            (flips,) = shared_flips(field.logits, field.slopes, batch.x, batch.predicted, [search], Seeded(x))
             with torch.no_grad():
                 label = network(flips.pixels).argmax(1)
             assert flips.found.any()

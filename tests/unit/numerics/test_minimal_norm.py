@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robaudit.numerics.minimal_norm import Flips, Logits, Search, Slopes, nearest_flips, passes_of, shared_flips
+from robaudit.numerics.minimal_norm import Flips, Logits, Search, Slopes, passes_of, shared_flips
 from robaudit.numerics.norm_steps import FeasibleSet, Norm, dots, size
 from robaudit.numerics.rowwise import total
 
@@ -74,7 +74,7 @@ def generator(seed: int) -> torch.Generator:
 
 def hunt(passes: tuple[Logits, Slopes], x: Tensor, y: Tensor, search: Search) -> Flips:
     """The search, whose every flip is then verified."""
-    found = nearest_flips(*passes, x, y, search, Uniform(torch.arange(len(x)), x.shape[1:]))
+    (found,) = shared_flips(*passes, x, y, [search], Uniform(torch.arange(len(x)), x.shape[1:]))
     label = passes[0](torch.arange(len(x)), found.pixels).argmax(1)
     assert torch.equal(label != y, found.found | (label != y) & ~found.found)
     assert (label[found.found] != y[found.found]).all()
@@ -235,7 +235,7 @@ def test_what_one_norm_cannot_reach_the_other_finds() -> None:
 
     x, y = torch.zeros(1, 4, dtype=torch.float64), torch.tensor([0])
     few = [Search(norm, restarts=0, polish=0) for norm in NORMS]
-    alone = nearest_flips(logits, slopes, x, y, few[0], Uniform(torch.arange(1), x.shape[1:]))
+    (alone,) = shared_flips(logits, slopes, x, y, few[:1], Uniform(torch.arange(1), x.shape[1:]))
     assert alone.found.all()
     l2, linf = shared_flips(logits, slopes, x, y, few, Uniform(torch.arange(1), x.shape[1:]))
     assert linf.radius.item() == pytest.approx(0.2, rel=1e-3)

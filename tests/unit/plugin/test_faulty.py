@@ -12,7 +12,7 @@ import torch
 
 from robaudit import AuditSpec, ImageBatch, audit, read_run
 from robaudit.estimators import registry
-from robaudit.noise import registry as noises
+from robaudit.plugins import NOISES
 from tests.conftest import RunCli
 from tests.specs import digits, write
 from tests.unit.plugin import entries, faulty_noise
@@ -30,7 +30,7 @@ def installed() -> Iterator[None]:
     """The faulty ones as if they were installed, beside ours."""
     faulty = ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Refusing")
     names = {name.lower(): f"tests.unit.plugin.faulty:{name}" for name in faulty}
-    with entries.beside_ours(registry.GROUP, names), entries.only(noises.GROUP, KINDS):
+    with entries.beside_ours(registry.GROUP, names), entries.only(NOISES, KINDS):
         yield
 
 
