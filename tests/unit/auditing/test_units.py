@@ -74,8 +74,8 @@ def test_levels_below_2_may_be_meant(levels: list[float], impossible: bool) -> N
 
 
 def test_a_plugin_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [*entry_points(group=registry.GROUP), EntryPoint("raises", "tests.unit.auditing.test_units:Raises", registry.GROUP)]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+    found = [*entry_points(group=plugins.NOISES), EntryPoint("raises", "tests.unit.auditing.test_units:Raises", plugins.NOISES)]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == plugins.NOISES else entry_points(group=group))
     with pytest.raises(NoiseError, match="noise raises"):
         told({"kind": "raises", "sigma": 8}, torch.zeros(1, 8, 8))
 
