@@ -63,7 +63,7 @@ def lacking(state: State, tasks: Sequence[Task]) -> list[int]:
 
 def compute_missing(
     state: State, data: Dataset, tasks: Sequence[Task], workers: Workers, listener: Listener, *, on_error: OnError = "stop"
-) -> int:
+) -> None:
     """Have computed what a state lacks: of every sample, every task.
 
     Args:
@@ -74,16 +74,13 @@ def compute_missing(
         listener: receives the progress.
         on_error: stop at an unusable sample, or skip and list it.
 
-    Returns:
-        The number of flushes.
-
     Raises:
         KeyboardInterrupt: the listener asked to stop, and work is left.
         SampleError: a sample is unusable, and ``on_error`` is "stop".
         ModelError: a single image does not fit into memory.
         RunError: data or model have changed since the run began, or the file system refuses.
     """
-    return _Loop(state, data, tasks, workers, on_error, listener).run()
+    _Loop(state, data, tasks, workers, on_error, listener).run()
 
 
 @dataclass(slots=True)
@@ -107,7 +104,7 @@ class _Loop:
     def __init__(self, state: State, data: Dataset, tasks: Sequence[Task], workers: Workers, on_error: OnError, listener: Listener) -> None:
         self._state, self._data, self._tasks, self._workers = state, data, tasks, workers
         self._on_error, self._listener = on_error, listener
-        self._new, self._flushes = _Unwritten(), 0
+        self._new = _Unwritten()
         self._digests = dict[str, str]()  # of the pixels of samples without rows on disk
         self._left = len(state.unfinished)
         classes = workers.classes
@@ -116,7 +113,7 @@ class _Loop:
         self._doing = ""
         self._task_of = [number for number, task in enumerate(tasks) for _ in task.names]  # of each of the state's tasks
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Compute and write what is missing; see :func:`compute_missing`."""
         places = self._state.unfinished
         self._listener.begin(len(self._data), len(self._data) - self._left)
@@ -143,7 +140,6 @@ class _Loop:
             raise
         finally:
             self._listener.end()
-        return self._flushes
 
     def _chunks(self, places: Sequence[int]) -> Generator[Chunk]:
         """Consecutive images that lack the same tasks, as many at a time as the workers say."""
@@ -199,7 +195,6 @@ class _Loop:
             known = dict.fromkeys(row.sample_id for row in new.rows)
             digests = {name: self._digests.pop(name) for name in known if name in self._digests}
             self._state.write(Flush(new.rows, new.skipped, digests, new.seconds))
-            self._flushes += 1
             self._left -= new.complete
             self._listener.advance(new.complete)
 

@@ -222,7 +222,8 @@ def _carry_out(
             folder.guard()
             log.open(folder.path)
         with log.until_interrupted():
-            if compute_missing(state, data, tasks, workers, log, on_error=on_error) or not finished:
+            compute_missing(state, data, tasks, workers, log, on_error=on_error)
+            if state.unfinished or not finished:
                 log.doing("writing the results")
                 finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
                 return
