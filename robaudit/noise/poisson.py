@@ -41,6 +41,10 @@ class Poisson(AdditiveNoise):
         """The standard deviation of white, 1 / sqrt(photons)."""
         return 1.0 / math.sqrt(level)
 
+    def shrunk(self, level: float, factor: float) -> float:
+        """1 / factor^2 times as many photons."""
+        return level / factor**2
+
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """(U sqrt x) (U sqrt x)^T."""
         return diagonal_gram(gradients, x.double().sqrt().flatten(1))

@@ -60,6 +60,14 @@ def test_a_kind_that_has_been_used_can_be_copied_and_pickled(forms: list[tuple[s
             assert torch.equal(copy.noisy(x, z, some_level(form), ids=ids(len(x))), first), name
 
 
+def test_noise_at_the_shrunk_level_has_the_shrunk_amplitude(forms: list[tuple[str, Noise]], shape: Shape) -> None:
+    for name, form in forms:
+        if isinstance(form, AdditiveNoise):
+            level = some_level(form)
+            shrunk = form.amplitude(form.shrunk(level, 1 / 64), shape)
+            assert shrunk == pytest.approx(form.amplitude(level, shape) / 64), name
+
+
 def test_shape_type_and_range(forms: list[tuple[str, Noise]], shape: Shape) -> None:
     for name, form, x, z in cases(forms, shape):
         form.check(shape, [])
