@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,16 @@ ESTIMATORS, NOISES, OBJECTIVES = "robaudit.estimators", "robaudit.noise", "robau
 _T = TypeVar("_T", bound="BaseModel")
 
 
+def in_group(group: str) -> EntryPoints:
+    """The entry points of a group; the metadata of all packages are read once for each ``sys.path``."""
+    return _entry_points(tuple(sys.path), group)
+
+
+@functools.cache
+def _entry_points(_: tuple[str, ...], group: str) -> EntryPoints:
+    return entry_points(group=group)
+
+
 def installed(group: str, what: str) -> dict[str, EntryPoint]:
     """Entry points of a group by name, in alphabetical order; nothing is imported.
 
@@ -32,7 +43,7 @@ def installed(group: str, what: str) -> dict[str, EntryPoint]:
         RobauditError: two packages register the same name, or none is registered at all.
     """
     points: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=group), key=lambda p: (p.name, p.value)):
+    for point in sorted(in_group(group), key=lambda p: (p.name, p.value)):
         other = points.setdefault(point.name, point)
         if other.value != point.value:
             raise RobauditError(

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.main import get_command
 
-from robaudit.cli.main import make_app
+from robaudit.cli.main import program
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
 _HEAD = """# The commands
@@ -24,8 +23,7 @@ Written by `python -m tests.commands_page`. `robaudit COMMAND --help` prints the
 
 def commands() -> dict[str, Any]:
     """The commands of the parser by name."""
-    found: dict[str, Any] = getattr(get_command(make_app()), "commands")  # noqa: B009  typer's group has no such type
-    return found
+    return dict(program().commands)
 
 
 def text() -> str:

@@ -13,14 +13,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from robaudit.cli import main
-from tests import lookups
 
 
 def pytest_configure() -> None:
     """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
     os.environ["OMP_NUM_THREADS"] = "1"  # and processes forked from one whose OpenMP has more threads hang
     os.environ.setdefault("HF_DATASETS_CACHE", tempfile.mkdtemp(prefix="robaudit-datasets-"))  # not that of whoever runs the tests
-    lookups.keep()
     if os.environ.get("ROBAUDIT_TEST_ROUNDING"):
         from tests import bits  # torch reads the number of threads when it is imported
 
@@ -40,12 +38,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if reason := bits.why_not():
             pytest.skip(reason)
-
-
-def pytest_collection_finish() -> None:
-    """After the imports of all test modules: what they have not imported is not needed."""
-    if "sklearn.datasets" in sys.modules:
-        lookups.keep_digits()
 
 
 class Outcome(NamedTuple):

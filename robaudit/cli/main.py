@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args, get_type_hints
 
 if TYPE_CHECKING:
-    import typer
+    from typer.core import TyperGroup
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit code after SIGTERM, as a shell reports it."""
@@ -38,9 +39,11 @@ def main() -> NoReturn:
         _internal(error)
 
 
-def make_app() -> typer.Typer:
-    """The app with all commands; a function, so that an installation that cannot be imported is reported as an internal error."""
+@functools.cache
+def program() -> TyperGroup:
+    """The parser with all commands; a function, so that an installation that cannot be imported is reported as an internal error."""
     import typer
+    from typer.main import get_command
 
     from robaudit.cli import (
         catalogue,
@@ -90,7 +93,7 @@ def make_app() -> typer.Typer:
                 get_args(hint)[1].metavar = ""  # typer would print a type for a switch
         paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
         app.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(command)
-    return app
+    return cast("TyperGroup", get_command(app))
 
 
 @contextlib.contextmanager
@@ -121,10 +124,10 @@ def _run() -> NoReturn:
     from robaudit.cli.streams import discard_output
     from robaudit.errors import RobauditError
 
-    app = make_app()
+    command = program()
     _refuse_empty()
     try:
-        code = app(prog_name="robaudit", standalone_mode=False)
+        code = command(prog_name="robaudit", standalone_mode=False)
     except RobauditError as error:
         _fail(f"error: {error}", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import functools
 from pathlib import Path
 from typing import Literal
 
@@ -25,16 +25,22 @@ class DigitsSpec(BaseDatasetSpec):
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Open the split; ids are indices among all 1,797 digits."""
-        from sklearn.datasets import load_digits
-
         from robaudit.datasets.decode import as_pixels  # imports torch, which reading a spec does not need
 
-        source = load_digits()
-        targets = np.asarray(source.target, dtype=np.int64)
+        everything, targets = _digits()
         chosen = split_indices(targets, self.split)
-        images = np.asarray(source.images, dtype=np.float64)[chosen]  # 0 to 16
-        decode, ids = partial(as_pixels, scale=16.0), [str(index) for index in chosen]
+        images = everything[chosen]  # 0 to 16
+        decode, ids = functools.partial(as_pixels, scale=16.0), [str(index) for index in chosen]
         return ImageSet(f"digits ({self.split})", images, decode, labels=targets[chosen], ids=ids, class_names=tuple("0123456789"))
+
+
+@functools.cache
+def _digits() -> tuple[NDArray[np.float64], Labels]:
+    """Images (1,797, 8, 8) and classes, from the text file of scikit-learn."""
+    from sklearn.datasets import load_digits
+
+    source = load_digits()
+    return np.asarray(source.images, dtype=np.float64), np.asarray(source.target, dtype=np.int64)
 
 
 def split_indices(targets: NDArray[np.int64], split: Literal["train", "test", "all"]) -> Labels:

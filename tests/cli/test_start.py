@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from robaudit import audit, load_spec
-from robaudit.cli.main import make_app
+from robaudit.cli.main import program
 from tests.specs import digits, write
 
 LARGE = ("torch", "torchvision", "scipy", "sklearn", "matplotlib", "onnxruntime", "PIL")
-COMMANDS = sorted(str(command.name) for command in make_app().registered_commands)
+COMMANDS = sorted(program().commands)
 _CODE = f"""
 import contextlib, io, json, sys
 commands = json.load(sys.stdin)

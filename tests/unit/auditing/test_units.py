@@ -75,7 +75,7 @@ def test_levels_below_2_may_be_meant(levels: list[float], impossible: bool) -> N
 
 def test_a_plugin_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [*entry_points(group=plugins.NOISES), EntryPoint("raises", "tests.unit.auditing.test_units:Raises", plugins.NOISES)]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == plugins.NOISES else entry_points(group=group))
+    monkeypatch.setattr(plugins, "in_group", lambda group: found if group == plugins.NOISES else entry_points(group=group))
     with pytest.raises(NoiseError, match="noise raises"):
         told({"kind": "raises", "sigma": 8}, torch.zeros(1, 8, 8))
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.main import get_command
 
-from robaudit.cli.main import make_app
+from robaudit.cli.main import program
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
 from robaudit.names import Part
@@ -109,7 +108,7 @@ def test_a_printed_gate_reads_as_itself(
 def test_the_docs_name_every_quantity_and_option() -> None:
     text = (Path(__file__).parents[3] / "docs" / "gates.md").read_text(encoding="utf-8")
     assert all(f"`{quantity}`" in text for quantity in QUANTITIES)
-    command = getattr(get_command(make_app()), "commands")["gate"]  # noqa: B009  typer's group has no such type
+    command = program().commands["gate"]
     options = {name for parameter in command.params for name in parameter.opts if name.startswith("--") and name != "--help"}
     assert {"--population", "--pyproject"} <= options
     assert not [name for name in options if name not in text]

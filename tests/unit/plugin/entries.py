@@ -15,9 +15,9 @@ from robaudit import plugins
 def only(where: str, names: Mapping[str, str]) -> Iterator[None]:
     """A group of entry points that has these alone: name -> "module:Class"."""
     found = [EntryPoint(name.rstrip("_"), value, where) for name, value in names.items()]
-    others = vars(plugins)["entry_points"]  # also where another group is replaced already
+    others = plugins.in_group  # also where another group is replaced already
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugins, "entry_points", lambda group: found if group == where else others(group=group))
+        patch.setattr(plugins, "in_group", lambda group: found if group == where else others(group=group))
         yield
 
 
