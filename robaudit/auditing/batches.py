@@ -67,7 +67,7 @@ def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> RowCheck:
     x = images[:IMAGES].to(engine.model.device, engine.model.dtype)
     sizes = engine.batch_sizes(x.shape[1:])
     logits, again = (_in_batches(engine.model, x, sizes[0], _logits) for _ in range(2))
-    alone = torch.cat([_in_batches(engine.model, one, sizes[0], _logits) for one in x.split(1)])  # among copies of itself
+    alone = torch.cat([_in_batches(engine.model, image, sizes[0], _logits) for image in x.split(1)])  # among copies of itself
     spread = _spread(logits)
     random = not torch.allclose(logits, again, rtol=0, atol=_RANDOM * spread, equal_nan=True)
     mixed = not random and not torch.allclose(logits, alone, rtol=0, atol=_MIXED * spread, equal_nan=True)

@@ -196,7 +196,7 @@ def precision_effects(
         For each level, for run.json: how many copies change class (``changed``), and how many keep the class of the clean image in fp32
         (``kept_fp32``) and in the lower precision (``kept``). The listener gets a line about each.
     """
-    model, found = engine.model, list[dict[str, Any]]()
+    model, effects = engine.model, list[dict[str, Any]]()
     samples = list(first_samples(dataset, _IMAGES, skip_bad=skip_bad))
     x = torch.stack([sample.pixels.to(model.dtype) for sample in samples]).to(model.device)
     copies = len(x) * _COPIES
@@ -214,5 +214,5 @@ def precision_effects(
         what = f"{changed} of {copies} noisy copies ({len(x)} images) change class"
         listener.note(f"precision {precision} at {at}: {what}; kept {kept / copies:.1%}, in fp32 {in_fp32 / copies:.1%}")
         counts = {"images": len(x), "copies": copies, "changed": changed, "kept_fp32": in_fp32, "kept": kept}
-        found.append({"precision": precision, **at.document(), **counts})
-    return found
+        effects.append({"precision": precision, **at.document(), **counts})
+    return effects

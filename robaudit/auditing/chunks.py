@@ -101,14 +101,14 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
     batch = ImageBatch.of(engine, x, ids=[s.id for s in samples], labels=labels, gradients=_linearised(tasks))
     finite: list[bool] = batch.logits.isfinite().all(1).tolist()
     refused = {sample.id: _not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok}
-    kept = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
+    usable = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
     if refused:
         batch = batch.select(torch.tensor(finite, device=x.device))
     predicted: list[int] = batch.predicted.tolist()
     seconds = time.perf_counter() - started  # without the digests
-    known = [Clean(sample.id, sample.label, target, image_digest(sample)) for sample, target in zip(kept, predicted, strict=True)]
+    known = [Clean(sample.id, sample.label, target, image_digest(sample)) for sample, target in zip(usable, predicted, strict=True)]
     yield Step(None, seconds, len(samples), clean=known, refused=refused)
-    if not kept:
+    if not usable:
         return
     broken = set[str]()
     for task in tasks:
@@ -117,16 +117,16 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
             batch = batch.under(task.at)
         results = task.results(batch)
         rows, refused, names = list[Row](), dict[str, SampleError](), task.values
-        for sample, target, values in zip(kept, predicted, results, strict=True):
+        for sample, target, values in zip(usable, predicted, results, strict=True):
             if sample.id in broken:
                 continue
             named = list(zip(names, values, strict=True))
-            if bad := next(((name, one.value) for name, one in named if _unusable(one)), None):
+            if bad := next(((name, result.value) for name, result in named if _unusable(result)), None):
                 broken.add(sample.id)
                 refused[sample.id] = _broken(sample, task, *bad, where)
             else:
-                rows += [_row_of(sample, target, one, task, name) for name, one in named]
-        yield Step(task, time.perf_counter() - started, len(kept), rows=rows, refused=refused)
+                rows += [_row_of(sample, target, result, task, name) for name, result in named]
+        yield Step(task, time.perf_counter() - started, len(usable), rows=rows, refused=refused)
 
 
 def _linearised(tasks: Sequence[Task]) -> list[str | None]:
@@ -219,10 +219,10 @@ class Worker:
             DataError: the data set calls a sample by two ids.
         """
         checked = [(place, self._checked(place, read)) for place, read in images]
-        refused = {self._data.sample_id(place): one for place, one in checked if isinstance(one, SampleError)}
+        refused = {self._data.sample_id(place): read for place, read in checked if isinstance(read, SampleError)}
         if refused:
             yield Step(None, 0.0, 0, refused=refused)
-        if samples := [one for _, one in checked if isinstance(one, Sample)]:
+        if samples := [read for _, read in checked if isinstance(read, Sample)]:
             yield from self._fitting(list(tasks), samples, listener, progress)
 
     def _checked(self, place: int, read: Sample | SampleError) -> Sample | SampleError:

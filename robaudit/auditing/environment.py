@@ -106,7 +106,7 @@ def plugins(spec: AuditSpec) -> dict[str, dict[str, str]]:
     """Package, version and entry point of the spec's estimators that are not robaudit's own, by registered name."""
     points = registered()
     foreign: dict[str, dict[str, str]] = {}
-    for name in sorted({one.name for one in spec.estimators}):
+    for name in sorted({entry.name for entry in spec.estimators}):
         package = points[name].dist
         if package is None or package.name != _OWN_PACKAGE:
             about = ("unknown", "unknown") if package is None else (package.name, package.version)

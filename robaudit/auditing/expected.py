@@ -130,24 +130,24 @@ def lowered(spec: AuditSpec, images: int, seconds: float, speed: Speed) -> tuple
     def one_image(of: AuditSpec) -> float:
         return sum(map(speed.passes, tasks_of(of))) / speed.rate
 
-    low, high, found = 0.0, 1.0, spec
+    low, high, fewer = 0.0, 1.0, spec
     if images * one_image(spec) > seconds:
-        found = _with_share(spec, 0.0, speed.classes)
+        fewer = _with_share(spec, 0.0, speed.classes)
         for _ in range(20):
             middle = (low + high) / 2
             tried = _with_share(spec, middle, speed.classes)
-            low, high, found = (middle, high, tried) if images * one_image(tried) <= seconds else (low, middle, found)
-    before, after = registry.build(spec.estimators), registry.build(found.estimators)
-    draws = [(label, *(getattr(each, "samples", 0) for each in (one, after[label]))) for label, one in before.items()]
-    lines = [f"{label}: {asked:,} -> {fewer:,} samples" for label, asked, fewer in draws if fewer != asked]
-    each = one_image(found)
+            low, high, fewer = (middle, high, tried) if images * one_image(tried) <= seconds else (low, middle, fewer)
+    before, after = registry.build(spec.estimators), registry.build(fewer.estimators)
+    draws = [(label, *(getattr(each, "samples", 0) for each in (estimator, after[label]))) for label, estimator in before.items()]
+    lines = [f"{label}: {before:,} -> {after:,} samples" for label, before, after in draws if after != before]
+    each = one_image(fewer)
     if images * each <= seconds:
-        return found, lines
+        return fewer, lines
     fitting = int(seconds / each)
     if fitting < 1:
         what = f"one image takes about {duration_text(each)}" if seconds > 0 else "the start alone took as long"
         raise RobauditError("--budget", f"is too short: {what}", "give it more time, or fewer estimators or noise levels")
-    return _with_images(found, fitting), [*lines, f"{images:,} -> {count(fitting, 'image')}"]
+    return _with_images(fewer, fitting), [*lines, f"{images:,} -> {count(fitting, 'image')}"]
 
 
 def _with_share(spec: AuditSpec, share: float, classes: int) -> AuditSpec:

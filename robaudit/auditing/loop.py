@@ -39,13 +39,13 @@ class Workers(Protocol):
         ...
 
     def steps(self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress) -> Generator[Step]:
-        """Compute the chunks, each taken when somebody is free for it; when they end, those under way are finished.
+        """Compute the chunks, each as soon as a worker is free; when they end, finish those under way.
 
         Args:
             chunks: of images that lack the same tasks.
             places: the places of all images, in the order of the chunks; there may be fewer chunks.
             listener: receives notes, and says when to stop.
-            progress: told of the current task.
+            progress: called with the current task.
         """
         ...
 
@@ -64,13 +64,13 @@ def lacking(state: State, tasks: Sequence[Task]) -> list[int]:
 def compute_missing(
     state: State, data: Dataset, tasks: Sequence[Task], workers: Workers, listener: Listener, *, on_error: OnError = "stop"
 ) -> None:
-    """Have computed what a state lacks: of every sample, every task.
+    """Compute what a state lacks: every task of every sample.
 
     Args:
         state: of a run, or one in memory; :meth:`State.begin` has been called with these samples, and the names of these tasks.
         data: ordered samples.
         tasks: noise levels outermost.
-        workers: who computes.
+        workers: compute the chunks.
         listener: receives the progress.
         on_error: stop at an unusable sample, or skip and list it.
 
@@ -99,7 +99,7 @@ class _Unwritten:
 
 
 class _Loop:
-    """Has computed what the state of a run lacks; for the arguments see :func:`compute_missing`."""
+    """The loop of :func:`compute_missing`, with its arguments."""
 
     def __init__(self, state: State, data: Dataset, tasks: Sequence[Task], workers: Workers, on_error: OnError, listener: Listener) -> None:
         self._state, self._data, self._tasks, self._workers = state, data, tasks, workers
@@ -130,7 +130,7 @@ class _Loop:
                             raise KeyboardInterrupt  # several workers finish their steps first
             self._write()
             if self._left and not self._listener.stop_asked():
-                raise ValueError(f"{self._left} samples were not computed, and nobody asked to stop")
+                raise ValueError(f"{self._left} samples were not computed, and no stop was requested")
             if self._left:
                 raise KeyboardInterrupt
         except RunError:

@@ -77,33 +77,33 @@ def _by_pixels(model: LogitModel, x: Tensor, labels: Tensor, right: Tensor, pred
 
     def hits(change: PixelMap, images: int) -> Tensor:
         try:
-            found = torch.cat([predict(change(part)) for part in x[:images].split(_FIRST)])
+            classes = torch.cat([predict(change(part)) for part in x[:images].split(_FIRST)])
         except ModelError:
             return torch.zeros(images, dtype=torch.bool)
-        return found == labels[:images]
+        return classes == labels[:images]
 
     scores = [int(hits(change, _FIRST).sum()) for _, change in changes]
     least = max(int(right[:_FIRST].sum()) + 1, max(scores) - _TIED)
     for (text, change), score in zip(changes, scores, strict=True):
-        if score >= least and _better(right, found := hits(change, len(x)), len(changes)):
-            yield float(found.double().mean()), text
+        if score >= least and _better(right, changed := hits(change, len(x)), len(changes)):
+            yield float(changed.double().mean()), text
 
 
 def _changes(model: LogitModel, channels: int) -> list[tuple[str, PixelMap]]:
     """Corrections of common mistakes: the text, and the map on pixels with the same effect."""
-    found: list[tuple[str, PixelMap]] = [("inverted pixels (1 - x)", lambda x: 1 - x)]
+    changes: list[tuple[str, PixelMap]] = [("inverted pixels (1 - x)", lambda x: 1 - x)]
     if channels == 3:
-        found.append(("red and blue swapped (RGB/BGR)", lambda x: x.flip(1)))
+        changes.append(("red and blue swapped (RGB/BGR)", lambda x: x.flip(1)))
     normalisations = {
         "no mean and std (is the normalisation inside the model?)": ((0.0,), (1.0,)),
         "pixels times 255 (mean: 0, std: 0.00392157)": ((0.0,), (1 / 255,)),
         **{hint(name): NORMALISATIONS[name] for name in LIKELY if len(NORMALISATIONS[name][0]) == channels or name == "half"},
     }
     for text, values in normalisations.items():
-        mean, std = (model.mean.new_tensor(one)[:, None, None] for one in values)
+        mean, std = (model.mean.new_tensor(value)[:, None, None] for value in values)
         if not _close(mean, std, model.mean, model.std):
-            found.append((text, _normalised(model, mean, std)))
-    return found
+            changes.append((text, _normalised(model, mean, std)))
+    return changes
 
 
 def _close(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor) -> bool:
@@ -133,9 +133,9 @@ def _by_labels(labels: Tensor, predicted: Tensor) -> Iterator[Correction]:
     np.add.at(hits, (np.searchsorted(seen, labels[fitted].numpy()), np.searchsorted(seen, predicted[fitted].numpy())), 1.0)
     rows, columns = linear_sum_assignment(hits + np.eye(len(seen)) / (2 * len(seen)), maximize=True)  # ties keep the label's own class
     order = {int(seen[row]): int(seen[column]) for row, column in zip(rows, columns, strict=True) if hits[row].any()}
-    right, found = predicted == labels, predicted == torch.tensor([order.get(label, label) for label in labels.tolist()])
-    accuracy = float(found[rest].double().mean())
-    if accuracy > _MAJORITY and _better(right[rest], found[rest], 2):
+    right, reordered = predicted == labels, predicted == torch.tensor([order.get(label, label) for label in labels.tolist()])
+    accuracy = float(reordered[rest].double().mean())
+    if accuracy > _MAJORITY and _better(right[rest], reordered[rest], 2):
         pairs = [f"{label}->{to}" for label, to in sorted(order.items()) if label != to]
         shown = ", ".join(pairs[:_MOST_SHOWN]) + (", ..." if len(pairs) > _MOST_SHOWN else "")
         yield accuracy, f"the labels permuted ({shown}): check the order of the classes"

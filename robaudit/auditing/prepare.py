@@ -119,14 +119,14 @@ class PreparedAudit(OpenedAudit):
         """
         for label in dict.fromkeys(task.label for task in self.tasks if task.at.level is None):
             listener.note(f"{label} is left out: it has no noise level")
-        kept = tuple(task for task in self.tasks if task.at.level is not None)
-        if not kept:
+        remaining = tuple(task for task in self.tasks if task.at.level is not None)
+        if not remaining:
             raise SpecError(
                 self.spec.origin.where or "spec",
                 "none of its estimators has a noise level",
                 "add one, such as mc, and noise: {sigma: 0.05}",
             )
-        return replace(self, tasks=kept)
+        return replace(self, tasks=remaining)
 
 
 def open_audit(request: Request, listener: Listener) -> OpenedAudit:
@@ -215,7 +215,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
         **_effects(spec, engine, data, listener, skip_bad=skip_bad),
     }
     readers = default_workers(spec.run.workers, device, "python" if request.dataset is not None else spec.dataset.kind)
-    known = {one.name: getattr(opened, one.name) for one in fields(opened)} | {"info": info, "seen": check.seen}
+    known = {field.name: getattr(opened, field.name) for field in fields(opened)} | {"info": info, "seen": check.seen}
     return PreparedAudit(**known, engine=engine, first=first[0], readers=readers, limit=limit)
 
 

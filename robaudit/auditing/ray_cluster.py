@@ -132,11 +132,11 @@ class Crew:
 
     def __init__(self, ray: Any, actors: Sequence[tuple[Any, str]], request: Any, reports: Sequence[Report], data: Dataset) -> None:
         self._ray, self._request, self._data = ray, request, data
-        worst = max((one.info["rows"] for one in reports), key=lambda rows: rows["largest_difference"])
+        worst = max((report.info["rows"] for report in reports), key=lambda rows: rows["largest_difference"])
         self.info = {**reports[0].info, "rows": worst}
         self._members = [
-            _Member(f"worker {number} on {one.host}", *actor, one.images)
-            for number, (one, actor) in enumerate(zip(reports, actors, strict=True))
+            _Member(f"worker {number} on {report.host}", *actor, report.images)
+            for number, (report, actor) in enumerate(zip(reports, actors, strict=True))
         ]
         for member, report in zip(self._members, reports, strict=True):
             self._check(member.name, report)
@@ -330,7 +330,7 @@ def ray_workers(
             crew = Crew(ray, actors, sent, reports, data)
             for warning, text in reports[0].told:
                 (listener.warn if warning else listener.note)(text)
-            hosts = Counter(one.host for one in reports)
+            hosts = Counter(report.host for report in reports)
             kind_there = device_type(reports[0].info["device"])
             where = names if devices else [f"{number} on {host} ({kind_there})" for host, number in hosts.items()]
             listener.note(f"{len(names)} workers: {', '.join(where)}")
@@ -382,7 +382,7 @@ def _reports(ray: Any, actors: Sequence[tuple[Any, str]], request: Any, listener
 
 def _on_cpu(model: nn.Module | None) -> nn.Module | None:
     """The network moved off CUDA: a worker numbers the devices differently."""
-    if isinstance(model, nn.Module) and any(one.is_cuda for one in (*model.parameters(), *model.buffers())):
+    if isinstance(model, nn.Module) and any(tensor.is_cuda for tensor in (*model.parameters(), *model.buffers())):
         return copy.deepcopy(model).cpu()
     return model
 

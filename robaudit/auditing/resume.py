@@ -158,9 +158,9 @@ def refuse_other_data(
         RunError: one differs, is missing or is new.
     """
     known = state.images() if every else {}
-    if (lost := next((one for one in known if one not in seen), None)) is not None:
+    if (lost := next((name for name in known if name not in seen), None)) is not None:
         raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
-    if skipped is not None and (new := next((one for one in seen if one not in known and one not in skipped), None)) is not None:
+    if skipped is not None and (new := next((name for name in seen if name not in known and name not in skipped), None)) is not None:
         what = f"has the sample {new!r}, which the finished run does not have"
         raise AnotherRunError(where, what, "extend the run, or choose another --out")
     for sample_id, *before in state.labels(seen):

@@ -186,7 +186,7 @@ def _carry_out(
         document = spec.document()
         entries = {entry["label"]: entry for entry in document["estimators"]}
         noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
-        digests = {noise.label: found for noise in audit.noises if (found := noise.digests)}
+        digests = {noise.label: noise.digests for noise in audit.noises if noise.digests}
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
         refuse_other_results(state, noises, entries if until is None else {}, str(folder.path))
         every = old is not None and spec.dataset.kind == IN_MEMORY  # read all data in memory

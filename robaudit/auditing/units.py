@@ -34,13 +34,13 @@ def accepted(findings: Iterable[Finding], *, as_given: bool) -> tuple[str, ...]:
     Raises:
         RobauditError: something is impossible, and ``as_given`` is off.
     """
-    found = []
-    for one in findings:
-        if isinstance(one, RobauditError) and not as_given:
+    texts = []
+    for finding in findings:
+        if isinstance(finding, RobauditError) and not as_given:
             override = "audit this as it is given: run.as_given: true, or robaudit estimate --as-given"
-            raise type(one)(one.where, one.what, f"{one.remedy}, or {override}")
-        found.append(str(one))
-    return tuple(found)
+            raise type(finding)(finding.where, finding.what, f"{finding.remedy}, or {override}")
+        texts.append(str(finding))
+    return tuple(texts)
 
 
 def within_unit(low: float, high: float) -> bool:

@@ -159,7 +159,7 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:
         if getattr(row, name) != getattr(now, name):
             yield Mismatch(row, name, getattr(row, name), getattr(now, name))
     quantity = run.quantities[row.quantity]
-    votes, counts = row.votes, [None if one.votes is None else one.votes.counts for one in (row, now)]
+    votes, counts = row.votes, [None if each.votes is None else each.votes.counts for each in (row, now)]
     moved = _moved(*counts)
     if moved > _VOTES:
         yield Mismatch(row, "votes", *counts)

@@ -22,12 +22,12 @@ from robaudit.system import keep_freed_memory
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker says when it is ready.
+    """The report of a worker that is ready.
 
     Attributes:
         host: the machine it runs on.
         info, seen: see :class:`~robaudit.auditing.prepare.OpenedAudit`.
-        told: notes (False) and warnings (True) from its start.
+        told: notes (False) and warnings (True) from its preparation.
         images: size of its first chunk.
     """
 
@@ -39,11 +39,11 @@ class Report:
 
 
 class RestartedError(Exception):
-    """Ray has started a worker again that was to compute: it is not prepared any more."""
+    """Ray restarted the worker, so it has to be prepared again."""
 
 
-class _Heard(Listener):
-    """Remembers notes and warnings."""
+class _Collector(Listener):
+    """Collects notes and warnings."""
 
     def __init__(self) -> None:
         self.told = list[tuple[bool, str]]()
@@ -68,7 +68,7 @@ class RayWorker:
         """Prepare the audit, unless that is done already.
 
         Args:
-            request: what is asked for.
+            request: the spec, and objects in memory.
             device: of this worker.
         """
         if self._report is None:
@@ -78,7 +78,7 @@ class RayWorker:
 
     def _prepared(self, request: Request, name: str) -> Report:
         keep_freed_memory()  # the process is the worker's own
-        device, host, heard, spec = pick_device(name), socket.gethostname(), _Heard(), request.spec
+        device, host, heard, spec = pick_device(name), socket.gethostname(), _Collector(), request.spec
         self._settings.enter_context(deterministic(spec.run.deterministic, device))
         self._settings.enter_context(rounded_products(False))
         try:
@@ -107,7 +107,7 @@ class RayWorker:
             RestartedError: the worker is not prepared.
             RobauditError: the audit cannot go on.
         """
-        worker, report, heard = self._worker, self._report, _Heard()
+        worker, report, heard = self._worker, self._report, _Collector()
         if worker is None or report is None:
             raise RestartedError
         with _explaining():
@@ -122,7 +122,7 @@ class RayWorker:
 
 @contextmanager
 def _explaining() -> Iterator[None]:
-    """Raise what ends a local audit with one line as an error that can be sent."""
+    """Raise an error that can be sent for everything that a local audit reports in one line."""
     try:
         yield
     except SystemExit:
