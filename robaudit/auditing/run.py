@@ -183,20 +183,13 @@ def _carry_out(
         refuse_other_gates(folder.path, old, spec.gates)
     remove_leftovers(folder.path)
     with folder.open_state(old) as state:
-        document = spec.document()
-        entries = {entry["label"]: entry for entry in document["estimators"]}
-        noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
-        digests = {noise.label: noise.digests for noise in audit.noises if noise.digests}
-        noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
+        entries, noises, files = _entries(audit)
         refuse_other_results(state, noises, entries if until is None else {}, str(folder.path))
-        every = old is not None and spec.dataset.kind == IN_MEMORY  # read all data in memory
-        skipped = [skip["sample_id"] for skip in old["skipped"]] if old and every and old["status"] == "complete" and not extend else None
-        seen = _all_seen(data) if every else audit.seen
-        refuse_other_data(state, seen, data.where, every=every, skipped=skipped)
+        _refuse_other_images(state, audit, old, extend=extend)
         by_name = {name: entries[task.label] for task in tasks for _, name in task.names}
         info = {
             **first_info(audit),
-            "noise_files": digests,
+            "noise_files": files,
             "plugins": plugins(spec),
             **history(old, command, audit.info["device"], workers.number),
             **_analyses(until, old),
@@ -209,9 +202,7 @@ def _carry_out(
         state.begin(data, task_names(tasks), by_name, noises)
         images = lacking(state, tasks)
         if isinstance(audit, PreparedAudit) and any(images):
-            expected = measure_speed(audit).expected(tasks, images)
-            if expected.seconds >= WORTH_SAYING:
-                log.note(expected.text)
+            _announce_time(audit, images, log)
         complete = old is not None and old["status"] == "complete"
         finished = old is not None and complete and old["identity"] == info["identity"] and folder.outputs_intact(old)
         if not complete:
@@ -234,6 +225,35 @@ def _carry_out(
         f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an earlier run and were not checked: "
         f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder that is there already"
     )
+
+
+def _entries(audit: OpenedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The spec's estimators by label; its noises by label, without levels, with the digests of their files; those digests alone."""
+    document = audit.spec.document()
+    files = {noise.label: noise.digests for noise in audit.noises if noise.noise.files}
+    noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
+    noises |= {label: {**noises[label], "files": digests} for label, digests in files.items()}
+    return {entry["label"]: entry for entry in document["estimators"]}, noises, files
+
+
+def _refuse_other_images(state: State, audit: OpenedAudit, old: Mapping[str, Any] | None, *, extend: bool) -> None:
+    """Refuse to continue if images or labels differ from the run's; data in memory are read whole.
+
+    Raises:
+        RunError: one differs, is missing or is new.
+    """
+    every = old is not None and audit.spec.dataset.kind == IN_MEMORY
+    complete = old is not None and old["status"] == "complete"
+    skipped = [skip["sample_id"] for skip in old["skipped"]] if old is not None and every and complete and not extend else None
+    seen = _all_seen(audit.data) if every else audit.seen
+    refuse_other_data(state, seen, audit.data.where, every=every, skipped=skipped)
+
+
+def _announce_time(audit: PreparedAudit, images: Sequence[int], log: Logged) -> None:
+    """Say how long an audit will take, unless it is short."""
+    expected = measure_speed(audit).expected(audit.tasks, images)
+    if expected.seconds >= WORTH_SAYING:
+        log.note(expected.text)
 
 
 def _analyses(until: UntilDecided | None, old: Mapping[str, Any] | None) -> dict[str, Any]:
