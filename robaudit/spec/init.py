@@ -1,4 +1,4 @@
-"""Write a first spec from a few short answers, as commented YAML."""
+"""Write a first spec from a few options, as commented YAML."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
     """The ``dataset`` section for a path (by its kind), for ``digits``, or for ``torchvision:NAME`` with its files in ``data/``.
 
     Args:
-        text: the answer.
+        text: the option.
         base: the spec's folder, the base of relative paths.
         limit: number of images: the first of an array; a random subset of folders, whose first images all belong to one class.
 
