@@ -284,9 +284,7 @@ def _with(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, An
         value, location = plain(settings[key]), _SETTINGS[key]
         if key == "class_names" and isinstance(value, Mapping):
             value = _in_order(value)
-        if key == "estimators":
-            document[key] = [value] if isinstance(value, str | Mapping) else value
-        elif key not in ("sigma", "noise"):
+        if key not in ("sigma", "noise"):
             section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
             section[str(location[-1])] = str(value) if key == "device" else value
     if "sigma" in settings or "noise" in settings:

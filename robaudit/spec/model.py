@@ -360,21 +360,30 @@ class EstimatorSpec(SpecSection):
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, value: object) -> object:
-        if isinstance(value, str):
-            value = {"name": value}
-        if isinstance(value, dict) and len(value) != 1 and "name" not in value:
+        value = with_options(value)
+        if not isinstance(value, dict):
+            return value
+        if len(value) != 1:
             keys = ", ".join(map(str, value)) or "none"
             raise ValueError(
                 f"an entry of the list has one key, the estimator's name, as in {{mc: {{samples: 1000}}}}; this one has: {keys}"
             )
-        if isinstance(value, dict) and len(value) == 1 and "name" not in value:
-            name, options = next(iter(value.items()))
-            value = {"name": name, "options": {} if options is None else options}
-        if not isinstance(value, dict) or not isinstance(value.get("options", {}), dict):
-            return value
-        options = value.get("options", {})
+        ((name, options),) = value.items()
+        if not isinstance(options, dict):
+            return {"name": name, "options": options}
         own = {key: options[key] for key in ("label", "noise") if key in options}
-        return {"label": value["name"], **value, **own, "options": {key: options[key] for key in options if key not in own}}
+        return {"name": name, "label": name, **own, "options": {key: options[key] for key in options if key not in own}}
+
+
+def with_options(entry: object) -> object:
+    """An entry of the list of estimators as ``{name: options}``, if it is well-formed."""
+    if isinstance(entry, str):
+        return {entry: {}}
+    if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("options") or {}, dict):
+        return {entry["name"]: {**{key: entry[key] for key in entry if key not in ("name", "options")}, **(entry.get("options") or {})}}
+    if isinstance(entry, dict) and len(entry) == 1:
+        return {name: {} if options is None else options for name, options in entry.items()}
+    return entry
 
 
 DEFAULT_ESTIMATOR = "mc"
