@@ -44,8 +44,8 @@ def test_filter_that_nothing_meets(run: Path, refuse: Refuse) -> None:
     command = "bias-report"
     refuse(command, "run", "--estimator", "taylor", says="run: has no estimator taylor; it has mc")
     refuse(command, "run", "--sigma", "0.3", says="run: has no sigma 0.3; it has 0.2")
-    refuse(command, "run", "--sigma", "high", says="--sigma high: is not a number; give a noise level such as 0.05 or 8/255")
-    refuse(command, "run", "--sigma", "-1", says="--sigma -1: is not a positive number")
+    refuse(command, "run", "--sigma", "high", says="--sigma: 'high' is not a positive number; give one noise level, such as 0.05 or 8/255")
+    refuse(command, "run", "--sigma", "-1", says="--sigma: '-1' is not a positive number")
 
 
 def test_unfinished(run: Path, refuse: Refuse) -> None:

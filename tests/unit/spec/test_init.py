@@ -43,7 +43,7 @@ def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
         ([*MODEL, "--data", "x.npz"], "--data x.npz: no such file or folder; give an existing one, digits or torchvision:CIFAR10"),
         ([*MODEL, "--data", "x.txt"], "--data x.txt: is not a supported kind of data"),
         ([*MODEL, *DIGITS, "--normalise", "imagenett"], "did you mean 'imagenet'?"),
-        ([*MODEL, *DIGITS, "--sigma", "0"], "--sigma 0: '0' is not a positive number"),
+        ([*MODEL, *DIGITS, "--sigma", "0"], "--sigma: '0' is not a positive number"),
         ([*MODEL, *DIGITS, "--sigma", "0.1,1/10"], "noise.sigma: the same sigma appears twice; list each once"),
         ([*MODEL, *DIGITS, "--sigma", "1e9"], "noise.sigma: 1e+09 is not a level of gaussian; give one from 1e-06 to 1000"),
         ([*MODEL, *DIGITS, "--set", "dataset.resize=9"], "unknown key 'dataset.resize'"),
