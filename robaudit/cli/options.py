@@ -11,7 +11,6 @@ import typer
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelChoice
-from robaudit.spec.fields import level, number
 
 if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
@@ -46,6 +45,8 @@ SigmaFilter = Annotated[
 
 
 def _finite_threshold(value: float | None) -> float | None:
+    from robaudit.spec.fields import number
+
     return None if value is None else number("--threshold", value)
 
 
@@ -186,5 +187,7 @@ def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str
     Raises:
         SpecError: a level is not a positive number.
     """
+    from robaudit.spec.fields import level
+
     chosen = (tuple(level(flag, text) for text in texts or ()) for flag, texts in (("--level", numbers), ("--sigma", sigmas)))
     return LevelChoice(tuple(noises or ()), *chosen)

@@ -28,7 +28,6 @@ from robaudit.cli.options import (
 )
 from robaudit.errors import RobauditError, SpecError
 from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_csv, section_json, section_of
-from robaudit.spec.fields import number
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal
@@ -345,6 +344,8 @@ def _radii(texts: Sequence[str]) -> Iterator[float | None]:
             raise SpecError("--radius all", "includes every radius", "leave the others out")
         yield None
         return
+    from robaudit.spec.fields import number
+
     numbers = set[float]()
     for text in texts:
         value = number("--radius", text)
