@@ -6,7 +6,6 @@ import difflib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
@@ -501,10 +500,6 @@ class AuditSpec(SpecSection):
     def title(self) -> str:
         """The run's name in tables, pages and pictures."""
         return self.name or self.stem
-
-    def located(self, folder: Path, name: str) -> AuditSpec:
-        """Record the base of relative paths, and the name."""
-        return self.coming(replace(self._origin, folder=folder, name=name))
 
     def coming(self, origin: Origin) -> AuditSpec:
         """Record the origin."""
