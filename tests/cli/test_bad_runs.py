@@ -14,8 +14,6 @@ from robaudit.store.folder import locked
 from tests.cli.conftest import Refuse
 from tests.specs import digits, read_info, write
 
-READERS = ("show", "bias-report", "flag-samples")
-
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,14 +28,13 @@ def change_info(run: Path, **values: Any) -> None:
     (run / "run.json").write_text(json.dumps({key: value for key, value in info.items() if value is not None}))
 
 
-@pytest.mark.parametrize("command", READERS)
-def test_no_run_to_read(command: str, run: Path, refuse: Refuse) -> None:
-    refuse(command, "rnu", says="rnu: is not a run folder; name a folder that robaudit estimate has written")
-    refuse(command, "spec.yaml", says="spec.yaml: is not a run folder")
-    refuse(command, "run/run.json", says="is not a run folder; name its folder, run")
+def test_no_run_to_read(run: Path, refuse: Refuse) -> None:
+    refuse("show", "rnu", says="rnu: is not a run folder; name a folder that robaudit estimate has written")
+    refuse("show", "spec.yaml", says="spec.yaml: is not a run folder")
+    refuse("show", "run/run.json", says="is not a run folder; name its folder, run")
     (run / "empty").mkdir()
-    refuse(command, "run/empty", says="run/empty/run.json: no such file")
-    refuse(command, "x" * 300, says="")
+    refuse("show", "run/empty", says="run/empty/run.json: no such file")
+    refuse("show", "x" * 300, says="")
 
 
 def test_filter_that_nothing_meets(run: Path, refuse: Refuse) -> None:

@@ -56,8 +56,6 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "model is text": (digits(model="model.pt"), "model: got 'model.pt'; must be a mapping (key: value)"),
     "model without path": (digits(model={"mean": [0.5]}), "model: needs a path"),
     "model format": (digits(model={**NETWORK, "format": "keras"}), "model.format: got 'keras'; must be 'torchscript', 'pt2'"),
-    "std zero": (digits(model={**NETWORK, "std": [0]}), "model.std[0]: got 0; must be greater than 0"),
-    "unknown dataset kind": (digits(dataset={"kind": "digts"}), "unknown kind 'digts'; did you mean 'digits'?"),
     "limit and sample": (digits(dataset={"kind": "digits", "limit": 3, "sample": {"size": 3}}), "limit and sample cannot be combined"),
     "noise without levels": (digits(noise={"clip": True}), "spec.yaml:7: the key 'noise.sigma' is missing; standard deviations in pixel"),
     "noise of another level": (
@@ -67,10 +65,6 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "noise level": (
         digits(noise={"sigma": [0.1, 2000]}),
         "spec.yaml:8: noise.sigma: 2000 is not a level of gaussian; give one from 1e-06 to 1000",
-    ),
-    "second noise": (
-        digits(noise=[{"sigma": 1}, {"name": "other", "sigma": 0}]),
-        "spec.yaml:10: noise[1].sigma[0]: got 0; must be greater than 0",
     ),
     "noise is empty": ({**digits(), "noise": None}, "noise: is empty; must be a mapping"),
     "no estimator": (digits(estimators=[]), "estimators: must have at least 1 in the list"),
@@ -94,11 +88,9 @@ def test_invalid_document(document: dict[str, Any], says: str, tmp_path: Path, r
 
 
 SIGMAS = {
-    "0": "noise.sigma[0]: got 0; must be greater than 0",
     ".nan": "noise.sigma[0]: got nan; must be a finite number",
     "[0.1, 0]": "noise.sigma[1]: got 0; must be greater than 0",
     "[8/255, 0.1, 8/255]": "noise.sigma: the same sigma appears twice",
-    "[0.1, 2e3]": "noise.sigma: 2000 is not a level of gaussian; give one from 1e-06 to 1000",
     "[]": "noise.sigma: is empty, and mc needs a level",
 }
 
@@ -130,7 +122,6 @@ OPTIONS = {
         ["estimate", "ok.yaml", "--sigma", "0"],
         "--sigma: '0' is not a positive number; give one noise level, such as 0.05 or 8/255",
     ),
-    "--estimator": (["estimate", "ok.yaml", "--estimator", "taylorr"], "unknown estimator 'taylorr'; did you mean 'taylor'?"),
     "--set without value": (
         ["estimate", "ok.yaml", "--set", "mc.samples"],
         "is not of the form key=value; for example --set mc.samples=2000",
@@ -139,7 +130,6 @@ OPTIONS = {
         ["estimate", "ok.yaml", "--set", "mc=3"],
         "does not name an option of the estimator; for example --set mc.samples=2000",
     ),
-    "--set unknown section": (["estimate", "ok.yaml", "--set", "modle.mean=3"], "unknown key 'modle'; did you mean 'model'?"),
     "--set not YAML": (["estimate", "ok.yaml", "--set", "model.mean=[0.5"], "the value is not valid YAML; quote it"),
     "--sigma alone": (["estimate", "ok.yaml", "--sigma"], "Option '--sigma' requires an argument; see robaudit estimate --help"),
     "another case": (["estimate", "ok.yaml", "--estimator", "Logit-Gaussian"], "did you mean 'logit_gaussian'?"),

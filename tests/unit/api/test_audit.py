@@ -245,7 +245,6 @@ BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "no noise": ((network(), arrays(2)), {}, r"sigma: is missing; how much noise\?"),
     "mean": ((network(), arrays(2)), {"sigma": 0.1, "mean": "red"}, "^mean.*must be a number"),
     "a gate": ((network(), arrays(2)), {"sigma": 0.1, "gates": ["meen >= 0.9"]}, "^gates"),
-    "an estimator": ((network(), arrays(2)), {"sigma": 0.1, "estimators": "mcc"}, "unknown estimator 'mcc'; did you mean 'mc'"),
     "noise": ((network(), arrays(2)), {"noise": {"kind": "unifrom", "eps": 0.1}}, "'unifrom'.*did you mean 'uniform'"),
     "limit": ((network(), arrays(2)), {"sigma": 0.1, "limit": 0}, "^limit: got 0; must be greater than 0"),
     "class names": ((network(), arrays(2)), {"sigma": 0.1, "class_names": ["a", "b"]}, "has 2 class names, but Sequential has 10 classes"),
