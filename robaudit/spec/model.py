@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -28,7 +27,6 @@ from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NONE, LevelName, NoiseLevel
 from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
 from robaudit.spec.fields import (
     MISSING_KEY,
-    UNKNOWN_KEY,
     WRONG_KEY,
     Bytes,
     Count,
@@ -297,9 +295,6 @@ class NoiseSpec(SpecSection):
     def _one_level_name(self) -> NoiseSpec:
         present = [name for name in LEVEL_KEYS if getattr(self, name) is not None]
         if not present:
-            for key in self.options:
-                if difflib.get_close_matches(key, LEVEL_KEYS, n=1, cutoff=0.75):
-                    raise about_key(UNKNOWN_KEY, key, did_you_mean(key, NoiseSpec.model_fields))
             if self.kind == GAUSSIAN:
                 raise about_key(MISSING_KEY, "sigma", NoiseSpec.model_fields["sigma"].description or "")
             raise ValueError(f"has no levels: the key {' or '.join(LEVEL_KEYS)} is missing")

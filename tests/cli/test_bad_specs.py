@@ -52,7 +52,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
         "the key 'noise' is missing, and mc needs it; what is done to the pixels, for example {sigma: [0.05, 8/255]}",
     ),
     "unknown section": ({**without("noise"), "nois": {"sigma": 1}}, "spec.yaml:10: unknown key 'nois'; did you mean 'noise'?"),
-    "unknown noise key": (renamed("noise", "sigma", "sigm"), "unknown key 'noise.sigm'; did you mean 'sigma'?"),
+    "unknown noise key": (renamed("noise", "sigma", "sigm"), "the key 'noise.sigma' is missing; standard deviations in pixel units"),
     "model is text": (digits(model="model.pt"), "model: got 'model.pt'; must be a mapping (key: value)"),
     "model without path": (digits(model={"mean": [0.5]}), "model: needs a path"),
     "model format": (digits(model={**NETWORK, "format": "keras"}), "model.format: got 'keras'; must be 'torchscript', 'pt2'"),
