@@ -339,7 +339,7 @@ def test_a_spec_file_cannot_name_it(tmp_path: Path, run_cli: RunCli) -> None:
     assert "spec.yaml:3: dataset.kind: memory stands for objects of a Python program, which a file cannot name; name files" in done.err
     done = run_cli("estimate", write(tmp_path, "model: {format: memory}\ndataset: {kind: digits}\nnoise: {sigma: 0.1}\n"))
     assert "spec.yaml:1: model.format: memory stands for objects" in done.err
-    assert re.search(r'"memory"(?!:)|MemorySpec', run_cli("schema").out) is None
+    assert re.search(r'"memory"(?!:)|MemorySpec', run_cli("list", "schema").out) is None
 
 
 def test_a_budget_lowers_data_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
