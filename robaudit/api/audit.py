@@ -282,8 +282,6 @@ def _with(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, An
     """The document of a spec with the arguments applied."""
     for key in settings:
         value, location = plain(settings[key]), _SETTINGS[key]
-        if key == "class_names" and isinstance(value, Mapping):
-            value = _in_order(value)
         if key not in ("sigma", "noise"):
             section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
             section[str(location[-1])] = str(value) if key == "device" else value
@@ -292,24 +290,6 @@ def _with(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, An
         gaussian = [{"sigma": plain(settings["sigma"])}] if "sigma" in settings else []
         document["noise"] = [*gaussian, *(others if isinstance(others, list) else [others])]
     return document
-
-
-def _in_order(names: Mapping[Any, Any]) -> list[str]:
-    """Class names by their indices, from names by index (as Transformers has them) or indices by name (torchvision's ``class_to_idx``).
-
-    Raises:
-        SpecError: the indices are not 0, 1, ..., each once.
-    """
-    by_name = all(isinstance(value, int) for value in names.values())
-    pairs = [(index, name) for name, index in names.items()] if by_name else list(names.items())
-    try:
-        ordered = sorted((int(index), name) for index, name in pairs)
-    except (TypeError, ValueError):
-        raise SpecError("class_names", "is a mapping without class indices", "give a list in the order of the logits") from None
-    if [index for index, _ in ordered] != list(range(len(ordered))):
-        what = f"has the indices {', '.join(str(index) for index, _ in ordered)}"
-        raise SpecError("class_names", what, f"they must be 0 to {len(ordered) - 1}, each once")
-    return [name for _, name in ordered]
 
 
 def _origin(settings: Mapping[str, Any]) -> Origin:

@@ -100,11 +100,12 @@ class BaseDatasetSpec(SpecSection):
         None, min_length=1, description="audit the samples with these ids instead: a list, or a text file with one per line"
     )
     class_names: Annotated[
-        tuple[str, ...] | None, BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | str | None)
+        tuple[str, ...] | None,
+        BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | dict[str, str | int] | str | None),
     ] = Field(
         None,
-        description="names by class index, or a file of them (.txt: one per line; .json); also the order of class folders, "
-        "which are sorted by name without it",
+        description="names by class index, {index: name}, {name: index}, or a file of them (.txt: one per line; .json); also the order of "
+        "class folders, which are sorted by name without it",
     )
     class_ids: Annotated[tuple[str, ...] | None, BeforeValidator(read_class_ids, json_schema_input_type=tuple[str, ...] | str | None)] = (
         Field(
