@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from robaudit.api.arguments import naming_arguments, plain
 from robaudit.api.listening import PythonListener
@@ -144,7 +144,7 @@ def audit(
     elif ids is not None or layout is not None or image_key is not None or label_key is not None:
         raise SpecError("ids, layout, image_key, label_key", "describe samples in memory, and there are none", "give dataset=")
     receiver = listener if listener is not None else PythonListener(progress)
-    until = _Until(max_samples, confidence) if until_decided else None
+    until = {"limit": max_samples, "confidence": confidence} if until_decided else None
     if until is not None and (extend or budget is not None):
         other = "extend" if extend else "budget"
         raise SpecError(other, "cannot be combined with until_decided", "leave one of them out")
@@ -175,37 +175,19 @@ _SETTINGS: Mapping[str, Location] = {
     "noise": ("noise",),
     "estimators": ("estimators",),
     "gates": ("gates",),
-    "mean": ("model", "mean"),
-    "std": ("model", "std"),
-    "output": ("model", "output"),
-    "class_names": ("dataset", "class_names"),
-    "limit": ("dataset", "limit"),
-    "seed": ("run", "seed"),
-    "device": ("run", "device"),
-    "precision": ("run", "precision"),
-    "batch_size": ("run", "batch_size"),
-    "memory": ("run", "memory"),
-    "deterministic": ("run", "deterministic"),
-    "as_given": ("run", "as_given"),
-    "engine": ("run", "engine"),
-    "workers": ("run", "workers"),
-    "gpus_per_worker": ("run", "gpus_per_worker"),
+    **{key: ("model", key) for key in ("mean", "std", "output")},
+    **{key: ("dataset", key) for key in ("class_names", "limit")},
+    **{key: ("run", key) for key in ("seed", "device", "precision", "batch_size", "memory", "deterministic", "as_given")},
+    **{key: ("run", key) for key in ("engine", "workers", "gpus_per_worker")},
 }
 """The part of a spec that each argument sets."""
-
-
-class _Until(NamedTuple):
-    """How to sample until the gates are decided."""
-
-    limit: int | None
-    confidence: float | None
 
 
 def _run(
     spec: AuditSpec,
     samples: Dataset | None,
     home: TemporaryFolder | None,
-    until: _Until | None,
+    until: Mapping[str, Any] | None,
     *,
     out: str | Path | None,
     extend: bool,
@@ -226,10 +208,7 @@ def _run(
         refuse_beyond(spec, gates)
     folder = home.path if home is not None else None if out is None else Path(out)
     with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
-        if until is None:
-            done = audited(spec, folder)
-        else:
-            done = sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until._asdict()).run
+        done = audited(spec, folder) if until is None else sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until).run
     run = of_stored(done, home)
     if samples is not None:
         from robaudit.report.kept_images import keep_images
