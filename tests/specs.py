@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import numpy as np
 import yaml
 
 from robaudit.rows import COLUMNS
+from robaudit.spec.load import validated
+from robaudit.spec.model import AuditSpec
+from robaudit.spec.origin import Origin
 
 WEIGHTS = Path(str(files("robaudit.demo") / "digits_cnn.safetensors"))
 NETWORK = {"path": str(WEIGHTS), "architecture": "robaudit:digits_cnn"}
@@ -27,6 +31,11 @@ def digits(*, limit: int = 8, **sections: Any) -> dict[str, Any]:
         **sections,
     }
     return {key: value for key, value in document.items() if value is not None}
+
+
+def located(document: Mapping[str, Any], folder: Path, name: str) -> AuditSpec:
+    """The spec in the document, with its folder and its name, as if it were read from a file."""
+    return validated(document, Origin(folder=folder, name=name))
 
 
 def write(folder: Path, document: object, name: str = "spec.yaml") -> Path:

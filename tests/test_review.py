@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit import AuditSpec, RobauditError, Row, Run, audit
+from robaudit import RobauditError, Row, Run, audit
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
@@ -20,7 +20,7 @@ from robaudit.stats.frame import Columns
 from robaudit.stats.summary import noisy_accuracy
 from tests import levels
 from tests.levels import gaussian_process
-from tests.specs import digits
+from tests.specs import digits, located
 
 
 class Images:
@@ -69,7 +69,7 @@ class Net(nn.Module):
 
 def run(tmp_path: Path, network: nn.Module, *, name: str = "run", data: Any = None, sigma: float = 0.3, **options: Any) -> Run:
     document = digits(estimators=[{"mc": {"samples": 50}}, {"mmse": {"samples": 4}}], noise={"sigma": [sigma]}, run={"as_given": True})
-    spec = AuditSpec.model_validate(document).located(tmp_path, name)
+    spec = located(document, tmp_path, name)
     return audit(spec, out=tmp_path / name, model=network, dataset=data or Images(), **options)
 
 
@@ -112,7 +112,7 @@ def test_another_prediction_of_a_known_sample_is_another_model(tmp_path: Path) -
     run(tmp_path, Flipped())
     flipped.append(True)
     document = digits(estimators=["softmax"], noise={"sigma": [0.3]})
-    spec = AuditSpec.model_validate(document).located(tmp_path, "run")
+    spec = located(document, tmp_path, "run")
     with pytest.raises(RunError, match=r"was predicted \d and is \d; the data, the model's code or the machine has changed"):
         audit(spec, out=tmp_path / "run", model=Flipped(), dataset=Images(), extend=True)
 
@@ -125,7 +125,7 @@ def test_two_python_data_sets_of_the_same_name_do_not_mix(tmp_path: Path) -> Non
         code = f"import numpy as np\ndef load():\n    return [(np.full((1, 8, 8), {value}, dtype=np.float32), 0)] * 2\n"
         (folder / "samedata.py").write_text(code, encoding="utf-8")
         document = digits(dataset={"kind": "python", "target": "samedata:load"}, estimators=["softmax"])
-        spec = AuditSpec.model_validate(document).located(folder, "run")
+        spec = located(document, folder, "run")
         found[value] = list(audit(spec, out=folder / "run", trust=True).rows)
     assert found["0.2"][0].value != found["0.8"][0].value
 

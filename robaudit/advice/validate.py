@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from robaudit.advice.comparison import ReferenceComparison, Truth, Truths, compare
-from robaudit.advice.verdicts import advice, remarks, verdict
+from robaudit.advice.verdicts import advice, remark, verdict
 from robaudit.auditing.environment import deterministic, pick_device, plugins
 from robaudit.auditing.loop import OnError
 from robaudit.auditing.outputs import first_info, history
@@ -68,7 +68,7 @@ class Validation:
             group = self.at(at)
             known = [truth.value for (_, level), truth in self.truths.items() if level == at]
             verdicts = {comparison.estimator: verdict(comparison) for comparison in group}
-            by_level.append({**at.document(), "verdicts": verdicts, "advice": advice(group), "remarks": remarks(group, known)})
+            by_level.append({**at.document(), "verdicts": verdicts, "advice": advice(group), "remark": remark(group, known)})
         return by_level
 
 

@@ -69,7 +69,7 @@ def verdict(comparison: ReferenceComparison) -> str:
     if graded is Grade.UNKNOWN:
         return f"{comparison.images} images are too few for a verdict (at least {FEWEST_IMAGES})"
     if graded is Grade.UNAFFECTED:
-        return "no verdict: the noise affects none of these images, so there is nothing to compare"
+        return "no verdict: the noise affects none of these images: stronger noise or more images would tell more"
     parts = [_how_far(comparison, comparison.error, graded), *_why(comparison.error, graded)]
     if comparison.coverage is not None and comparison.coverage.total >= FEWEST_IMAGES and comparison.coverage.upper < _NARROW:
         parts.append(f"its intervals are too narrow: coverage {comparison.coverage.share:.0%}")
@@ -82,7 +82,7 @@ def _how_far(comparison: ReferenceComparison, error: Error, graded: Grade) -> st
         ranks = "; its ranking of the images holds" if comparison.rank is not None and comparison.rank >= _RANKED else ""
         return f"is biased: {side} by {abs(error.bias):z.3f} on average{ranks}"
     if graded is Grade.COARSE:
-        return "no verdict: the reference is too coarse"
+        return f"no verdict: the reference is too coarse (standard error {error.reference:z.3f}); give it more draws"
     if graded is Grade.CLOSE:
         return "is accurate for each image"
     if graded is Grade.USABLE:
@@ -121,10 +121,6 @@ def advice(group: Sequence[ReferenceComparison]) -> list[str]:
         lines.append(
             f"{use}: RMSE {best.error.rmse:z.3f}, the cheapest that is {grade(best).value} ({milliseconds(best.seconds)} per image)"
         )
-        cheap = [comparison for comparison in unbiased if grade(comparison) is Grade.USABLE and comparison.seconds < best.seconds / 2]
-        if grade(best) is Grade.CLOSE and cheap:
-            other = min(cheap, key=lambda comparison: comparison.seconds)
-            lines.append(f"for means and rankings {other.estimator} will do ({milliseconds(other.seconds)} per image)")
     elif not lines:
         lines.append(f"none is within {USABLE:z.3f} (RMSE): {use}")
     return lines
@@ -138,26 +134,17 @@ def _off(comparison: ReferenceComparison) -> str:
     return f"has an RMSE of {comparison.error.rmse:z.3f} per image" if grade(comparison) is Grade.OFF else ""
 
 
-def remarks(group: Sequence[ReferenceComparison], truths: Sequence[float]) -> list[str]:
-    """Limits of the comparison at one noise level: a reference that is too coarse, or images that noise hardly affects.
+def remark(group: Sequence[ReferenceComparison], truths: Sequence[float]) -> str:
+    """What limits the comparison at one noise level where the verdicts do not say it: noise that affects few images; or ''.
 
     Args:
         group: all estimators at that noise level.
         truths: the reference of each image.
     """
-    if group and all(comparison.exact for comparison in group):
-        return []
-    limits = []
-    coarse = [comparison for comparison in group if comparison.error is not None and _coarse(comparison.error)]
-    if coarse and coarse[0].error is not None:
-        names, error = ", ".join(comparison.estimator for comparison in coarse), coarse[0].error.reference
-        limits.append(f"the standard error of the reference is {error:z.3f}: too coarse to judge {names}; give it more draws")
     undecided = sum(_OPEN[0] < p < _OPEN[1] for p in truths)
-    if not any(comparison.touched for comparison in group):
-        limits.append(f"the noise affects none of the {len(truths)} images: stronger noise or more images would tell more")
-    elif undecided < max(3, len(truths) / 20):
-        limits.append(f"this noise affects only {undecided} of {len(truths)} images: stronger noise or more images would tell more")
-    return limits
+    if all(one.exact or not one.touched for one in group) or undecided >= max(3, len(truths) / 20):
+        return ""
+    return f"this noise affects only {undecided} of {len(truths)} images: stronger noise or more images would tell more"
 
 
 def milliseconds(seconds: float) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from robaudit.errors import RobauditError, SpecError
 from robaudit.levels import LevelChoice
-from robaudit.spec.fields import as_number
+from robaudit.spec import fields
 
 _FLAGS = ("as-given", "deterministic", "extend", "fresh", "per-class", "point", "population", "strict", "trust")
 _VALUES = (
@@ -65,27 +64,7 @@ def number(argument: str, value: object) -> float:
     Raises:
         SpecError: it is not a finite number.
     """
-    parsed = plain(value)
-    with contextlib.suppress(ValueError):
-        parsed = float(str(as_number(parsed))) if isinstance(parsed, str) else parsed
-    if isinstance(parsed, bool) or not isinstance(parsed, int | float) or not math.isfinite(parsed):
-        raise SpecError(argument, f"{value!r} is not a number", "for example 0.5")
-    return float(parsed)
-
-
-def level(argument: str, value: object) -> float:
-    """An argument as a noise level.
-
-    Raises:
-        SpecError: it is not a positive number.
-    """
-    try:
-        parsed = number(argument, value)
-    except SpecError:
-        parsed = 0.0
-    if parsed <= 0:
-        raise SpecError(argument, f"{value!r} is not a positive number", "give a noise level such as 0.05 or '8/255'")
-    return parsed
+    return fields.number(argument, plain(value))
 
 
 def whole(argument: str, value: object) -> int:
@@ -116,9 +95,9 @@ def choose(argument: str, value: object, known: Sequence[object]) -> None:
         raise SpecError(argument, f"{value!r} is unknown", f"one of {', '.join(map(repr, known))}")
 
 
-def levels(noise: Any, level_: Any, sigma: Any) -> LevelChoice:
+def levels(noise: Any, level: Any, sigma: Any) -> LevelChoice:
     """The noise levels that the arguments noise, level and sigma choose."""
-    numbers = (tuple(level(name, part) for part in several(value)) for name, value in (("level", level_), ("sigma", sigma)))
+    numbers = (tuple(fields.level(name, part) for part in several(value)) for name, value in (("level", level), ("sigma", sigma)))
     return LevelChoice(several(noise), *numbers)
 
 

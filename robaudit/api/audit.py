@@ -143,7 +143,8 @@ def audit(
     elif ids is not None or layout is not None or image_key is not None or label_key is not None:
         raise SpecError("ids, layout, image_key, label_key", "describe samples in memory, and there are none", "give dataset=")
     receiver = listener if listener is not None else PythonListener(progress)
-    if until_decided and (extend or budget is not None):
+    until = {"confidence": confidence} if until_decided else None
+    if until is not None and (extend or budget is not None):
         other = "extend" if extend else "budget"
         raise SpecError(other, "cannot be combined with until_decided", "leave one of them out")
     if confidence is not None and not until_decided:
@@ -151,7 +152,7 @@ def audit(
     home = TemporaryFolder() if out is None and net is what else None
     try:
         return _run(
-            *(spec, samples, home, until_decided, confidence),
+            *(spec, samples, home, until),
             out=out,
             extend=extend,
             fresh=fresh,
@@ -173,21 +174,10 @@ _SETTINGS: Mapping[str, Location] = {
     "noise": ("noise",),
     "estimators": ("estimators",),
     "gates": ("gates",),
-    "mean": ("model", "mean"),
-    "std": ("model", "std"),
-    "output": ("model", "output"),
-    "class_names": ("dataset", "class_names"),
-    "limit": ("dataset", "limit"),
-    "seed": ("run", "seed"),
-    "device": ("run", "device"),
-    "precision": ("run", "precision"),
-    "batch_size": ("run", "batch_size"),
-    "memory": ("run", "memory"),
-    "deterministic": ("run", "deterministic"),
-    "as_given": ("run", "as_given"),
-    "engine": ("run", "engine"),
-    "workers": ("run", "workers"),
-    "gpus_per_worker": ("run", "gpus_per_worker"),
+    **{key: ("model", key) for key in ("mean", "std", "output")},
+    **{key: ("dataset", key) for key in ("class_names", "limit")},
+    **{key: ("run", key) for key in ("seed", "device", "precision", "batch_size", "memory", "deterministic", "as_given")},
+    **{key: ("run", key) for key in ("engine", "workers", "gpus_per_worker")},
 }
 """The part of a spec that each argument sets."""
 
@@ -196,8 +186,7 @@ def _run(
     spec: AuditSpec,
     samples: Dataset | None,
     home: TemporaryFolder | None,
-    until_decided: bool,
-    confidence: float | None,
+    until: Mapping[str, Any] | None,
     *,
     out: str | Path | None,
     extend: bool,
@@ -211,17 +200,14 @@ def _run(
     from robaudit.gates.until import sample_until_decided
 
     def audited(wanted: AuditSpec, folder: str | Path | None, so_far: UntilDecided | None = None) -> stored.Run:
-        return run_audit(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh and not until_decided, until=so_far, **rest)
+        return run_audit(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh and until is None, until=so_far, **rest)
 
     gates = parsed(spec.gates, "gates")
-    if not until_decided and not extend:  # a run to extend may have further results
+    if until is None and not extend:  # a run to extend may have further results
         refuse_beyond(spec, gates)
     folder = home.path if home is not None else None if out is None else Path(out)
     with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
-        if until_decided:
-            done = sample_until_decided(spec, gates, folder, audited, fresh=fresh, confidence=confidence).run
-        else:
-            done = audited(spec, folder)
+        done = audited(spec, folder) if until is None else sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until).run
     run = of_stored(done, home)
     if samples is not None:
         from robaudit.report.kept_images import keep_images
@@ -274,11 +260,7 @@ def _with(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, An
     """The document of a spec with the arguments applied."""
     for key in settings:
         value, location = plain(settings[key]), _SETTINGS[key]
-        if key == "class_names" and isinstance(value, Mapping):
-            value = _in_order(value)
-        if key == "estimators":
-            document[key] = [value] if isinstance(value, str | Mapping) else value
-        elif key not in ("sigma", "noise"):
+        if key not in ("sigma", "noise"):
             section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
             section[str(location[-1])] = str(value) if key == "device" else value
     if "sigma" in settings or "noise" in settings:
@@ -286,24 +268,6 @@ def _with(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, An
         gaussian = [{"sigma": plain(settings["sigma"])}] if "sigma" in settings else []
         document["noise"] = [*gaussian, *(others if isinstance(others, list) else [others])]
     return document
-
-
-def _in_order(names: Mapping[Any, Any]) -> list[str]:
-    """Class names by their indices, from names by index (as Transformers has them) or indices by name (torchvision's ``class_to_idx``).
-
-    Raises:
-        SpecError: the indices are not 0, 1, ..., each once.
-    """
-    by_name = all(isinstance(value, int) for value in names.values())
-    pairs = [(index, name) for name, index in names.items()] if by_name else list(names.items())
-    try:
-        ordered = sorted((int(index), name) for index, name in pairs)
-    except (TypeError, ValueError):
-        raise SpecError("class_names", "is a mapping without class indices", "give a list in the order of the logits") from None
-    if [index for index, _ in ordered] != list(range(len(ordered))):
-        what = f"has the indices {', '.join(str(index) for index, _ in ordered)}"
-        raise SpecError("class_names", what, f"they must be 0 to {len(ordered) - 1}, each once")
-    return [name for _, name in ordered]
 
 
 def _origin(settings: Mapping[str, Any]) -> Origin:

@@ -18,7 +18,6 @@ from robaudit.errors import RobauditError, SpecError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
 from robaudit.report import notebook, numbers
-from robaudit.report.flagged import FlaggedSection, flags_tables
 from robaudit.report.sections import Ask, SectionName, refuse_unused, section_of
 from robaudit.report.summary import headline, overall_tables
 from robaudit.store import run as stored
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 Texts = str | Sequence[str] | None
 Numbers = float | str | Sequence[float | str] | None
 """One number, several, or (None) all; "8/255" is understood."""
-_LISTED = 20  # flagged samples in a table
 _FEW = 3  # results in a repr
 
 
@@ -174,7 +172,6 @@ class Run(stored.Run):
         """
         return self.section("classes", by=by, threshold=threshold, estimator=estimator, noise=noise, level=level, sigma=sigma)
 
-    @arguments.naming_arguments()
     def flagged(
         self,
         *,
@@ -201,14 +198,8 @@ class Run(stored.Run):
         Raises:
             RobauditError: no result matches, or an argument is out of range.
         """
-        ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=bottom, top=top, per_class=per_class, only=only)
-        listed = FlaggedSection().listed(self, ask)
-        tables = (
-            table
-            for group in listed
-            for table in flags_tables(group, self.class_names, self.quantities[group.key.quantity], _LISTED, ".samples")
-        )
-        return Results(listed, tables)
+        which: dict[str, Any] = {"estimator": estimator, "noise": noise, "level": level, "sigma": sigma}
+        return self.section("flagged", threshold=threshold, bottom=bottom, top=top, per_class=per_class, only=only, **which)
 
     @arguments.naming_arguments()
     def gate(

@@ -17,6 +17,7 @@ from robaudit.auditing.run import compute
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
+from robaudit.documents import Document
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
@@ -35,7 +36,7 @@ _CLOSE = ("value", "lower", "upper", "std_error")
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Document):
     """A number of a row that was not reproduced.
 
     Attributes:
@@ -43,6 +44,8 @@ class Mismatch:
         field: which column.
         recorded, recomputed: the value in the run, and the one computed now.
     """
+
+    members = "row.sample_id row.estimator row.at field recorded recomputed"
 
     row: Row
     field: str

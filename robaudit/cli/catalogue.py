@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from robaudit.cli.options import OUTPUT, FormatOption
+from robaudit.cli.options import OUTPUT, SummaryFormatOption
 from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def program(
 
 def list_(
     what: Annotated[What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(get_args(What))}.")] = "overview",
-    format_: FormatOption = "table",
+    format_: SummaryFormatOption = "text",
     for_: Annotated[
         Literal["spec", "gates", "compare"],
         typer.Option("--for", rich_help_panel=OUTPUT, help="schema: of a spec, or of the JSON that robaudit gate or compare writes."),
@@ -67,17 +67,10 @@ def list_(
         listed: dict[str, list[Entry]] = {kind: [_brief(kind, entry) for entry in entries()] for kind, entries in lists.items()}
     else:
         listed = {what: list(lists[what]())}
-    entries = [entry for part in listed.values() for entry in part]
-    if format_ == "table":
-        _print_table(listed)
-        return
-    from robaudit.cli.streams import put
-    from robaudit.store.serialise import table_csv
-
-    if format_ == "csv":
-        put([table_csv(list(entries[0]), (list(entry.values()) for entry in entries))])
+    if format_ == "json":
+        typer.echo(json.dumps([entry for part in listed.values() for entry in part], indent=2))
     else:
-        put([json.dumps(entries, indent=2) + "\n"])
+        _print_table(listed)
 
 
 def _brief(kind: str, entry: Entry) -> Entry:

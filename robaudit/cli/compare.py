@@ -20,7 +20,6 @@ from robaudit.cli.options import (
     PopulationOption,
     SigmaFilter,
     ThresholdOption,
-    finite_threshold,
     levels,
 )
 from robaudit.errors import SpecError
@@ -82,12 +81,11 @@ def compare(
         raise SpecError(f"--format {format_}", "there is no gate to report", 'add one, for example --gate "mean_drop <= 0.01"')
     chosen = levels(noise, level, sigma)
     conditions = [parse_gate(text, QUANTITIES, "--gate") for text in gates or ()]
-    below = finite_threshold(threshold)
     if output is not None:
         check_output(output)
     runs = base_run, new_run = read_run(base, kept=True), read_run(new, kept=True)
     confidence = _confidence(runs, confidence)
-    comparison = compare_runs(base_run, new_run, estimators=estimator or (), levels=chosen, below=below, confidence=confidence)
+    comparison = compare_runs(base_run, new_run, estimators=estimator or (), levels=chosen, below=threshold, confidence=confidence)
     decisions = decide(comparison, conditions, population=population, point=point)
     counts_as: Verdict = inconclusive or "inconclusive"
     subject = Subject.of(new_run.info, "compare", Subject.of(base_run.info, "compare"), comparison.left_out())

@@ -33,7 +33,7 @@ from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
     from robaudit.gates.decide import Decision, Verdict
-    from robaudit.gates.until import Audit, Outcome
+    from robaudit.gates.until import Audit
     from robaudit.spec.model import AuditSpec
     from robaudit.store.info import UntilDecided
     from robaudit.store.run import Run
@@ -352,6 +352,7 @@ def _until_decided(
     Raises:
         RobauditError: the audit or a gate is refused.
     """
+    from robaudit.cli.console import say
     from robaudit.cli.gate import report_gates
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
@@ -364,7 +365,8 @@ def _until_decided(
     outcome = sample_until_decided(spec, gates, out, audit, on_analysis=None if quiet else _say_analysis, **how)
     files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=quiet)
     if not quiet:
-        _say_draws(outcome)
+        if outcome.draws:
+            say(f"{sum(outcome.draws):,} draws per image in all; a single run has {outcome.most:,}")
         with reader_may_leave():
             print_run(outcome.run)
     return report_gates(outcome.decisions, counts_as, "text", None, Subject.of(outcome.run.info, "estimate"))
@@ -378,13 +380,3 @@ def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:
     say(f"interim analysis after {draws:,} of {most:,} draws per image:")
     for _, line in lines(decisions)[:-1]:
         say(f"  {line}")
-
-
-def _say_draws(outcome: Outcome) -> None:
-    from robaudit.cli.console import say
-
-    if outcome.draws:
-        drawn = sum(outcome.draws)
-        saved = outcome.most - drawn
-        difference = f"{saved:,} fewer than" if saved > 0 else f"{-saved:,} more than" if saved else "as many as"
-        say(f"{drawn:,} draws per image in all, {difference} the {outcome.most:,} of a single run")

@@ -1,11 +1,9 @@
-"""`robaudit init`: write a first spec from a few answers."""
+"""`robaudit init`: write a first spec from a few options."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,36 +13,34 @@ from robaudit.errors import RobauditError, SpecError
 if TYPE_CHECKING:
     from robaudit.spec.model import AuditSpec
 
-T = TypeVar("T")
-_SIGMA, _NORMALISE = "0.02,0.05", "none"
 _MODEL = "Model and data"
 
 
 def init(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The file to write.")] = Path("audit.yaml"),
     model: Annotated[
-        str | None,
+        str,
         typer.Option(
             metavar="PATH",
             rich_help_panel=_MODEL,
             help="The trained model: a .pt, .pth, .pt2, .safetensors or .onnx file, a folder that timm or Transformers saved, "
             "or module:function that returns it.",
         ),
-    ] = None,
+    ],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="DATA",
+            rich_help_panel=_MODEL,
+            help="The images: a .npz, .csv, .parquet or .tar file, a folder, digits, or torchvision:CIFAR10.",
+        ),
+    ],
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The file to write.")] = Path("audit.yaml"),
     architecture: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             rich_help_panel=_MODEL,
             help="For a file of weights: torchvision:resnet18, timm:resnet18, or your own module:Class.",
-        ),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA",
-            rich_help_panel=_MODEL,
-            help="The images: a .npz, .csv, .parquet or .tar file, a folder, digits, or torchvision:CIFAR10.",
         ),
     ] = None,
     normalise: Annotated[
@@ -55,30 +51,26 @@ def init(
             help="As in training: none, imagenet, cifar10, cifar100, mnist, fashionmnist or half.",
         ),
     ] = None,
-    sigma: Annotated[
-        str | None, typer.Option(metavar="LEVELS", rich_help_panel=SPEC, help=f"Noise levels, for example 0.05,8/255. Default: {_SIGMA}.")
-    ] = None,
+    sigma: Annotated[str, typer.Option(metavar="LEVELS", rich_help_panel=SPEC, help="Noise levels, for pixels in [0, 1].")] = "0.02,0.05",
     limit: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="How many images to audit.")] = 500,
     samples: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Noisy copies of each image.")] = 1000,
     gate: Annotated[
         str | None, typer.Option(metavar="SHARE", rich_help_panel=SPEC, help="The mean robustness that CI should require, for example 0.9.")
     ] = None,
     set_: SetOption = None,
-    no_input: Annotated[bool, typer.Option("--no-input", rich_help_panel=RUNNING, help="Ask nothing, even on a terminal.")] = False,
     no_check: Annotated[bool, typer.Option("--no-check", rich_help_panel=RUNNING, help="Write the spec without trying the model.")] = False,
     force: Annotated[bool, typer.Option("--force", rich_help_panel=RUNNING, help="Overwrite an existing file.")] = False,
     trust: TrustOption = False,
 ) -> None:
     """Write a first spec, after trying the model on the data: clean accuracy, pixel range, normalisation, time of an audit.
 
-    On a terminal it asks for what the options leave open. A class of your own (module:Class) runs if you name it here; the spec that
-    names it needs --trust.
+    A class of your own (module:Class) runs if you name it here; the spec that names it needs --trust.
 
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.cli.console import say
     from robaudit.cli.streams import emit
-    from robaudit.files import expanded, write_atomically
+    from robaudit.files import write_atomically
     from robaudit.spec.init import dataset_section, levels, normalisation, spec_text
     from robaudit.spec.load import apply_setting, load_spec
 
@@ -87,35 +79,12 @@ def init(
     base = spec.absolute().parent
     if not base.is_dir():
         raise RobauditError(str(spec), "its folder does not exist", "create it first, or name another file")
-    asking = not no_input and sys.stdin.isatty()
-
-    def known_file(text: str) -> str:
-        text = str(expanded(text))
-        if not (base / text).exists():
-            if ":" in text:
-                _refuse_architecture(text)
-            if is_own_code(text):
-                return text
-            raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
-        return text
-
-    path = _answer("The trained model (a file)", model, None, known_file, asking, "--model", "model.pt")
-    section, source, own = _model_section(path, architecture, base, asking)
-    dataset = _answer(
-        "The images (.npz, a folder, .csv, .parquet, .tar, digits, torchvision:CIFAR10)",
-        data,
-        None,
-        lambda text: dataset_section(text, base, limit),
-        asking,
-        "--data",
-        "images/",
-    )
-    question = "Normalisation used in training (none, imagenet, cifar10, ...)"
-    mean, std = _answer(question, normalise, _NORMALISE, normalisation, asking and not source, "--normalise")
+    section, source, own = _model_section(_known_file(model, base), architecture, base)
+    dataset = dataset_section(data, base, limit)
+    mean, std = normalisation(normalise or "none")
     if mean or (source and normalise is not None):  # none, although the model's own files say otherwise
         section |= {"mean": list(mean), "std": list(std)}
-    chosen = _answer("Noise levels, for pixels in [0, 1]", sigma, _SIGMA, levels, asking, "--sigma")
-    least = _answer("Mean robustness that CI should require (empty: no gate)", gate, "", _share, asking, "--gate")
+    chosen, least = levels(sigma), _share(gate)
     document: dict[str, Any] = {
         "model": section,
         "dataset": dataset,
@@ -140,32 +109,27 @@ def init(
     emit(f"next: {command}{gated}\n", None)
 
 
-def _answer(
-    question: str, answer: str | None, default: str | None, read: Callable[[str], T], asking: bool, option: str, value: str = ""
-) -> T:
-    """The value of an option, or the answer to a question, which is repeated on a terminal until the answer is valid.
+def _known_file(text: str, base: Path) -> str:
+    """The path of the model as the spec has it, or its code.
 
     Raises:
-        SpecError: there is no value and nobody to ask, or the option is invalid.
+        SpecError: there is no such file, or the name is that of an architecture, which has no weights.
     """
-    if answer is None and not asking:
-        if default is None:
-            raise SpecError(
-                "init", f"needs {question[0].lower()}{question[1:]}", f"add {option} {value}, or run robaudit init on a terminal"
-            )
-        answer = default
-    if answer is not None:
-        return read(answer)
-    while True:
-        try:
-            return read(typer.prompt(question, default=default, err=True, show_default=bool(default)))
-        except SpecError as error:
-            from robaudit.cli.console import say
+    from robaudit.files import expanded
 
-            say(f"{error.what}; {error.remedy}")
+    text = str(expanded(text))
+    if (base / text).exists() or is_own_code(text):
+        return text
+    if ":" in text:
+        from robaudit.models.architectures import FAMILIES  # imports torch
+
+        if text.startswith(FAMILIES):
+            remedy = f"give the file of its weights: --model FILE --architecture {text}"
+            raise SpecError(f"--model {text}", "is an architecture, which has no weights", remedy)
+    raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
 
 
-def _model_section(path: str, architecture: str | None, base: Path, asking: bool) -> tuple[dict[str, Any], str, bool]:
+def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dict[str, Any], str, bool]:
     """The ``model`` section, the model's own files that complete it (or ''), and whether the user named their own code.
 
     Naming code is consent to run it with a file of weights, but not to run a program in a model file.
@@ -179,23 +143,9 @@ def _model_section(path: str, architecture: str | None, base: Path, asking: bool
         return {"format": "python", "architecture": path}, "", True
     keys, source = recognise(path, architecture, base)
     if not keys and not source and needs_architecture(path, base):
-        keys["architecture"] = _answer(
-            "The architecture of these weights", None, None, str, asking, "--architecture", "torchvision:resnet18 or module:Class"
-        )
+        remedy = "add --architecture torchvision:resnet18 or module:Class"
+        raise SpecError(f"--model {path}", "needs its architecture", remedy)
     return {"path": path, **keys}, source, is_own_code(keys.get("architecture", "")) and needs_architecture(path, base)
-
-
-def _refuse_architecture(text: str) -> None:
-    """Refuse the name of an architecture in place of a file of weights.
-
-    Raises:
-        SpecError: ``text`` names an architecture.
-    """
-    from robaudit.models.architectures import FAMILIES
-
-    if text.startswith(FAMILIES):
-        remedy = f"give the file of its weights: --model FILE --architecture {text}"
-        raise SpecError(f"--model {text}", "is an architecture, which has no weights", remedy)
 
 
 def _count_images(spec: AuditSpec) -> int:
@@ -209,8 +159,8 @@ def _count_images(spec: AuditSpec) -> int:
     return len(open_dataset(spec.dataset.model_copy(update={"sample": None}), base_dir=spec.base_dir, trust=False))
 
 
-def _share(text: str) -> float | None:
-    if not text.strip():
+def _share(text: str | None) -> float | None:
+    if text is None:
         return None
     try:
         share = float(text)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -43,11 +42,20 @@ SigmaFilter = Annotated[
     list[str] | None,
     typer.Option("--sigma", metavar="X", rich_help_panel=RESULTS, help="Only this sigma, for example 0.05 or 8/255 (repeatable)."),
 ]
+
+
+def _finite_threshold(value: float | None) -> float | None:
+    from robaudit.spec.fields import number
+
+    return None if value is None else number("--threshold", value)
+
+
 ThresholdOption = Annotated[
     float | None,
     typer.Option(
         "--threshold",
         metavar="X",
+        callback=_finite_threshold,
         rich_help_panel=RESULTS,
         help="Samples with a value below this are not robust (above it, for losses). Default: the quantity's own; 0.5 for probabilities "
         "(by class 0.9).",
@@ -179,41 +187,7 @@ def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str
     Raises:
         SpecError: a level is not a positive number.
     """
-    return LevelChoice(
-        tuple(noises or ()), *(tuple(_numbers(flag, texts or ())) for flag, texts in (("--level", numbers), ("--sigma", sigmas)))
-    )
+    from robaudit.spec.fields import level
 
-
-def finite_threshold(threshold: float | None) -> float | None:
-    """The threshold, checked to be finite.
-
-    Raises:
-        SpecError: it is not a finite number.
-    """
-    if threshold is not None and not math.isfinite(threshold):
-        raise SpecError(f"--threshold {threshold}", "is not a finite number", "give a number such as 0.5")
-    return threshold
-
-
-def _numbers(flag: str, texts: Sequence[str]) -> Iterator[float]:
-    example = "give a noise level such as 0.05 or 8/255"
-    for text in texts:
-        several = [part.strip() for part in text.split(",") if part.strip()]
-        value = number(flag, text, example if len(several) < 2 else f"{example}; several: {' '.join(f'{flag} {part}' for part in several)}")
-        if not 0 < value < float("inf"):
-            raise SpecError(f"{flag} {text}", "is not a positive number", example)
-        yield value
-
-
-def number(flag: str, text: str, example: str) -> float:
-    """The number in the text of an option, such as 0.05 or 8/255.
-
-    Raises:
-        SpecError: it is not a number; ``example`` says what would be right.
-    """
-    from robaudit.spec.fields import as_number
-
-    try:
-        return float(str(as_number(text)))
-    except ValueError as error:
-        raise SpecError(f"{flag} {text}", "is not a number", example) from error
+    chosen = (tuple(level(flag, text) for text in texts or ()) for flag, texts in (("--level", numbers), ("--sigma", sigmas)))
+    return LevelChoice(tuple(noises or ()), *chosen)

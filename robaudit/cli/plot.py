@@ -18,7 +18,6 @@ from robaudit.cli.options import (
     SetOption,
     SigmaFilter,
     ThresholdOption,
-    finite_threshold,
     image_source,
     levels,
 )
@@ -116,7 +115,7 @@ def plot(
         ask = Ask(
             estimators=tuple(estimator or ()),
             levels=chosen,
-            threshold=finite_threshold(threshold),
+            threshold=threshold,
             data=image_source(data, trust),
             bottom=max_images,
             id=() if id_ is None else (id_,),

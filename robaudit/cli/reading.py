@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -24,10 +23,8 @@ from robaudit.cli.options import (
     RunArgument,
     SigmaFilter,
     ThresholdOption,
-    finite_threshold,
     image_source,
     levels,
-    number,
 )
 from robaudit.errors import RobauditError, SpecError
 from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_csv, section_json, section_of
@@ -136,7 +133,7 @@ def show(
     ask = Ask(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
-        threshold=finite_threshold(threshold),
+        threshold=threshold,
         by=by,
         data=image_source(data, False),
         only=only,
@@ -171,7 +168,7 @@ def bias_report(
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
     chosen = levels(noise, level, sigma)
-    ask = Ask(tuple(estimator or ()), chosen, finite_threshold(threshold), by, image_source(data, False))
+    ask = Ask(tuple(estimator or ()), chosen, threshold, by, image_source(data, False))
     _show(SectionName.CLASSES, [run], ask, format_, output)
 
 
@@ -205,7 +202,7 @@ def flag_samples(
     ask = Ask(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
-        threshold=finite_threshold(threshold),
+        threshold=threshold,
         only=only,
         bottom=bottom,
         top=top,
@@ -347,10 +344,12 @@ def _radii(texts: Sequence[str]) -> Iterator[float | None]:
             raise SpecError("--radius all", "includes every radius", "leave the others out")
         yield None
         return
-    numbers, example = set[float](), "give 0 or a positive number such as 0.5 or 8/255, or all"
+    from robaudit.spec.fields import number
+
+    numbers = set[float]()
     for text in texts:
-        value = number("--radius", text, example)
-        if not 0.0 <= value < math.inf:
-            raise SpecError(f"--radius {text}", "is not a radius", example)
+        value = number("--radius", text)
+        if value < 0.0:
+            raise SpecError(f"--radius {text}", "is not a radius", "give 0 or a positive number, or all")
         numbers.add(value)
     yield from sorted(numbers)

@@ -20,7 +20,6 @@ from robaudit.cli.options import (
     OutputOption,
     SigmaFilter,
     ThresholdOption,
-    finite_threshold,
     image_source,
     levels,
 )
@@ -74,7 +73,7 @@ def report(
     from robaudit.store.run import read_run
 
     markdown, source = check_report(output, format_), image_source(data, trust)
-    ask = Ask(tuple(estimator or ()), levels(noise, level, sigma), finite_threshold(threshold), label=tuple(label or ()))
+    ask = Ask(tuple(estimator or ()), levels(noise, level, sigma), threshold, label=tuple(label or ()))
     content = gather([read_run(run, kept=len(runs) > 1) for run in runs], ask, most=max_images)
     text, missing = _rendered(content, markdown, title=title, images=not no_images, source=source)
     with Reporter() as reporter:

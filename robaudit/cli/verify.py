@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -71,9 +71,12 @@ def verify(
     consistency = check(opened)
     if format_ == "json":
         from robaudit.cli.streams import emit
+        from robaudit.documents import json_values
         from robaudit.store.serialise import document_json
 
-        emit(document_json(_document(result, missing, consistency)), output)
+        not_recomputed = None if missing is None else str(missing)
+        checked = {"recomputed": json_values(result), "not_recomputed": not_recomputed, "checks": consistency.document()}
+        emit(document_json(checked), output)
     else:
         _print(_lines(opened, result, quiet=quiet), consistency, output, quiet=quiet)
     if result is not None and not result.good:  # contradictions are then no evidence against an estimator
@@ -130,26 +133,6 @@ def _print(lines: Iterable[str], consistency: Consistency, to: Path | None, *, q
     if consistency.contradictions or not quiet:
         shown += [Text(), Terminal(checks(consistency))] if shown else [Terminal(checks(consistency))]
     show(*shown, to=to)
-
-
-def _document(result: Verification | None, missing: RobauditError | None, consistency: Consistency) -> dict[str, Any]:
-    """The result and the consistency checks as JSON values."""
-    recomputed = None
-    if result is not None:
-        differences = [
-            {
-                "sample_id": difference.row.sample_id,
-                "estimator": difference.row.estimator,
-                **difference.row.at.document(),
-                "field": difference.field,
-                "recorded": _shown(difference.recorded),
-                "recomputed": _shown(difference.recomputed),
-            }
-            for difference in result.differences
-        ]
-        counts = {"samples": result.samples, "rows": result.rows, "identical": result.identical}
-        recomputed = {**counts, "differences": differences, "altered": list(result.altered)}
-    return {"recomputed": recomputed, "not_recomputed": None if missing is None else str(missing), "checks": consistency.document()}
 
 
 def _bits(result: Verification) -> str:

@@ -43,7 +43,7 @@ def validation_tables(validation: Validation) -> Iterator[Table]:
     for at, words in zip(validation.levels, validation.verdicts(), strict=True):
         rows = tuple(cells((comparison.estimator, *_cells(comparison))) for comparison in validation.at(at))
         verdicts = [f"{estimator} {text}." for estimator, text in words["verdicts"].items()]
-        verdicts += [f"Note: {text}." for text in words["remarks"]]
+        verdicts += [f"Note: {words['remark']}."] if words["remark"] else []
         advice = cells((f"-> {text}." for text in words["advice"]), "strong")
         yield Table(f"At {levels[at]}", head, rows, conclusions=(*cells(verdicts), *advice))
     yield Table(notes=_NOTES)

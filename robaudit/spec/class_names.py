@@ -6,7 +6,7 @@ import json
 import re
 import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationInfo
@@ -22,11 +22,13 @@ _LARGEST = 2**24
 
 
 def read_class_names(value: object, info: ValidationInfo) -> object:
-    """The distinct names in a file, by class index, if the value is a path; any other value unchanged.
+    """The distinct names in a file, by class index, if the value is a path; those of a mapping in order; any other value unchanged.
 
     Raises:
-        ValueError: there is no such file, or it has no names.
+        ValueError: there is no such file, it has no names, or a mapping lacks an index.
     """
+    if isinstance(value, Mapping):
+        return _by_index(value)
     if not isinstance(value, str):
         return value
     path, text = _read(value, info)
@@ -95,15 +97,19 @@ def _first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, 
 
 
 def _from_json(text: str) -> list[str]:
-    """The names by index."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not valid JSON ({error})") from None
-    if isinstance(document, dict):
-        by_name = all(type(index) is int for index in document.values())
-        by_index = {str(index): name for name, index in document.items()} if by_name else document
-        document = [by_index.get(str(index)) for index in range(len(document))]
-    if not isinstance(document, list) or not all(isinstance(name, str) for name in document):
-        raise ValueError("must be JSON with a list of names, {index: name} or {name: index}, with all indices from 0")
-    return document
+    return _by_index(document)
+
+
+def _by_index(names: object) -> list[str]:
+    """The names in the order of the classes, from names by index (as Transformers has them) or indices by name (``class_to_idx``)."""
+    if isinstance(names, Mapping):
+        by_name = all(type(index) is int for index in names.values())
+        by_index = {str(index): name for index, name in ((v, k) if by_name else (k, v) for k, v in names.items())}
+        names = [by_index.get(str(index)) for index in range(len(names))]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("must be a list of names, {index: name} or {name: index}, with all indices from 0")
+    return names

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated
@@ -9,7 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from robaudit.errors import did_you_mean
+from robaudit.errors import SpecError, did_you_mean
 
 KEY = "about_key"
 """The entry of a validator's error context that names the key."""
@@ -37,6 +39,32 @@ def as_number(value: object) -> object:
         except (ValueError, ZeroDivisionError):
             return value
     return value
+
+
+def number(where: str, value: object) -> float:
+    """The value of an option or an argument as a finite number; "8/255" is understood.
+
+    Raises:
+        SpecError: it is not a finite number.
+    """
+    parsed = as_number(value)
+    with contextlib.suppress(ValueError):
+        parsed = float(parsed) if isinstance(parsed, str) else parsed
+    if isinstance(parsed, bool) or not isinstance(parsed, int | float) or not math.isfinite(parsed):
+        raise SpecError(where, f"{value!r} is not a number", "for example 0.5 or 8/255")
+    return float(parsed)
+
+
+def level(where: str, value: object) -> float:
+    """The value of an option or an argument as a noise level.
+
+    Raises:
+        SpecError: it is not a positive number.
+    """
+    with contextlib.suppress(SpecError):
+        if (parsed := number(where, value)) > 0:
+            return parsed
+    raise SpecError(where, f"{value!r} is not a positive number", "give one noise level, such as 0.05 or 8/255")
 
 
 def as_bytes(value: object) -> object:

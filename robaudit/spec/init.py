@@ -1,9 +1,8 @@
-"""Write a first spec from a few short answers, as commented YAML."""
+"""Write a first spec from a few options, as commented YAML."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import zipfile
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import Any
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.files import expanded
-from robaudit.spec.fields import as_number
+from robaudit.spec.fields import level
 from robaudit.spec.model import recognised
 from robaudit.spec.presets import NORMALISATIONS
 
@@ -43,7 +42,7 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
     """The ``dataset`` section for a path (by its kind), for ``digits``, or for ``torchvision:NAME`` with its files in ``data/``.
 
     Args:
-        text: the answer.
+        text: the option.
         base: the spec's folder, the base of relative paths.
         limit: number of images: the first of an array; a random subset of folders, whose first images all belong to one class.
 
@@ -84,17 +83,7 @@ def levels(text: str) -> list[float | str]:
     Raises:
         SpecError: a level is not a positive number.
     """
-    written = [piece for piece in re.split(r"[\s,]+", text.strip()) if piece]
-    values: list[float | str] = []
-    for piece in written or [""]:
-        try:
-            value = float(str(as_number(piece)))
-        except ValueError:
-            value = math.nan
-        if not 0 < value < math.inf:
-            raise SpecError(f"--sigma {text}", f"{piece!r} is not a positive number", "for example 0.02,0.05 or 8/255")
-        values.append(piece if "/" in piece else value)
-    return values
+    return [piece if "/" in piece else value for piece in re.split(r"[\s,]+", text.strip()) if (value := level("--sigma", piece))]
 
 
 def spec_text(document: Mapping[str, Any], source: str = "") -> str:

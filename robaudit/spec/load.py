@@ -17,7 +17,7 @@ from robaudit.plugins import ESTIMATORS, NOISES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
 from robaudit.spec.fields import as_tuple
-from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries
+from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries, with_options
 from robaudit.spec.origin import Location, Origin
 
 _MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
@@ -297,19 +297,8 @@ def _as_lists(raw: dict[str, Any]) -> dict[Location, Location]:
     if isinstance(estimators, str | dict):
         estimators, moved[("estimators", 0)] = [estimators], ("estimators",)
     if isinstance(estimators, list):
-        raw["estimators"] = [_with_options(entry) for entry in estimators]
+        raw["estimators"] = [with_options(entry) for entry in estimators]
     return moved
-
-
-def _with_options(entry: object) -> object:
-    """An entry of the list of estimators as ``{name: options}``, if it is well-formed."""
-    if isinstance(entry, str):
-        return {entry: {}}
-    if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("options") or {}, dict):
-        return {entry["name"]: {**{key: entry[key] for key in entry if key not in ("name", "options")}, **(entry.get("options") or {})}}
-    if isinstance(entry, dict) and len(entry) == 1:
-        return {name: {} if options is None else options for name, options in entry.items()}
-    return entry
 
 
 def _name(entry: object) -> str | None:

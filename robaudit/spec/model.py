@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
@@ -29,7 +27,6 @@ from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NONE, LevelName, NoiseLevel
 from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
 from robaudit.spec.fields import (
     MISSING_KEY,
-    UNKNOWN_KEY,
     WRONG_KEY,
     Bytes,
     Count,
@@ -103,11 +100,12 @@ class BaseDatasetSpec(SpecSection):
         None, min_length=1, description="audit the samples with these ids instead: a list, or a text file with one per line"
     )
     class_names: Annotated[
-        tuple[str, ...] | None, BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | str | None)
+        tuple[str, ...] | None,
+        BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | dict[str, str | int] | str | None),
     ] = Field(
         None,
-        description="names by class index, or a file of them (.txt: one per line; .json); also the order of class folders, "
-        "which are sorted by name without it",
+        description="names by class index, {index: name}, {name: index}, or a file of them (.txt: one per line; .json); also the order of "
+        "class folders, which are sorted by name without it",
     )
     class_ids: Annotated[tuple[str, ...] | None, BeforeValidator(read_class_ids, json_schema_input_type=tuple[str, ...] | str | None)] = (
         Field(
@@ -298,9 +296,6 @@ class NoiseSpec(SpecSection):
     def _one_level_name(self) -> NoiseSpec:
         present = [name for name in LEVEL_KEYS if getattr(self, name) is not None]
         if not present:
-            for key in self.options:
-                if difflib.get_close_matches(key, LEVEL_KEYS, n=1, cutoff=0.75):
-                    raise about_key(UNKNOWN_KEY, key, did_you_mean(key, NoiseSpec.model_fields))
             if self.kind == GAUSSIAN:
                 raise about_key(MISSING_KEY, "sigma", NoiseSpec.model_fields["sigma"].description or "")
             raise ValueError(f"has no levels: the key {' or '.join(LEVEL_KEYS)} is missing")
@@ -360,21 +355,30 @@ class EstimatorSpec(SpecSection):
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, value: object) -> object:
-        if isinstance(value, str):
-            value = {"name": value}
-        if isinstance(value, dict) and len(value) != 1 and "name" not in value:
+        value = with_options(value)
+        if not isinstance(value, dict):
+            return value
+        if len(value) != 1:
             keys = ", ".join(map(str, value)) or "none"
             raise ValueError(
                 f"an entry of the list has one key, the estimator's name, as in {{mc: {{samples: 1000}}}}; this one has: {keys}"
             )
-        if isinstance(value, dict) and len(value) == 1 and "name" not in value:
-            name, options = next(iter(value.items()))
-            value = {"name": name, "options": {} if options is None else options}
-        if not isinstance(value, dict) or not isinstance(value.get("options", {}), dict):
-            return value
-        options = value.get("options", {})
+        ((name, options),) = value.items()
+        if not isinstance(options, dict):
+            return {"name": name, "options": options}
         own = {key: options[key] for key in ("label", "noise") if key in options}
-        return {"label": value["name"], **value, **own, "options": {key: options[key] for key in options if key not in own}}
+        return {"name": name, "label": name, **own, "options": {key: options[key] for key in options if key not in own}}
+
+
+def with_options(entry: object) -> object:
+    """An entry of the list of estimators as ``{name: options}``, if it is well-formed."""
+    if isinstance(entry, str):
+        return {entry: {}}
+    if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("options") or {}, dict):
+        return {entry["name"]: {**{key: entry[key] for key in entry if key not in ("name", "options")}, **(entry.get("options") or {})}}
+    if isinstance(entry, dict) and len(entry) == 1:
+        return {name: {} if options is None else options for name, options in entry.items()}
+    return entry
 
 
 DEFAULT_ESTIMATOR = "mc"
@@ -492,10 +496,6 @@ class AuditSpec(SpecSection):
     def title(self) -> str:
         """The run's name in tables, pages and pictures."""
         return self.name or self.stem
-
-    def located(self, folder: Path, name: str) -> AuditSpec:
-        """Record the base of relative paths, and the name."""
-        return self.coming(replace(self._origin, folder=folder, name=name))
 
     def coming(self, origin: Origin) -> AuditSpec:
         """Record the origin."""

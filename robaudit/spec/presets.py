@@ -15,17 +15,11 @@ NORMALISATIONS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 """Mean and std by name; "none": pixels stay in [0, 1]."""
 
-LIKELY: Mapping[str, str] = {
-    "imagenet": " (ImageNet)",
-    "cifar10": " (CIFAR-10)",
-    "mnist": " (MNIST)",
-    "fashionmnist": " (FashionMNIST)",
-    "half": "",
-}
-"""The presets that users forget most often, with the end of their hint; CIFAR-10's serves for CIFAR-100, too."""
+LIKELY = ("imagenet", "cifar10", "mnist", "fashionmnist", "half")
+"""The presets that users forget most often; CIFAR-10's serves for CIFAR-100, too."""
 
 
 def hint(name: str) -> str:
-    """The text for the spec: ``mean: [0.1307], std: [0.3081] (MNIST)``."""
+    """The text for the spec: ``mean: [0.1307], std: [0.3081] (mnist)``."""
     mean, std = (values[0] if name == "half" else list(values) for values in NORMALISATIONS[name])
-    return f"mean: {mean}, std: {std}{LIKELY[name]}"
+    return f"mean: {mean}, std: {std} ({name})"

@@ -20,11 +20,12 @@ from robaudit.noise.base import AdditiveNoise, shape_of
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build
 from robaudit.quantities import IntervalKind
-from robaudit.spec.model import AuditSpec, NoiseSpec
+from robaudit.spec.model import NoiseSpec
 from tests.benchmarks.networks import Bench, Network, load
 from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.timing import alternating
 from tests.shared import document
+from tests.specs import located
 
 NETWORKS = ("fashion_shallow_cnn", "cifar10_cnn_a_adv", "cifar10_resnet20")
 FEEDS = "fashion_shallow_cnn"
@@ -171,7 +172,7 @@ def _compared(
             {"mmse": {"samples": MMSE, "noise": additive}},
             {"mc": {"samples": SAMPLES}},
         ]
-        spec = AuditSpec.model_validate(document(name, limit=images, noise=noise, estimators=estimators)).located(folder, name)
+        spec = located(document(name, limit=images, noise=noise, estimators=estimators), folder, name)
         result = validate(spec, images=images, draws=reference, trust=False)
     by_level: dict[NoiseLevel, dict[str, ReferenceComparison]] = {}
     for one in result.comparisons:

@@ -31,6 +31,7 @@ from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.script import ROOT, interpreter, told
 from tests.shared import SHARED, document
+from tests.specs import located
 
 NETWORK = "cifar10_resnet20"
 LOCAL, RAY = "local", "ray"
@@ -81,7 +82,7 @@ def spec_of(given: Mapping[str, Any], workers: int, estimator: Mapping[str, Any]
     """An audit of a model and data by so many Ray workers, or by the local engine if there are none."""
     run = {"device": "cpu"} | ({"engine": "ray", "workers": workers} if workers else {})
     whole = {**given, "noise": {"sigma": [0.1]}, "estimators": [dict(estimator)], "run": run}
-    return AuditSpec.model_validate(whole).located(SHARED, "bench")
+    return located(whole, SHARED, "bench")
 
 
 def opened(spec: AuditSpec, network: nn.Module | None = None) -> AbstractContextManager[tuple[OpenedAudit, Workers]]:

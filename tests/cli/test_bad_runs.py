@@ -14,8 +14,6 @@ from robaudit.store.folder import locked
 from tests.cli.conftest import Refuse
 from tests.specs import digits, read_info, write
 
-READERS = ("show", "bias-report", "flag-samples")
-
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,22 +28,21 @@ def change_info(run: Path, **values: Any) -> None:
     (run / "run.json").write_text(json.dumps({key: value for key, value in info.items() if value is not None}))
 
 
-@pytest.mark.parametrize("command", READERS)
-def test_no_run_to_read(command: str, run: Path, refuse: Refuse) -> None:
-    refuse(command, "rnu", says="rnu: is not a run folder; name a folder that robaudit estimate has written")
-    refuse(command, "spec.yaml", says="spec.yaml: is not a run folder")
-    refuse(command, "run/run.json", says="is not a run folder; name its folder, run")
+def test_no_run_to_read(run: Path, refuse: Refuse) -> None:
+    refuse("show", "rnu", says="rnu: is not a run folder; name a folder that robaudit estimate has written")
+    refuse("show", "spec.yaml", says="spec.yaml: is not a run folder")
+    refuse("show", "run/run.json", says="is not a run folder; name its folder, run")
     (run / "empty").mkdir()
-    refuse(command, "run/empty", says="run/empty/run.json: no such file")
-    refuse(command, "x" * 300, says="")
+    refuse("show", "run/empty", says="run/empty/run.json: no such file")
+    refuse("show", "x" * 300, says="")
 
 
 def test_filter_that_nothing_meets(run: Path, refuse: Refuse) -> None:
     command = "bias-report"
     refuse(command, "run", "--estimator", "taylor", says="run: has no estimator taylor; it has mc")
     refuse(command, "run", "--sigma", "0.3", says="run: has no sigma 0.3; it has 0.2")
-    refuse(command, "run", "--sigma", "high", says="--sigma high: is not a number; give a noise level such as 0.05 or 8/255")
-    refuse(command, "run", "--sigma", "-1", says="--sigma -1: is not a positive number")
+    refuse(command, "run", "--sigma", "high", says="--sigma: 'high' is not a positive number; give one noise level, such as 0.05 or 8/255")
+    refuse(command, "run", "--sigma", "-1", says="--sigma: '-1' is not a positive number")
 
 
 def test_unfinished(run: Path, refuse: Refuse) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from pathlib import Path
@@ -32,10 +30,9 @@ def test_table_names_every_estimator(run_cli: RunCli) -> None:
         assert text in words
 
 
-def test_csv_and_json_name_them_too(run_cli: RunCli) -> None:
-    lines = list(csv.DictReader(io.StringIO(run_cli("list", "estimators", "--format", "csv").out)))
+def test_json_names_them_too(run_cli: RunCli) -> None:
     entries = json.loads(run_cli("list", "estimators", "--format", "json").out)
-    assert [line["name"] for line in lines] == [entry["name"] for entry in entries] == sorted(registry.registered())
+    assert [entry["name"] for entry in entries] == sorted(registry.registered())
     assert all(entry[key] for entry in entries for key in ("quantity", "needs", "prefer", "source"))
 
 
@@ -51,9 +48,7 @@ def test_csv_and_json_name_them_too(run_cli: RunCli) -> None:
 def test_each_list(what: str, names: list[str], run_cli: RunCli) -> None:
     table = run_cli("list", what)
     entries = json.loads(run_cli("list", what, "--format", "json").out)
-    lines = list(csv.DictReader(io.StringIO(run_cli("list", what, "--format", "csv").out)))
     assert set(names) <= {entry["name"] for entry in entries}
-    assert [line["name"] for line in lines] == [entry["name"] for entry in entries]
     assert all(entry["summary"] for entry in entries)
     assert all(re.search(rf"^ *{name} ", table.out, re.MULTILINE) for name in names)
     if what == "overview":

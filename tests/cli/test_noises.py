@@ -55,21 +55,6 @@ def test_a_noise_beside_others_gives_the_rows_that_it_gives_alone(run: Path, tmp
             file.unlink()
 
 
-def test_resumed_and_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    again = run_cli("estimate", run.parent / "spec.yaml", "--out", run)
-    assert "nothing was recomputed" in again.err
-    spec = write(tmp_path, digits(limit=COUNT, noise={"kind": "laplace", "sigma": 0.3, "clip": True}, estimators=[{"mc": {"samples": 40}}]))
-    assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
-    more = [{"kind": "laplace", "sigma": [0.3, 0.5], "clip": True}, {"kind": "impulse", "share": 0.1}]
-    spec = write(tmp_path, digits(limit=COUNT, noise=more, estimators=[{"mc": {"samples": 40}}]))
-    assert run_cli("estimate", spec, "--out", "run", "--extend", "-q").code == 0
-    found = read_rows(tmp_path / "run")
-    assert len(found) == 3 * COUNT
-    assert [row for row in found if row["level"] == "0.3"] == [
-        row for row in read_rows(run) if row["noise"] == "laplace" and row["estimator"] == "mc"
-    ]
-
-
 @pytest.mark.parametrize(("noise", "estimator"), [(None, "difficulty"), ({"sigma": []}, "noise_tolerance")])
 def test_preview_of_no_noise_or_no_level_is_refused(tmp_path: Path, run_cli: RunCli, noise: object, estimator: str) -> None:
     write(tmp_path, digits(limit=2, noise=noise, estimators=[estimator]))

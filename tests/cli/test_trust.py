@@ -243,7 +243,7 @@ def test_annotations_are_the_only_commands(evil: Path, run_cli: RunCli, monkeypa
     assert all(line.isprintable() for line in lines)
 
 
-@pytest.mark.parametrize("setting", ["trust=true", "run.trust=true", "model.trust=true", "dataset.trust=true"])
+@pytest.mark.parametrize("setting", ["trust=true", "model.trust=true"])
 def test_only_the_command_line_says_trust(setting: str, tmp_path: Path, refuse: Refuse) -> None:
     write(tmp_path, digits())
     refuse("estimate", "spec.yaml", "--set", setting, says="trust")

@@ -94,6 +94,9 @@ def test_votes_and_draws_are_compared(changed: Any, says: str, run: Path, run_cl
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
     assert re.search(says, out)
+    found = json.loads(run_cli("verify", run, "--samples", "all", "--format", "json").out)["recomputed"]["differences"]
+    assert {one["field"].partition(" ")[0] for one in found} & {"votes", "kept"}
+    assert found[0].keys() == {"sample_id", "estimator", "noise", "level_name", "level", "field", "recorded", "recomputed"}
 
 
 def test_an_altered_file_is_named(run: Path, run_cli: RunCli) -> None:

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from robaudit import AuditSpec, audit
+from robaudit import audit
 from robaudit.compare.difference import compare
 from robaudit.store.run import Run, read_run
 from tests.shared import document, needs_shared
+from tests.specs import located
 
 pytestmark = [needs_shared, pytest.mark.slow]
 
 
 def run_of(folder: Path, model: str) -> Run:
     values = document(model, limit=60, noise={"sigma": [0.25]}, estimators=[{"mc": {"samples": 400}}])
-    return read_run(audit(AuditSpec.model_validate(values).located(folder, model), out=folder / model).path, kept=True)
+    return read_run(audit(located(values, folder, model), out=folder / model).path, kept=True)
 
 
 def test_a_network_trained_for_it_is_clearly_more_robust(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from scipy.stats import binomtest, norm, spearmanr
 from torch import nn
 
-from robaudit import AuditSpec, Row, Run, audit
+from robaudit import Row, Run, audit
 from tests.shared import SHARED, card, document, needs_shared
+from tests.specs import located
 
 pytestmark = needs_shared
 
@@ -21,7 +22,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {"cifar10_resnet20": {"architecture":
 
 
 def run_of(tmp_path: Path, values: dict[str, Any], *, name: str = "run", **options: Any) -> Run:
-    spec = AuditSpec.model_validate(values).located(tmp_path, name)
+    spec = located(values, tmp_path, name)
     return audit(spec, out=tmp_path / name, **options)
 
 

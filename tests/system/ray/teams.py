@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from robaudit.auditing.prepare import Request
 from robaudit.auditing.worker import RayWorker, Report
-from robaudit.spec.model import AuditSpec
+from tests.specs import located
 
 
 def request(document: Mapping[str, Any], folder: Path | None = None, **rest: Any) -> Request:
     """What workers are to prepare."""
-    spec = AuditSpec.model_validate(dict(document)).located(folder or Path.cwd(), "spec")
+    spec = located(dict(document), folder or Path.cwd(), "spec")
     return Request(spec, **rest)
 
 

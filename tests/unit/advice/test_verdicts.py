@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from robaudit.advice.comparison import Coverage, Error, ReferenceComparison
-from robaudit.advice.verdicts import advice, remarks, verdict
+from robaudit.advice.verdicts import advice, remark, verdict
 from tests.levels import sigma
 
 ERROR = Error(0.0, 0.001, 0.005, 0.001, 0.002, None, "7", 0.9, 0.95)
@@ -27,14 +27,6 @@ def test_the_issues_example() -> None:
     assert advice([TAYLOR, one("logit_gaussian"), one("mc", seconds=5.0)]) == [
         "taylor is biased by +0.080: use logit_gaussian",
         "use logit_gaussian: RMSE 0.005, the cheapest that is accurate (30 ms per image)",
-    ]
-
-
-def test_a_cheaper_one_that_does_for_means_is_named() -> None:
-    lines = advice([one("mc", seconds=1.0), one("rough", seconds=0.1, rmse=0.02)])
-    assert lines == [
-        "use mc: RMSE 0.005, the cheapest that is accurate (1.0 s per image)",
-        "for means and rankings rough will do (100 ms per image)",
     ]
 
 
@@ -67,8 +59,8 @@ def test_other_quantities_have_no_part_in_the_choice() -> None:
         (TAYLOR, "is biased: overestimates by 0.080 on average"),
         (one(bias=-0.08, bias_error=0.01, rmse=0.1), "is biased: underestimates by 0.080 on average; its ranking of the images holds"),
         (one(coverage=Coverage(30, 50, 0.45, 0.74)), "is accurate for each image; its intervals are too narrow: coverage 60%"),
-        (replace(GOOD, touched=0), "no verdict: the noise affects none of these images, so there is nothing to compare"),
-        (one(reference=0.008, rmse=0.001), "no verdict: the reference is too coarse"),
+        (replace(GOOD, touched=0), "no verdict: the noise affects none of these images: stronger noise or more images would tell more"),
+        (one(reference=0.008, rmse=0.001), "no verdict: the reference is too coarse (standard error 0.008); give it more draws"),
         (replace(GOOD, images=9), "9 images are too few for a verdict (at least 10)"),
     ],
 )
@@ -77,18 +69,15 @@ def test_verdicts(comparison: ReferenceComparison, says: str) -> None:
 
 
 def test_what_limits_the_comparison_is_said() -> None:
-    open_ = [0.5] * 40
-    assert remarks([GOOD], open_) == []
-    (text,) = remarks([one(reference=0.008, rmse=0.001)], open_)
-    assert text == "the standard error of the reference is 0.008: too coarse to judge good; give it more draws"
-    assert advice([one(reference=0.008, rmse=0.001)]) == []
+    assert remark([GOOD], [0.5] * 40) == ""
+    assert remark([GOOD], [1.0] * 48 + [0.5, 0.6]).startswith("this noise affects only 2 of 50 images")
     untouched = replace(GOOD, touched=0)
-    assert advice([untouched]) == []
-    assert remarks([untouched], [1.0] * 50) == ["the noise affects none of the 50 images: stronger noise or more images would tell more"]
-    assert remarks([GOOD], [1.0] * 48 + [0.5, 0.6])[0].startswith("this noise affects only 2 of 50 images")
+    for limited in (one(reference=0.008, rmse=0.001), untouched):
+        assert advice([limited]) == []
+    assert remark([untouched], [1.0] * 50) == "", "the verdict says it"
 
 
 def test_noise_that_does_the_same_every_time_needs_no_judge() -> None:
     exact = replace(GOOD, exact=True, touched=0)
     assert verdict(exact).startswith("is exact")
-    assert (advice([exact]), remarks([exact], [0.0, 1.0])) == ([], [])
+    assert (advice([exact]), remark([exact], [0.0, 1.0])) == ([], "")

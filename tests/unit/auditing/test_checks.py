@@ -91,10 +91,10 @@ def test_mean_and_std_left_out(model: str) -> None:
 @pytest.mark.parametrize(
     ("model", "mean", "std", "says"),
     [
-        ("cifar10_resnet20", (0.5,), (0.5,), "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] (ImageNet)"),
+        ("cifar10_resnet20", (0.5,), (0.5,), "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] (imagenet)"),
         ("cifar10_cnn_a_mix", (0.5,), (0.5,), "% with mean: ["),
         ("fashion_shallow_cnn", (0.1307,), (0.3081,), "mean: 0.5, std: 0.5"),
-        ("mnist_spectral_mlp", (0.5,), (0.5,), "mean: [0.1307], std: [0.3081] (MNIST)"),
+        ("mnist_spectral_mlp", (0.5,), (0.5,), "mean: [0.1307], std: [0.3081] (mnist)"),
         ("mnist_conv_small_nat", (0.5,), (0.5,), "no mean and std (is the normalisation inside the model?)"),  # as good as its own
     ],
 )
@@ -196,7 +196,7 @@ def test_warning_is_printed_and_kept(tmp_path: Path, run_cli: RunCli) -> None:
     code, _, err = run_cli("estimate", write(tmp_path, raw), "--out", "run")
     assert code == 0
     (line,) = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert "% with mean: [0.1307], std: [0.3081] (MNIST)" in line
+    assert "% with mean: [0.1307], std: [0.3081] (mnist)" in line
     assert "clean accuracy is " in (tmp_path / "run" / "run.json").read_text()
 
 

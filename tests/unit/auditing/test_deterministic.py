@@ -16,7 +16,7 @@ import robaudit
 from robaudit import AuditSpec
 from robaudit.auditing.environment import deterministic, explained
 from robaudit.errors import ModelError, RobauditError
-from tests.specs import digits
+from tests.specs import digits, located
 from tests.unit.estimators.tools import build, installed_estimators, network_for, values, work_on
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -165,7 +165,7 @@ class Unpools(nn.Module):
 
 def test_an_audit_of_a_network_without_such_a_form(tmp_path: Path) -> None:
     def spec(*, on: bool) -> AuditSpec:
-        return AuditSpec.model_validate(digits(limit=2, run={"deterministic": on, "device": "cpu"})).located(tmp_path, "run")
+        return located(digits(limit=2, run={"deterministic": on, "device": "cpu"}), tmp_path, "run")
 
     with pytest.raises(RobauditError, match=r"run.deterministic: max_unpool\w+, .* has no deterministic implementation in torch; leave"):
         robaudit.audit(spec(on=True), out=tmp_path / "run", model=Unpools())

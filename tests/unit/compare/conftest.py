@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from robaudit import AuditSpec, audit
+from robaudit import audit
 from robaudit.store.run import Run, read_run
-from tests.specs import digits
+from tests.specs import digits, located
 
 Make = Callable[..., Path]
 ESTIMATORS = [{"mc": {"samples": 120}}, "taylor", {"mc": {"label": "stops", "tolerance": 0.05, "max_samples": 200}}]
@@ -29,7 +29,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
             options = {"limit": 40, "noise": {"sigma": [0.3]}, "estimators": ESTIMATORS, **options}
             path = str(files("robaudit.demo") / f"{weights}.safetensors")
             document = digits(**options) | {"model": {"path": path, "architecture": "robaudit:digits_cnn"}}
-            spec = AuditSpec.model_validate(document).located(folder, weights)
+            spec = located(document, folder, weights)
             made[name] = audit(spec, out=folder / f"run{len(made)}").path
         return made[name]
 

@@ -16,6 +16,7 @@ from robaudit.errors import ModelError, RobauditError
 from robaudit.models.pretrained import filled
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
+from tests.specs import located
 
 pytest.importorskip("timm")
 pytest.importorskip("transformers")
@@ -69,7 +70,7 @@ def test_twice_is_once(tmp_path: Path) -> None:
     path = model(tmp_path)
     first = spec(tmp_path)
     assert filled(first) is first
-    again = AuditSpec.model_validate(first.document()).located(first.base_dir, first.stem)
+    again = located(first.document(), first.base_dir, first.stem)
     path.write_text(json.dumps({"architecture": "resnet50", "num_classes": 5, "pretrained_cfg": {}}))
     assert filled(again).document() == first.document()
 

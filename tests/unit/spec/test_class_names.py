@@ -46,7 +46,7 @@ def test_forms(tmp_path: Path, name: str, text: str, names: tuple[str, ...]) -> 
         ("a.txt", "a\n\nb\n", "must be a file with a name on each line (line 2 is empty)"),
         ("a.txt", b"\xff\xfe", "must be a file of UTF-8 text"),
         ("a.json", "[1", "is not valid JSON ("),
-        ("a.json", "3", "must be JSON with a list of names, {index: name} or {name: index}"),
+        ("a.json", "3", "must be a list of names, {index: name} or {name: index}"),
         ("a.json", '{"0": "a", "2": "c"}', "with all indices from 0"),
         ("a.json", '{"a": 0, "b": 0}', "with all indices from 0"),
     ],

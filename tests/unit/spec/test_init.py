@@ -1,8 +1,7 @@
-"""`robaudit init`: a few answers become a spec that runs."""
+"""`robaudit init`: a few options become a spec that runs."""
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.conftest import RunCli
 from tests.specs import WEIGHTS, save_npz
 
 MODEL = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn")
+DIGITS = ("--data", "digits")
 
 
 def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
@@ -34,46 +34,27 @@ def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
     assert run_cli("gate", "run").code == 0
 
 
-def test_asked_on_a_terminal(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Invalid answers are asked for again; an empty one takes the default in brackets."""
-    answers = ["nothing.pt", str(WEIGHTS), "robaudit:digits_cnn", "nowhere", "digits", "", "0.2 x", "0.2 8/255", ""]
-    typed = io.StringIO("\n".join([*answers, ""]))
-    monkeypatch.setattr(typed, "isatty", lambda: True)
-    monkeypatch.setattr("sys.stdin", typed)
-    code, _, err = run_cli("init", "--no-check", "--limit", "8")
-    assert code == 0, err
-    assert "no such file; give the path" in err
-    found = load_spec(tmp_path / "audit.yaml")
-    assert found.noise[0].levels == (0.2, 8 / 255)
-    assert found.gates == ()
-    assert found.model.mean == ()
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "init: needs the trained model (a file); add --model model.pt, or run robaudit init on a terminal"),
-        (["--model", "no.pt"], "--model no.pt: no such file; give the path of the trained model, relative to the spec's folder"),
-        (
-            ["--model", str(WEIGHTS)],
-            "init: needs the architecture of these weights; add --architecture torchvision:resnet18 or",
-        ),
-        ([*MODEL], "; add --data images/"),
+        ([*MODEL], "Missing option '--data'"),
+        (["--model", "no.pt", *DIGITS], "--model no.pt: no such file; give the path of the trained model, relative to the spec's folder"),
+        (["--model", str(WEIGHTS), *DIGITS], ": needs its architecture; add --architecture torchvision:resnet18 or module:Class"),
         ([*MODEL, "--data", "x.npz"], "--data x.npz: no such file or folder; give an existing one, digits or torchvision:CIFAR10"),
         ([*MODEL, "--data", "x.txt"], "--data x.txt: is not a supported kind of data"),
-        ([*MODEL, "--data", "digits", "--normalise", "imagenett"], "did you mean 'imagenet'?"),
-        ([*MODEL, "--data", "digits", "--sigma", "0"], "--sigma 0: '0' is not a positive number"),
-        ([*MODEL, "--data", "digits", "--sigma", "0.1,1/10"], "noise.sigma: the same sigma appears twice; list each once"),
-        ([*MODEL, "--data", "digits", "--sigma", "1e9"], "noise.sigma: 1e+09 is not a level of gaussian; give one from 1e-06 to 1000"),
-        ([*MODEL, "--data", "digits", "--set", "dataset.resize=9"], "unknown key 'dataset.resize'"),
+        ([*MODEL, *DIGITS, "--normalise", "imagenett"], "did you mean 'imagenet'?"),
+        ([*MODEL, *DIGITS, "--sigma", "0"], "--sigma: '0' is not a positive number"),
+        ([*MODEL, *DIGITS, "--sigma", "0.1,1/10"], "noise.sigma: the same sigma appears twice; list each once"),
+        ([*MODEL, *DIGITS, "--sigma", "1e9"], "noise.sigma: 1e+09 is not a level of gaussian; give one from 1e-06 to 1000"),
+        ([*MODEL, *DIGITS, "--set", "dataset.resize=9"], "unknown key 'dataset.resize'"),
         (
-            [*MODEL, "--data", "digits", "--gate", "90"],
+            [*MODEL, *DIGITS, "--gate", "90"],
             "--gate 90: is not a number above 0 and at most 1; give the least mean robustness",
         ),
-        (["there.yaml"], "there.yaml: already exists; name another file, or add --force"),
-        (["no/such.yaml"], "no/such.yaml: its folder does not exist"),
+        (["there.yaml", *MODEL, *DIGITS], "there.yaml: already exists; name another file, or add --force"),
+        (["no/such.yaml", *MODEL, *DIGITS], "no/such.yaml: its folder does not exist"),
         (
-            ["--model", "timm:resnet18"],
+            ["--model", "timm:resnet18", *DIGITS],
             "--model timm:resnet18: is an architecture, which has no weights; give the file of its weights: --model FILE --archi",
         ),
     ],
