@@ -16,7 +16,7 @@ from robaudit.errors import ModelError, did_you_mean
 from robaudit.models import exported, onnx_file, python_callable, safetensors_file, state_dict, torchscript
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.base import Format, LoadedNetwork, Source, check_finite
-from robaudit.models.files import CONFIG, weights_file
+from robaudit.models.files import CONFIG, model_path, weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
 from robaudit.models.python_callable import as_module
@@ -85,7 +85,6 @@ def _neighbour(path: Path) -> str:
 
 def load_model(
     spec: ModelSpec,
-    path: Path | None,
     *,
     base_dir: Path,
     device: torch.device,
@@ -96,8 +95,7 @@ def load_model(
 
     Args:
         spec: the model section.
-        path: its file or folder, resolved against the spec's folder; None if it has none.
-        base_dir: the spec's folder, importable for trusted ``package.module:function`` code.
+        base_dir: the spec's folder: paths are relative to it, and it is importable for trusted ``package.module:function`` code.
         device: where the network runs.
         dtype: torch.float32 or torch.float64, of the network.
         trust: whether the user's own Python code may run.
@@ -108,7 +106,7 @@ def load_model(
     if spec.format == IN_MEMORY:
         what = "the network was an object in the memory of a Python program, and is not kept"
         raise ModelError("model", what, "pass it again: robaudit.audit(net, dataset, ..., out=RUN) checks that it is the same")
-    own_code = python_callable.FORMAT
+    path, own_code = model_path(spec, base_dir), python_callable.FORMAT
     if path is not None and spec.format != own_code.name:
         path = weights_file(path)
     source = Source(spec, path, base_dir, device, dtype, trust)

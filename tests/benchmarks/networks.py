@@ -77,7 +77,7 @@ def load(bench: Bench, name: str, images: int) -> Network:
     """A shared model as an audit loads it, with its first test images."""
     given, path = document(name, limit=images), script(name)
     spec = ModelSpec(**given["model"])
-    model = load_model(spec, path, base_dir=path.parent, device=bench.device, dtype=torch.float32, trust=False)
+    model = load_model(spec, base_dir=path.parent, device=bench.device, dtype=torch.float32, trust=False)
     samples = open_dataset(NpzSpec(**given["dataset"]), base_dir=SHARED, trust=False)
     x = torch.stack([samples[i].pixels for i in range(len(samples))]).to(model.dtype).to(bench.device)
     return Network(name, model, x, int(card(name)["num_classes"]))

@@ -35,7 +35,7 @@ def network() -> tuple[LogitModel, Tensor]:
     """mnist_cnn_a_adv and those images."""
     about, path = card("mnist_cnn_a_adv"), SHARED / "models" / "mnist_cnn_a_adv" / "model.torchscript.pt"
     spec = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
-    model = load_model(spec, path, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
+    model = load_model(spec, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
     data = open_dataset(
         NpzSpec(kind="npz", path=str(SHARED / "data" / "mnist_test.npz"), limit=max(IMAGES) + 1), base_dir=SHARED, trust=False
     )

@@ -37,7 +37,7 @@ def check(asked: AuditSpec, *around: nn.Module, **model: Any) -> InputCheck:
     """The check of a spec; ``model`` changes that section; modules ``around`` (before, after) go around the network."""
     options = asked.model.model_copy(update=model)
     device, dtype = torch.device("cpu"), torch.float32
-    loaded = load_model(options, Path(str(options.path)), base_dir=Path(), device=device, dtype=dtype, trust=False)
+    loaded = load_model(options, base_dir=Path(), device=device, dtype=dtype, trust=False)
     if around:
         before, after = around
         whole = nn.Sequential(before, loaded.network, after)

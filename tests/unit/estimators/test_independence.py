@@ -187,7 +187,7 @@ def test_real_networks(name: str) -> None:
     about = card(name)
     path = SHARED / "models" / name / "model.torchscript.pt"
     spec = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
-    model = load_model(spec, path, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
+    model = load_model(spec, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
     data = open_dataset(
         NpzSpec(kind="npz", path=str(SHARED / "data" / f"{about['dataset']}.npz"), limit=IMAGES), base_dir=SHARED, trust=False
     )

@@ -395,7 +395,7 @@ def files_of(network: nn.Module, folder: Path, shape: tuple[int, ...]) -> dict[s
 
 def loaded(path: Path | None, **model: object) -> LogitModel:
     spec = ModelSpec.model_validate({**model, **({"path": str(path)} if path else {})})
-    return load_model(spec, path, base_dir=Path(), device=torch.device("cpu"), dtype=torch.float32, trust=False)
+    return load_model(spec, base_dir=Path(), device=torch.device("cpu"), dtype=torch.float32, trust=False)
 
 
 @pytest.mark.parametrize("make", [digits_cnn, lambda: ShallowCnn(1, 8)])

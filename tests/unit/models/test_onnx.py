@@ -94,7 +94,7 @@ def test_refusals(tmp_path: Path) -> None:
 def test_device_that_onnxruntime_does_not_have(tmp_path: Path) -> None:
     path = graph(tmp_path, small_net())
     with pytest.raises(ModelError, match="cannot run on mps") as caught:
-        load_model(ModelSpec(path=str(path)), path, base_dir=tmp_path, device=torch.device("mps"), dtype=torch.float32, trust=False)
+        load_model(ModelSpec(path=str(path)), base_dir=tmp_path, device=torch.device("mps"), dtype=torch.float32, trust=False)
     assert one_line(caught.value)
 
 
@@ -114,7 +114,7 @@ def test_cuda_without_tf32_and_on_request_without_timing(
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     x, spec = pixels(), ModelSpec(path=str(path))
     with pretended(), environment.deterministic(deterministic, torch.device("cuda", 0)):
-        model = load_model(spec, path, base_dir=tmp_path, device=torch.device("cuda", 0), dtype=torch.float32, trust=False)
+        model = load_model(spec, base_dir=tmp_path, device=torch.device("cuda", 0), dtype=torch.float32, trust=False)
         found = model(x.cuda()).cpu()
     cuda = {"device_id": 0, "use_tf32": 0, "cudnn_conv_algo_search": search}
     assert asked == [deterministic, ("CUDAExecutionProvider", cuda), "CPUExecutionProvider"]
