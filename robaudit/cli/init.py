@@ -173,16 +173,21 @@ def _model_section(path: str, architecture: str | None, base: Path, asking: bool
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
     """
-    from robaudit.models.recognise import needs_architecture, recognise
+    from robaudit.models.load import needs_architecture
+    from robaudit.models.pretrained import describe
+    from robaudit.models.transforms import Translation
+    from robaudit.spec.model import ModelSpec
 
     if is_own_code(path):
         return {"format": "python", "architecture": path}, "", True
-    keys, source = recognise(path, architecture, base)
-    if not keys and not source and needs_architecture(path, base):
-        keys["architecture"] = _answer(
+    known = describe(ModelSpec(path=path, architecture=architecture), base)
+    if architecture is None and known is None and needs_architecture(base / path):
+        architecture = _answer(
             "The architecture of these weights", None, None, str, asking, "--architecture", "torchvision:resnet18 or module:Class"
         )
-    return {"path": path, **keys}, source, is_own_code(keys.get("architecture", "")) and needs_architecture(path, base)
+    section = {"path": path} if architecture is None else {"path": path, "architecture": architecture}
+    source = "" if known is None or known.input == Translation() else known.source
+    return section, source, is_own_code(architecture or "") and needs_architecture(base / path)
 
 
 def _refuse_architecture(text: str) -> None:

@@ -87,7 +87,7 @@ class Format:
     load: Callable[[Source], LoadedNetwork]
     suffixes: tuple[str, ...] = ()
     recognises: Callable[[bytes, Sequence[str]], bool] = lambda _head, _members: False
-    read: Callable[[Path], Mapping[str, torch.Tensor]] | None = None
+    read: Callable[[Source], Mapping[str, torch.Tensor]] | None = None
 
 
 def batch_note(format_: str, size: int) -> str:

@@ -69,6 +69,15 @@ def guess_format(path: Path, declared: str | None) -> Format:
     return form
 
 
+def needs_architecture(path: Path) -> bool:
+    """Whether a file, or the file in a folder, is only weights.
+
+    Raises:
+        ModelError: the file is missing, or of an unknown format.
+    """
+    return guess_format(weights_file(path), None).read is not None
+
+
 def _known() -> str:
     names = get_args(get_args(ModelSpec.model_fields["format"].annotation)[0])
     return ", ".join(name for name in names if any(form.name == name and form.suffixes for form in FORMATS))

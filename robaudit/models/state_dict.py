@@ -22,7 +22,7 @@ def load_state_dict_file(source: Source) -> LoadedNetwork:
     Raises:
         ModelError: it holds more than tensors, no architecture is given, or the weights do not fit or are not finite.
     """
-    tensors, notes = weights_of(load_tensors(source.file), source.spec.entry, source.where)
+    tensors, notes = read_weights(source)
     notes = ("state dict of torch.save: only its numbers are read, no code in it runs", *notes)
     return fill(source, FORMAT.name, tensors, notes)
 
@@ -32,22 +32,18 @@ def _recognises(head: bytes, members: Sequence[str]) -> bool:
     return pickled or "data.pkl" in members
 
 
-FORMAT = Format(
-    "state dict", load_state_dict_file, (".pth",), _recognises, read=lambda path: weights_of(load_tensors(path), None, str(path))[0]
-)
+FORMAT = Format("state dict", load_state_dict_file, (".pth",), _recognises, read=lambda source: read_weights(source)[0])
 
 
-def weights_of(content: Any, entry: str | None, where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
-    """The state dict in a file's contents, or in an entry of a checkpoint; and notes on the entry and on the other entries.
+def read_weights(source: Source) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The state dict in a file, or in an entry of a checkpoint; and notes on the entry and on the other entries.
 
-    Args:
-        content: the contents.
-        entry: the key of the weights; None: the first usual key, plain weights before averaged weights (EMA).
-        where: the file's name in messages.
+    Without an entry in the spec it is the first usual key, plain weights before averaged weights (EMA).
 
     Raises:
         ModelError: there is no state dict, or none under this key.
     """
+    content, entry, where = load_tensors(source.file), source.spec.entry, source.where
     if not isinstance(content, Mapping):
         raise ModelError(where, f"holds {type(content).__name__}, not a state dict", "save model.state_dict() as safetensors")
     states = {str(key): state for key, value in content.items() if (state := _state(value)) is not None}

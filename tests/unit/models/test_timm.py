@@ -99,16 +99,20 @@ def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int
 
 
 def test_a_name_alone_takes_the_entry_of_timm(home: Path) -> None:
-    (home / "net.safetensors").touch()
-    spec = spec_of(home, "path: net.safetensors, architecture: 'timm:resnet18', architecture_options: {num_classes: 3}")
-    assert spec.model.mean == (0.485, 0.456, 0.406)
-    assert spec.dataset.model_dump(include={"resize", "crop", "interpolation"}) == {"resize": 235, "crop": 224, "interpolation": "bicubic"}
+    save_file(timm.create_model("test_resnet", num_classes=3).state_dict(), home / "net.safetensors")
+    spec = spec_of(home, "path: net.safetensors, architecture: 'timm:test_resnet'")
+    assert spec.model.architecture_options == {"num_classes": 3}
+    assert spec.model.mean == (0.5, 0.5, 0.5)
+    assert spec.dataset.model_dump(include={"resize", "crop", "interpolation"}) == {"resize": 168, "crop": 160, "interpolation": "bilinear"}
     assert spec.dataset.class_names is None  # three classes of the user's, not ImageNet's
-    assert spec.origin.taken[0].startswith("from timm's entry for resnet18.a1_in1k: mean 0.485 0.456 0.406; ")
+    assert spec.origin.taken[0].startswith("from timm's entry for test_resnet.r160_in1k: mean 0.5 0.5 0.5; ")
     whole = describe(ModelSpec(path="net.onnx", architecture="timm:resnet18"), home)
+    three = describe(ModelSpec(path="net.onnx", architecture="timm:resnet18", architecture_options={"num_classes": 3}), home)
     assert whole is not None
+    assert three is not None
     assert whole.class_names is not None
     assert whole.class_names[0] == "tench, Tinca tinca"
+    assert three.class_names is None
 
 
 def test_imagenet_by_synset(home: Path) -> None:
