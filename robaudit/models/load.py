@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -12,11 +10,12 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
-from robaudit.errors import ModelError, did_you_mean
+from robaudit.datasets.base import find
+from robaudit.errors import ModelError
 from robaudit.models import exported, onnx_file, python_callable, safetensors_file, state_dict, torchscript
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.base import Format, LoadedNetwork, Source, check_finite
-from robaudit.models.files import CONFIG, model_path, weights_file
+from robaudit.models.files import model_path, weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
 from robaudit.models.python_callable import as_module
@@ -37,23 +36,12 @@ def guess_format(path: Path, declared: str | None) -> Format:
     if named is not None and not named.suffixes:
         return named
     where = str(path)
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        raise ModelError(where, "there is no such file", _neighbour(path)) from None
-    except (OSError, ValueError) as error:  # ValueError: not a path at all, such as one with a NUL
-        raise ModelError(where, f"cannot be read: {getattr(error, 'strerror', None) or error}", "correct model.path") from None
-    if stat.S_ISDIR(mode):
-        raise ModelError(where, "is a directory", "give the weights file in it")
-    if not stat.S_ISREG(mode):  # opening a pipe could wait forever
-        raise ModelError(where, "is not a regular file, nor a link to one", "give the weights file itself")
+    find(where, Path(), "file", refuse=ModelError)
     try:
         with path.open("rb") as stream:
             head = stream.read(32)
     except OSError as error:
         raise ModelError(where, f"cannot be read: {error.strerror}") from error
-    if not head:
-        raise ModelError(where, "the file is empty", "save the model again")
     if head.startswith(b"version https://git-lfs"):
         raise ModelError(where, "is a Git LFS pointer, not the weights", "run git lfs pull")
     zipped = head.startswith(ZIP)
@@ -81,15 +69,6 @@ def needs_architecture(path: Path) -> bool:
 def _known() -> str:
     names = get_args(get_args(ModelSpec.model_fields["format"].annotation)[0])
     return ", ".join(name for name in names if any(form.name == name and form.suffixes for form in FORMATS))
-
-
-def _neighbour(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"there is no directory {path.parent} either; paths are relative to the spec file"
-    beside, suffixes = list(path.parent.iterdir()), tuple(suffix for form in FORMATS for suffix in form.suffixes)
-    files = [entry.name for entry in beside if entry.name.lower().endswith(suffixes) or os.path.isfile(entry / CONFIG)]  # noqa: PTH113  no errors
-    hint = did_you_mean(path.name, files)
-    return hint if hint.startswith("did") else "paths are relative to the spec file"
 
 
 def load_model(

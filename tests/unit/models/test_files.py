@@ -41,13 +41,13 @@ def script(folder: Path, net: nn.Module, name: str = "net.pt") -> Path:
 
 def test_missing_directory_empty_and_unknown(tmp_path: Path) -> None:
     saved(tmp_path, small_state())
-    assert "there is no such file; did you mean 'net.safetensors'?" in refusal(tmp_path / "met.safetensors")
-    assert "there is no directory" in refusal(tmp_path / "nowhere" / "net.pt")
+    assert f"no such file in {str(tmp_path)!r}; did you mean 'net.safetensors'?" in refusal(tmp_path / "met.safetensors")
+    assert f"no such file: {str(tmp_path)!r} has no 'nowhere'" in refusal(tmp_path / "nowhere" / "net.pt")
     (tmp_path / "folder").mkdir()
     assert "is a directory without weights; give the weights file, or a folder with model.safetensors" in refusal(tmp_path / "folder")
     (tmp_path / "empty.pt").touch()
     assert "is a directory with several weights files (empty.pt, net.safetensors); name one of them" in refusal(tmp_path)
-    assert "the file is empty" in refusal(tmp_path / "empty.pt")
+    assert "is an empty file" in refusal(tmp_path / "empty.pt")
     (tmp_path / "net.bin").write_bytes(b"nonsense" * 9)
     assert "write model.format: one of torchscript, pt2, safetensors, onnx" in refusal(tmp_path / "net.bin")
     (tmp_path / "lfs.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
