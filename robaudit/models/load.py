@@ -15,11 +15,12 @@ from robaudit.errors import ModelError
 from robaudit.models import exported, onnx_file, python_callable, safetensors_file, state_dict, torchscript
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.base import Format, LoadedNetwork, Source, check_finite
-from robaudit.models.files import model_path, weights_file
+from robaudit.models.files import weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
 from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
+from robaudit.models.weights import fill
 from robaudit.spec.model import IN_MEMORY, ModelSpec
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
@@ -63,7 +64,7 @@ def needs_architecture(path: Path) -> bool:
     Raises:
         ModelError: the file is missing, or of an unknown format.
     """
-    return guess_format(weights_file(path), None).read is not None
+    return guess_format(weights_file(path), None).only_weights
 
 
 def _known() -> str:
@@ -71,41 +72,27 @@ def _known() -> str:
     return ", ".join(name for name in names if any(form.name == name and form.suffixes for form in FORMATS))
 
 
-def load_model(
-    spec: ModelSpec,
-    *,
-    base_dir: Path,
-    device: torch.device,
-    dtype: torch.dtype,
-    trust: bool,
-) -> LogitModel:
+def load_model(source: Source) -> LogitModel:
     """Load the model of a spec as a function from pixels to logits.
-
-    Args:
-        spec: the model section.
-        base_dir: the spec's folder: paths are relative to it, and it is importable for trusted ``package.module:function`` code.
-        device: where the network runs.
-        dtype: torch.float32 or torch.float64, of the network.
-        trust: whether the user's own Python code may run.
 
     Raises:
         ModelError: the file, the architecture or the options do not make a model.
     """
+    spec, own_code = source.spec, python_callable.FORMAT
     if spec.format == IN_MEMORY:
         what = "the network was an object in the memory of a Python program, and is not kept"
         raise ModelError("model", what, "pass it again: robaudit.audit(net, dataset, ..., out=RUN) checks that it is the same")
-    path, own_code = model_path(spec, base_dir), python_callable.FORMAT
-    if path is not None and spec.format != own_code.name:
-        path = weights_file(path)
-    source = Source(spec, path, base_dir, device, dtype, trust)
-    if path is not None:
-        form = guess_format(path, spec.format)
+    if source.path is not None:
+        form = guess_format(source.path, spec.format)
     elif spec.format in (None, own_code.name) and not (spec.architecture or "").startswith(FAMILIES):
         form = own_code
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
     loaded = form.load(source)
-    return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=source.where)
+    if not isinstance(loaded, LoadedNetwork):
+        loaded = fill(source, form.name, *loaded)
+    device, dtype, where = source.device, source.dtype, source.where
+    return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=where)
 
 
 def from_module(

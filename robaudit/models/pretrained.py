@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from robaudit.errors import ModelError, RobauditError, needs_extra
 from robaudit.files import expanded
 from robaudit.models.base import Source
-from robaudit.models.files import CONFIG, PROCESSORS, model_path, read_object
+from robaudit.models.files import CONFIG, PROCESSORS, read_object
 from robaudit.models.load import guess_format
 from robaudit.models.transformers_model import TRANSFORMERS, quiet
 from robaudit.models.transforms import Translation, translated
@@ -176,11 +176,11 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
 
 def _other_classes(model: ModelSpec, base_dir: Path) -> int | None:
     """The number of classes in weights that otherwise fit their architecture, as after fine-tuning."""
-    path = model_path(model, base_dir)
-    if path is None or not os.path.isfile(path):  # noqa: PTH113
+    source = Source(model, base_dir)
+    if source.path is None or not os.path.isfile(source.path):  # noqa: PTH113
         return None
-    read, source = guess_format(path, model.format).read, Source(model, path, base_dir)
-    return None if read is None else other_classes(source, read(source))
+    weights = form.load(source) if (form := guess_format(source.path, model.format)).only_weights else None
+    return other_classes(source, weights[0]) if isinstance(weights, tuple) else None
 
 
 def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:

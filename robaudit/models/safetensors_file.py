@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from robaudit.errors import ModelError
-from robaudit.models.base import Format, LoadedNetwork, Source
-from robaudit.models.weights import fill
+from robaudit.models.base import Format, Source, Weights
 
 
-def load_safetensors(source: Source) -> LoadedNetwork:
+def load_safetensors(source: Source) -> Weights:
     """Load a .safetensors file into its architecture.
-
-    Raises:
-        ModelError: the file is damaged, no architecture is given, or the weights do not fit or are not finite.
-    """
-    return fill(source, FORMAT.name, read_safetensors(source))
-
-
-def read_safetensors(source: Source) -> dict[str, torch.Tensor]:
-    """The tensors of a .safetensors file.
 
     Raises:
         ModelError: the file is damaged, or too large to map.
@@ -32,7 +20,7 @@ def read_safetensors(source: Source) -> dict[str, torch.Tensor]:
     if source.spec.entry is not None:
         raise ModelError(source.where, "has no entries: safetensors holds the weights themselves", "remove model.entry")
     try:
-        return dict(load_file(source.file))
+        return dict(load_file(source.file)), ()
     except (RuntimeError, MemoryError) as error:  # torch's part: mapping the file
         raise ModelError(source.where, f"cannot be mapped into memory ({error})", "give a smaller file, or more memory") from error
     except (OSError, SafetensorError, ValueError, KeyError) as error:
@@ -44,4 +32,4 @@ def _recognises(head: bytes, _: Sequence[str]) -> bool:
     return len(head) > 8 and head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= 10**8
 
 
-FORMAT = Format("safetensors", load_safetensors, (".safetensors",), _recognises, read_safetensors)
+FORMAT = Format("safetensors", load_safetensors, (".safetensors",), _recognises, only_weights=True)

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.models import LogitModel, from_module, load_model
+from robaudit.models import LogitModel, Source, from_module, load_model
 from robaudit.models.architectures import CifarResnet, ShallowCnn, digits_cnn, mlp, small_cnn
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.spec.model import ModelSpec
@@ -395,7 +395,7 @@ def files_of(network: nn.Module, folder: Path, shape: tuple[int, ...]) -> dict[s
 
 def loaded(path: Path | None, **model: object) -> LogitModel:
     spec = ModelSpec.model_validate({**model, **({"path": str(path)} if path else {})})
-    return load_model(spec, base_dir=Path(), device=torch.device("cpu"), dtype=torch.float32, trust=False)
+    return load_model(Source(spec))
 
 
 @pytest.mark.parametrize("make", [digits_cnn, lambda: ShallowCnn(1, 8)])
