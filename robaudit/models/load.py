@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,7 +21,7 @@ from robaudit.models.logits import LogitModel
 from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
 from robaudit.models.weights import fill
-from robaudit.spec.model import IN_MEMORY, ModelSpec
+from robaudit.spec.model import IN_MEMORY
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
 """The formats, in the order of trial; a new format is a module with a ``FORMAT``, and its name in `ModelSpec.format`."""
@@ -34,6 +34,7 @@ def guess_format(path: Path, declared: str | None) -> Format:
         ModelError: the file is missing, empty, of an unknown format, or not of the declared one.
     """
     named = next((candidate for candidate in FORMATS if candidate.name == declared), None)
+    known = ", ".join(candidate.name for candidate in FORMATS if candidate.suffixes and candidate is not state_dict.FORMAT)
     if named is not None and not named.suffixes:
         return named
     where = str(path)
@@ -49,12 +50,12 @@ def guess_format(path: Path, declared: str | None) -> Format:
     names = [name if name.count("/") == 0 else name.partition("/")[2] for name in (members(path) if zipped else ())]
     actual = next((candidate for candidate in FORMATS if candidate.recognises(head, names)), None)
     if zipped and actual is None:
-        raise ModelError(where, "is a zip archive, but not one that torch wrote", f"give a file of one of {_known()}")
+        raise ModelError(where, "is a zip archive, but not one that torch wrote", f"give a file of one of {known}")
     if named is not None and actual not in (None, named, state_dict.FORMAT):  # state_dict loads plain tensors, or explains the rest
         raise ModelError(where, f"is a {actual.name} file, but model.format says {declared}", f"write format: {actual.name}, or remove it")
     form = actual or named or next((candidate for candidate in FORMATS if path.name.lower().endswith(candidate.suffixes)), None)
     if form is None:
-        raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {_known()}")
+        raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {known}")
     return form
 
 
@@ -65,11 +66,6 @@ def needs_architecture(path: Path) -> bool:
         ModelError: the file is missing, or of an unknown format.
     """
     return guess_format(weights_file(path), None).only_weights
-
-
-def _known() -> str:
-    names = get_args(get_args(ModelSpec.model_fields["format"].annotation)[0])
-    return ", ".join(name for name in names if any(form.name == name and form.suffixes for form in FORMATS))
 
 
 def load_model(source: Source) -> LogitModel:

@@ -49,7 +49,7 @@ def test_missing_directory_empty_and_unknown(tmp_path: Path) -> None:
     assert "is a directory with several weights files (empty.pt, net.safetensors); name one of them" in refusal(tmp_path)
     assert "is an empty file" in refusal(tmp_path / "empty.pt")
     (tmp_path / "net.bin").write_bytes(b"nonsense" * 9)
-    assert "write model.format: one of torchscript, pt2, safetensors, onnx" in refusal(tmp_path / "net.bin")
+    assert "write model.format: one of pt2, torchscript, safetensors, onnx" in refusal(tmp_path / "net.bin")
     (tmp_path / "lfs.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
     assert "is a Git LFS pointer, not the weights; run git lfs pull" in refusal(tmp_path / "lfs.pt")
     assert "has no weights; add model.path" in refusal(None, architecture="robaudit:mlp")
