@@ -190,9 +190,7 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
             except Exception as error:
                 raise ModelError(where, f"its options do not fit: {error}", "see architecture_options") from error
     if not isinstance(network, nn.Module):
-        kind = type(network).__name__
-        article = "an" if kind[:1].lower() in "aeiou" else "a"
-        raise ModelError(name, f"returned {article} {kind}", "it must return a torch.nn.Module to load the weights into")
+        raise ModelError(name, f"returned {type(network).__name__}", "it must return a torch.nn.Module to load the weights into")
     return network.eval()
 
 
