@@ -238,7 +238,7 @@ def folder(**files: object) -> Callable[[Path], None]:
 def folder_cases() -> dict[str, Case]:
     """Folders whose configuration is not what it should be."""
     return {
-        "folder: a configuration 200,000 deep": Case(folder(config=b"[" * 200_000), "config.json: is not valid JSON"),
+        "folder: a configuration 200,000 deep": Case(folder(config=b"[" * 200_000), "config.json: is not a file with a JSON object ("),
         "folder: an architecture that is a path": Case(folder(config={"architecture": "local-dir:/etc"}), "timm has no such model"),
         "folder: images of 10^9 pixels": Case(
             folder(config={"architecture": "resnet18", "pretrained_cfg": {"input_size": [3, 10**9, 10**9]}}), "not known here"
