@@ -25,7 +25,7 @@ from robaudit.estimators.engine import Engine, fitting_rows
 from robaudit.estimators.registry import Task, check_model, refuse_unfit, tasks_of
 from robaudit.levels import NONE
 from robaudit.memory import free_bytes, memory_limit, used
-from robaudit.models.files import model_path
+from robaudit.models.base import Source
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel, for_noisy_passes
 from robaudit.noise.base import shape_of
@@ -231,8 +231,7 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
         name = getattr(given, "__name__", type(given).__name__)  # of a function, or of the class
         model = from_module(given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name=name)
     else:
-        path = model_path(options, spec.base_dir)
-        model = load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
+        model = load_model(Source(options, spec.base_dir, device, dtype, trust))
     return model.rounding(spec.run.precision == "tf32")
 
 

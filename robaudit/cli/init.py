@@ -137,15 +137,20 @@ def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dic
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
     """
-    from robaudit.models.recognise import needs_architecture, recognise
+    from robaudit.models.load import needs_architecture
+    from robaudit.models.pretrained import describe
+    from robaudit.models.transforms import Translation
+    from robaudit.spec.model import ModelSpec
 
     if is_own_code(path):
         return {"format": "python", "architecture": path}, "", True
-    keys, source = recognise(path, architecture, base)
-    if not keys and not source and needs_architecture(path, base):
+    known = describe(ModelSpec(path=path, architecture=architecture), base)
+    if architecture is None and known is None and needs_architecture(base / path):
         remedy = "add --architecture torchvision:resnet18 or module:Class"
         raise SpecError(f"--model {path}", "needs its architecture", remedy)
-    return {"path": path, **keys}, source, is_own_code(keys.get("architecture", "")) and needs_architecture(path, base)
+    section = {"path": path} if architecture is None else {"path": path, "architecture": architecture}
+    source = "" if known is None or known.input == Translation() else known.source
+    return section, source, is_own_code(architecture or "") and needs_architecture(base / path)
 
 
 def _count_images(spec: AuditSpec) -> int:

@@ -176,9 +176,9 @@ def consents(settings: Sequence[str], spec: AuditSpec) -> bool:
         return False
     if dataset.kind == "python" and "dataset.target" not in named:
         return False
-    from robaudit.models.recognise import needs_architecture
+    from robaudit.models.load import needs_architecture
 
-    return model.path is None or (model.format != "python" and needs_architecture(model.path, spec.base_dir))
+    return model.path is None or (model.format != "python" and needs_architecture(spec.base_dir / model.path))
 
 
 def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str] | None) -> LevelChoice:

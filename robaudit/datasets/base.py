@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.errors import DataError, NothingLeftError, SampleError, did_you_mean
+from robaudit.errors import DataError, NothingLeftError, RobauditError, SampleError, did_you_mean
 from robaudit.files import expanded
 from robaudit.text import clipped
 
@@ -69,7 +69,13 @@ class Dataset(Protocol):
         ...
 
 
-def find(written: str, base_dir: Path, kind: Literal["file", "folder"], remedy: str = "paths are relative to the spec file") -> Path:
+def find(
+    written: str,
+    base_dir: Path,
+    kind: Literal["file", "folder"],
+    remedy: str = "paths are relative to the spec file",
+    refuse: Callable[[str, str, str], RobauditError] = DataError,
+) -> Path:
     """The path as written in a spec, relative to the spec's folder; ``~`` is expanded.
 
     Args:
@@ -77,23 +83,24 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"], remedy: 
         base_dir: the spec's folder.
         kind: what must be at the path.
         remedy: for a missing path with no similar name beside it.
+        refuse: builds the error from the path, the problem and the remedy.
 
     Raises:
-        DataError: the path does not exist (the message suggests the nearest name), or is of another kind.
+        RobauditError: the path does not exist (the message suggests the nearest name), or is of another kind.
     """
     path = base_dir / expanded(written)
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise _missing(written, path, kind, remedy) from None
-        raise DataError(written, f"cannot be read ({reason(error)})", f"give a {kind} that you may read") from None
+            raise refuse(written, *_missing(path, kind, remedy)) from None
+        raise refuse(written, f"cannot be read ({reason(error)})", f"give a {kind} that you may read") from None
     if kind == "folder" and not stat.S_ISDIR(mode):
-        raise DataError(written, "is a file", "give the folder")
+        raise refuse(written, "is a file", "give the folder")
     if kind == "file" and not stat.S_ISREG(mode):
-        raise DataError(written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file")
+        raise refuse(written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file")
     if kind == "file" and not path.stat().st_size:  # such as files in /proc, which may never end
-        raise DataError(written, "is an empty file", "write it again")
+        raise refuse(written, "is an empty file", "write it again")
     return path
 
 
@@ -142,15 +149,15 @@ def name_text(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _missing(written: str, path: Path, kind: str, remedy: str) -> DataError:
-    """The error for a missing path: which part is missing, and the nearest name there."""
+def _missing(path: Path, kind: str, remedy: str) -> tuple[str, str]:
+    """The problem of a missing path and its remedy: which part is missing, and the nearest name there."""
     parent, name = path.parent, path.name
     while not parent.is_dir() and parent != parent.parent:
         parent, name = parent.parent, parent.name
     near = [entry for entry in os.listdir(parent) if not entry.startswith(".")] if os.access(parent, os.R_OK) else []  # noqa: PTH208
     hint = did_you_mean(name, near)
     missing = f": {str(parent)!r} has no {name!r}" if parent != path.parent else f" in {str(parent)!r}"
-    return DataError(written, f"no such {kind}{missing}", hint if hint.startswith("did you mean") else remedy)
+    return f"no such {kind}{missing}", hint if hint.startswith("did you mean") else remedy
 
 
 def reason(error: BaseException) -> str:

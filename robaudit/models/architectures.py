@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -181,7 +179,9 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
             network = call_target(source)
         else:
             builder = find(short, where)
-            _check_options(builder, options, where)
+            if fetching := next((option for option in _FETCHING if options.get(option)), None):
+                what = f"{fetching} would read or download other weights"
+                raise ModelError(where, what, "leave it out: the weights come from model.path")
             try:
                 build = partial(builder, **options)
                 network = build() if tensors is None else build_within(tensors, source.where, name, options, build, meta=meta)
@@ -190,9 +190,7 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
             except Exception as error:
                 raise ModelError(where, f"its options do not fit: {error}", "see architecture_options") from error
     if not isinstance(network, nn.Module):
-        kind = type(network).__name__
-        article = "an" if kind[:1].lower() in "aeiou" else "a"
-        raise ModelError(name, f"returned {article} {kind}", "it must return a torch.nn.Module to load the weights into")
+        raise ModelError(name, f"returned {type(network).__name__}", "it must return a torch.nn.Module to load the weights into")
     return network.eval()
 
 
@@ -228,15 +226,3 @@ def _timm(short: str, where: str) -> Callable[..., nn.Module]:
     if tag and short not in timm.list_pretrained():
         raise ModelError(where, "timm has no such weights", did_you_mean(short, timm.list_pretrained(f"{model}.*")))
     return partial(timm.create_model, short)
-
-
-def _check_options(builder: Callable[..., nn.Module], options: Mapping[str, Any], where: str) -> None:
-    """Refuse options that would fetch weights, and options missing from the builder's signature."""
-    for option in _FETCHING:
-        if options.get(option):
-            raise ModelError(where, f"{option} would read or download other weights", "leave it out: the weights come from model.path")
-    parameters = inspect.signature(builder).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        for option in options:
-            if option not in parameters:
-                raise ModelError(where, f"it takes no option {option!r}", did_you_mean(option, parameters))

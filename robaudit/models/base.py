@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,11 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
+from robaudit.models.files import model_path, weights_file
 from robaudit.spec.model import ModelSpec
+
+Weights = tuple[dict[str, torch.Tensor], tuple[str, ...]]
+"""Tensors by name, and lines for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +44,31 @@ class LoadedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The input of a format's loader.
+    """The description of a model that is to be loaded.
 
     Attributes:
         spec: the model section of the spec.
-        path: the weights file, resolved; None only for format python.
-        base_dir: the folder of the spec file; importable for trusted code.
+        base_dir: the folder of the spec file: paths are relative to it, and it is importable for trusted code.
         device: where to put the network.
         dtype: torch.float32 or torch.float64.
         trust: whether the user's Python code may run.
     """
 
     spec: ModelSpec
-    path: Path | None = None
     base_dir: Path = field(default_factory=Path.cwd)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype: torch.dtype = torch.float32
     trust: bool = False
+
+    @property
+    def path(self) -> Path | None:
+        """The weights file; for format python any path, or None.
+
+        Raises:
+            ModelError: it is a folder without a weights file, or with several.
+        """
+        path = model_path(self.spec, self.base_dir)
+        return path if path is None or self.spec.format == "python" else weights_file(path)
 
     @property
     def where(self) -> str:
@@ -77,17 +89,18 @@ class Format:
 
     Attributes:
         name: in specs and messages.
-        load: loads a network; the first line of its docstring says what.
+        load: loads a network, or the tensors of a format that holds only weights, with lines for the user; the first line of its
+            docstring says what.
         suffixes: of its files; empty for a format without files (Python code).
         recognises: whether a file has this format, by its first 32 bytes and, for a zip archive, its members' names below its folder.
-        read: reads the tensors of a format that holds only weights and needs an architecture; None for other formats.
+        only_weights: whether it needs an architecture.
     """
 
     name: str
-    load: Callable[[Source], LoadedNetwork]
+    load: Callable[[Source], LoadedNetwork | Weights]
     suffixes: tuple[str, ...] = ()
     recognises: Callable[[bytes, Sequence[str]], bool] = lambda _head, _members: False
-    read: Callable[[Path], Mapping[str, torch.Tensor]] | None = None
+    only_weights: bool = False
 
 
 def batch_note(format_: str, size: int) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from pathlib import Path
 from typing import Any
 
 from robaudit.errors import ModelError
 from robaudit.files import expanded
 from robaudit.spec.model import ModelSpec
+from robaudit.text import first_line
 
 CONFIG = "config.json"
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
@@ -55,21 +55,17 @@ def weights_file(path: Path) -> Path:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds an object.
+    """A regular JSON file that holds an object.
 
     Raises:
         ModelError: it cannot be read, is too large, or holds something else.
     """
-    where = str(path)
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-            raise ModelError(where, "is not a regular file of at most 32 MB", "restore the model's own file")
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError("more than 32 MB")
         document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ModelError(where, f"cannot be read: {error.strerror or error}", "give a file that you may read") from error
-    except (ValueError, RecursionError) as error:
-        raise ModelError(where, "is not valid JSON", "restore the model's own file") from error
-    if not isinstance(document, dict):
-        raise ModelError(where, "does not hold a JSON object", "restore the model's own file")
+        if not isinstance(document, dict):
+            raise TypeError("another value")
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise ModelError(str(path), f"is not a file with a JSON object ({first_line(error)})", "restore the model's own file") from error
     return document

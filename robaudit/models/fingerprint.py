@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def fingerprint(value: object) -> str:
     return digest.hexdigest()
 
 
-def _parts(value: object, seen: dict[int, object]) -> Iterator[str]:
+def _parts(value: Any, seen: dict[int, object]) -> Iterator[str]:
     if isinstance(value, _WRITTEN):
         yield repr(value)
         return
@@ -42,51 +43,20 @@ def _parts(value: object, seen: dict[int, object]) -> Iterator[str]:
     if isinstance(value, nn.Module):
         yield from _module(value)
     elif isinstance(value, torch.Tensor):
-        plain = value.detach().cpu().contiguous()
-        yield f"{plain.dtype} {tuple(plain.shape)} {_sha(plain.reshape(-1).view(torch.uint8).numpy())}"
+        yield f"{value.dtype} {tuple(value.shape)}"
+        yield from _parts(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), seen)
     elif isinstance(value, np.ndarray):
-        yield f"{value.dtype} {value.shape} {_sha(value)}" if value.dtype.kind != "O" else "objects"
+        content = "" if value.dtype.kind == "O" else hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        yield f"{value.dtype} {value.shape} {content}"
     elif isinstance(value, list | tuple | set | frozenset | Mapping):
         ordered = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
         for item in ordered.items() if isinstance(ordered, Mapping) else ordered:
             yield from _parts(item, seen)
-    else:
-        yield from _callable(value, seen)
-
-
-def _module(network: nn.Module) -> Iterator[str]:
-    yield from (_state(network), _ADDRESS.sub("", repr(network)))
-    for kind in dict.fromkeys(type(module) for module in network.modules()):
-        yield from _class(kind)
-    if isinstance(network, torch.jit.ScriptModule):
-        yield str(network.inlined_graph)
-        return
-    for name, module in network.named_modules():
-        plain = {key: value for key, value in vars(module).items() if key[0] != "_" and key != "training" and isinstance(value, _PLAIN)}
-        if plain:
-            yield f"{name} {sorted(plain.items())}"
-
-
-def _state(network: nn.Module) -> str:
-    """sha256 (hex) over a module's state dict: names, dtypes, shapes and bytes."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        if isinstance(tensor, torch.Tensor):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _callable(value: Any, seen: dict[int, object]) -> Iterator[str]:
-    if isinstance(value, functools.partial):
-        yield from _parts((value.func, value.args, value.keywords), seen)
-    elif isinstance(value, types.MethodType):
-        yield from _parts((value.__func__, value.__self__), seen)
+    elif isinstance(value, functools.partial | types.MethodType):
+        inner = (value.func, value.args, value.keywords) if isinstance(value, functools.partial) else (value.__func__, value.__self__)
+        yield from _parts(inner, seen)
     elif isinstance(value, types.FunctionType):
-        yield from _code(value.__code__)
-        used = [value.__globals__[name] for name in sorted(_names(value.__code__)) if name in value.__globals__]
-        cells = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
-        yield from _parts((value.__defaults__, value.__kwdefaults__, cells, used), seen)
+        yield from _function(value, seen)
     elif isinstance(value, type):
         yield from _class(value)
     elif isinstance(value, types.ModuleType | types.BuiltinFunctionType):
@@ -96,13 +66,36 @@ def _callable(value: Any, seen: dict[int, object]) -> Iterator[str]:
         yield from _parts(vars(value) if hasattr(value, "__dict__") else None, seen)
 
 
+def _module(network: nn.Module) -> Iterator[str]:
+    for name, tensor in network.state_dict().items():
+        yield name
+        yield from _parts(tensor, {})
+    yield _ADDRESS.sub("", repr(network))
+    for kind in dict.fromkeys(type(module) for module in network.modules()):
+        yield from _class(kind)
+    if isinstance(network, torch.jit.ScriptModule):
+        yield str(network.inlined_graph)
+        return
+    for module in network.modules():
+        yield str({key: value for key, value in vars(module).items() if key[0] != "_" and key != "training" and isinstance(value, _PLAIN)})
+
+
+def _function(function: types.FunctionType, seen: dict[int, object]) -> Iterator[str]:
+    yield from _code(function.__code__)
+    used = [function.__globals__[name] for name in sorted(_names(function.__code__)) if name in function.__globals__]
+    yield from _parts((function.__defaults__, function.__kwdefaults__, used), seen)
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            yield from _parts(cell.cell_contents, seen)
+
+
 def _class(kind: type) -> Iterator[str]:
     """The names of a class and its bases, and the code of their methods, except torch's and Python's."""
     for base in kind.__mro__:
         yield f"{base.__module__}.{base.__qualname__}"
         members = () if base.__module__.partition(".")[0] in ("builtins", "torch") else vars(base).values()
         for member in members:
-            function: Callable[..., Any] | Any = member.__func__ if isinstance(member, staticmethod | classmethod) else member
+            function = getattr(member, "__func__", member)  # of a static method or a class method
             if isinstance(function, types.FunctionType):
                 yield from _code(function.__code__)
 
@@ -121,15 +114,3 @@ def _names(code: types.CodeType) -> set[str]:
     """The globals that a function and its inner functions may use."""
     inner = (_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return set(code.co_names).union(*inner)
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
-
-
-def _sha(values: Any) -> str:
-    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()

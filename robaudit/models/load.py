@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import copy
-import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import nn
 
-from robaudit.errors import ModelError, did_you_mean
+from robaudit.datasets.base import find
+from robaudit.errors import ModelError
 from robaudit.models import exported, onnx_file, python_callable, safetensors_file, state_dict, torchscript
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.base import Format, LoadedNetwork, Source, check_finite
-from robaudit.models.files import CONFIG, weights_file
+from robaudit.models.files import weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
 from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
-from robaudit.spec.model import IN_MEMORY, ModelSpec
+from robaudit.models.weights import fill
+from robaudit.spec.model import IN_MEMORY
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
 """The formats, in the order of trial; a new format is a module with a ``FORMAT``, and its name in `ModelSpec.format`."""
@@ -34,92 +34,61 @@ def guess_format(path: Path, declared: str | None) -> Format:
         ModelError: the file is missing, empty, of an unknown format, or not of the declared one.
     """
     named = next((candidate for candidate in FORMATS if candidate.name == declared), None)
+    known = ", ".join(candidate.name for candidate in FORMATS if candidate.suffixes and candidate is not state_dict.FORMAT)
     if named is not None and not named.suffixes:
         return named
     where = str(path)
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        raise ModelError(where, "there is no such file", _neighbour(path)) from None
-    except (OSError, ValueError) as error:  # ValueError: not a path at all, such as one with a NUL
-        raise ModelError(where, f"cannot be read: {getattr(error, 'strerror', None) or error}", "correct model.path") from None
-    if stat.S_ISDIR(mode):
-        raise ModelError(where, "is a directory", "give the weights file in it")
-    if not stat.S_ISREG(mode):  # opening a pipe could wait forever
-        raise ModelError(where, "is not a regular file, nor a link to one", "give the weights file itself")
+    find(where, Path(), "file", refuse=ModelError)
     try:
         with path.open("rb") as stream:
             head = stream.read(32)
     except OSError as error:
         raise ModelError(where, f"cannot be read: {error.strerror}") from error
-    if not head:
-        raise ModelError(where, "the file is empty", "save the model again")
     if head.startswith(b"version https://git-lfs"):
         raise ModelError(where, "is a Git LFS pointer, not the weights", "run git lfs pull")
     zipped = head.startswith(ZIP)
     names = [name if name.count("/") == 0 else name.partition("/")[2] for name in (members(path) if zipped else ())]
     actual = next((candidate for candidate in FORMATS if candidate.recognises(head, names)), None)
     if zipped and actual is None:
-        raise ModelError(where, "is a zip archive, but not one that torch wrote", f"give a file of one of {_known()}")
+        raise ModelError(where, "is a zip archive, but not one that torch wrote", f"give a file of one of {known}")
     if named is not None and actual not in (None, named, state_dict.FORMAT):  # state_dict loads plain tensors, or explains the rest
         raise ModelError(where, f"is a {actual.name} file, but model.format says {declared}", f"write format: {actual.name}, or remove it")
     form = actual or named or next((candidate for candidate in FORMATS if path.name.lower().endswith(candidate.suffixes)), None)
     if form is None:
-        raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {_known()}")
+        raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {known}")
     return form
 
 
-def _known() -> str:
-    names = get_args(get_args(ModelSpec.model_fields["format"].annotation)[0])
-    return ", ".join(name for name in names if any(form.name == name and form.suffixes for form in FORMATS))
+def needs_architecture(path: Path) -> bool:
+    """Whether a file, or the file in a folder, is only weights.
+
+    Raises:
+        ModelError: the file is missing, or of an unknown format.
+    """
+    return guess_format(weights_file(path), None).only_weights
 
 
-def _neighbour(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"there is no directory {path.parent} either; paths are relative to the spec file"
-    beside, suffixes = list(path.parent.iterdir()), tuple(suffix for form in FORMATS for suffix in form.suffixes)
-    files = [entry.name for entry in beside if entry.name.lower().endswith(suffixes) or os.path.isfile(entry / CONFIG)]  # noqa: PTH113  no errors
-    hint = did_you_mean(path.name, files)
-    return hint if hint.startswith("did") else "paths are relative to the spec file"
-
-
-def load_model(
-    spec: ModelSpec,
-    path: Path | None,
-    *,
-    base_dir: Path,
-    device: torch.device,
-    dtype: torch.dtype,
-    trust: bool,
-) -> LogitModel:
+def load_model(source: Source) -> LogitModel:
     """Load the model of a spec as a function from pixels to logits.
-
-    Args:
-        spec: the model section.
-        path: its file or folder, resolved against the spec's folder; None if it has none.
-        base_dir: the spec's folder, importable for trusted ``package.module:function`` code.
-        device: where the network runs.
-        dtype: torch.float32 or torch.float64, of the network.
-        trust: whether the user's own Python code may run.
 
     Raises:
         ModelError: the file, the architecture or the options do not make a model.
     """
+    spec, own_code = source.spec, python_callable.FORMAT
     if spec.format == IN_MEMORY:
         what = "the network was an object in the memory of a Python program, and is not kept"
         raise ModelError("model", what, "pass it again: robaudit.audit(net, dataset, ..., out=RUN) checks that it is the same")
-    own_code = python_callable.FORMAT
-    if path is not None and spec.format != own_code.name:
-        path = weights_file(path)
-    source = Source(spec, path, base_dir, device, dtype, trust)
-    if path is not None:
-        form = guess_format(path, spec.format)
+    if source.path is not None:
+        form = guess_format(source.path, spec.format)
     elif spec.format in (None, own_code.name) and not (spec.architecture or "").startswith(FAMILIES):
         form = own_code
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
     loaded = form.load(source)
-    return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=source.where)
+    if not isinstance(loaded, LoadedNetwork):
+        loaded = fill(source, form.name, *loaded)
+    device, dtype, where = source.device, source.dtype, source.where
+    return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=where)
 
 
 def from_module(

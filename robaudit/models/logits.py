@@ -307,22 +307,17 @@ def _set(allowed: Sequence[bool | None], formats: Sequence[str]) -> None:
 
 
 def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
-    """The model for noisy forward passes: a copy in bfloat16 for bf16, a rounding copy for tf32, otherwise the model itself.
+    """The model for noisy forward passes: a rounding copy for tf32, otherwise the model itself; for bf16, a copy that computes in bfloat16.
+
+    Pixels, normalisation and logits stay float32.
 
     Raises:
-        ModelError: the network cannot be cast to bfloat16, or computes in float32 only.
+        ModelError: the network cannot be copied and cast to bfloat16, or computes in float32 only.
     """
     if not model.differentiable and precision in ("bf16", "tf32"):
         raise ModelError(model.name, f"{model.format} networks run in fp32 only", _EXACT)
-    return in_bfloat16(model) if precision == "bf16" else model.rounding(precision == "tf32")
-
-
-def in_bfloat16(model: LogitModel) -> LogitModel:
-    """A copy whose network computes in bfloat16 (8 bits of mantissa); pixels, normalisation and result stay float32.
-
-    Raises:
-        ModelError: the network is not a torch module that can be copied and cast.
-    """
+    if precision != "bf16":
+        return model.rounding(precision == "tf32")
     try:
         with torch.inference_mode(False):
             lower = copy.deepcopy(model)

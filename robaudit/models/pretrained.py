@@ -16,9 +16,12 @@ from pydantic import ValidationError
 
 from robaudit.errors import ModelError, RobauditError, needs_extra
 from robaudit.files import expanded
+from robaudit.models.base import Source
 from robaudit.models.files import CONFIG, PROCESSORS, read_object
+from robaudit.models.load import guess_format
 from robaudit.models.transformers_model import TRANSFORMERS, quiet
 from robaudit.models.transforms import Translation, translated
+from robaudit.models.weights import other_classes
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
 from robaudit.text import clipped, count, distinct, first_line
 
@@ -144,7 +147,7 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
     """The description of a spec's model from its files; None if they have none, so that the spec must say everything.
 
     The configuration is used for a folder, and for a file beside it if the spec's architecture is from timm or Transformers (or missing,
-    and the file is .safetensors or .bin).
+    and the file is .safetensors or .bin). Otherwise a network of timm or torchvision has as many classes as its weights.
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported, or its library is not installed.
@@ -160,11 +163,24 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
             pretrained = _of_folder(path if is_folder else path.parent, strict=is_folder)
             if pretrained is not None:
                 return pretrained
-    if architecture.startswith(TIMM):
-        return _of_timms_name(architecture.removeprefix(TIMM), model.architecture_options)
-    if architecture.startswith(TORCHVISION):
-        return _of_torchvisions_name(architecture.removeprefix(TORCHVISION))
-    return None
+    if not architecture.startswith((TIMM, TORCHVISION)):
+        return None
+    library, _, name = architecture.partition(":")
+    pretrained = _of_timms_name(name, model.architecture_options) if library == "timm" else _of_torchvisions_name(name)
+    classes = _other_classes(model, base_dir)
+    if classes is None:
+        return pretrained
+    known = pretrained or Pretrained(f"the last layer of {model.path}", architecture)
+    return replace(known, options={**known.options, "num_classes": classes}, class_names=None, class_ids=None)
+
+
+def _other_classes(model: ModelSpec, base_dir: Path) -> int | None:
+    """The number of classes in weights that otherwise fit their architecture, as after fine-tuning."""
+    source = Source(model, base_dir)
+    if source.path is None or not os.path.isfile(source.path):  # noqa: PTH113
+        return None
+    weights = form.load(source) if (form := guess_format(source.path, model.format)).only_weights else None
+    return other_classes(source, weights[0]) if isinstance(weights, tuple) else None
 
 
 def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:

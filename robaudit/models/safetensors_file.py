@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-
-import torch
 
 from robaudit.errors import ModelError
-from robaudit.models.base import Format, LoadedNetwork, Source
-from robaudit.models.weights import fill
+from robaudit.models.base import Format, Source, Weights
 
 
-def load_safetensors(source: Source) -> LoadedNetwork:
+def load_safetensors(source: Source) -> Weights:
     """Load a .safetensors file into its architecture.
-
-    Raises:
-        ModelError: the file is damaged, no architecture is given, or the weights do not fit or are not finite.
-    """
-    if source.spec.entry is not None:
-        raise ModelError(source.where, "has no entries: safetensors holds the weights themselves", "remove model.entry")
-    return fill(source, FORMAT.name, read_safetensors(source.file))
-
-
-def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a .safetensors file.
 
     Raises:
         ModelError: the file is damaged, or too large to map.
@@ -32,17 +17,19 @@ def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    if source.spec.entry is not None:
+        raise ModelError(source.where, "has no entries: safetensors holds the weights themselves", "remove model.entry")
     try:
-        return dict(load_file(path))
+        return dict(load_file(source.file)), ()
     except (RuntimeError, MemoryError) as error:  # torch's part: mapping the file
-        raise ModelError(str(path), f"cannot be mapped into memory ({error})", "give a smaller file, or more memory") from error
+        raise ModelError(source.where, f"cannot be mapped into memory ({error})", "give a smaller file, or more memory") from error
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         what = f"is not a complete safetensors file ({error})"
-        raise ModelError(str(path), what, "the file is truncated or damaged; save it again") from error
+        raise ModelError(source.where, what, "the file is truncated or damaged; save it again") from error
 
 
 def _recognises(head: bytes, _: Sequence[str]) -> bool:
     return len(head) > 8 and head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= 10**8
 
 
-FORMAT = Format("safetensors", load_safetensors, (".safetensors",), _recognises, read_safetensors)
+FORMAT = Format("safetensors", load_safetensors, (".safetensors",), _recognises, only_weights=True)

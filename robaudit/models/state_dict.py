@@ -8,23 +8,24 @@ from typing import Any
 import torch
 
 from robaudit.errors import ModelError, did_you_mean
-from robaudit.models.base import Format, LoadedNetwork, Source
+from robaudit.models.base import Format, Source, Weights
 from robaudit.models.safety import load_tensors
-from robaudit.models.weights import few, fill
+from robaudit.models.weights import few
 
 _PLAIN = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
 _AVERAGED = ("state_dict_ema", "model_ema", "ema", "ema_state_dict", "ema_model", "model_ema_state_dict")
 
 
-def load_state_dict_file(source: Source) -> LoadedNetwork:
+def load_state_dict_file(source: Source) -> Weights:
     """Load a state dict or checkpoint of ``torch.save`` into its architecture, with ``weights_only=True``.
 
+    Without an entry in the spec it is the first usual key, plain weights before averaged weights (EMA).
+
     Raises:
-        ModelError: it holds more than tensors, no architecture is given, or the weights do not fit or are not finite.
+        ModelError: there is no state dict, or none under this key.
     """
-    tensors, notes = weights_of(load_tensors(source.file), source.spec.entry, source.where)
-    notes = ("state dict of torch.save: only its numbers are read, no code in it runs", *notes)
-    return fill(source, FORMAT.name, tensors, notes)
+    tensors, notes = _chosen(load_tensors(source.file), source.spec.entry, source.where)
+    return tensors, ("state dict of torch.save: only its numbers are read, no code in it runs", *notes)
 
 
 def _recognises(head: bytes, members: Sequence[str]) -> bool:
@@ -32,22 +33,11 @@ def _recognises(head: bytes, members: Sequence[str]) -> bool:
     return pickled or "data.pkl" in members
 
 
-FORMAT = Format(
-    "state dict", load_state_dict_file, (".pth",), _recognises, read=lambda path: weights_of(load_tensors(path), None, str(path))[0]
-)
+FORMAT = Format("state dict", load_state_dict_file, (".pth",), _recognises, only_weights=True)
 
 
-def weights_of(content: Any, entry: str | None, where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
-    """The state dict in a file's contents, or in an entry of a checkpoint; and notes on the entry and on the other entries.
-
-    Args:
-        content: the contents.
-        entry: the key of the weights; None: the first usual key, plain weights before averaged weights (EMA).
-        where: the file's name in messages.
-
-    Raises:
-        ModelError: there is no state dict, or none under this key.
-    """
+def _chosen(content: Any, entry: str | None, where: str) -> Weights:
+    """The state dict in a file's contents, or in an entry of a checkpoint; and notes on the entry and on the other entries."""
     if not isinstance(content, Mapping):
         raise ModelError(where, f"holds {type(content).__name__}, not a state dict", "save model.state_dict() as safetensors")
     states = {str(key): state for key, value in content.items() if (state := _state(value)) is not None}

@@ -63,7 +63,7 @@ def build_network(spec: TrainingSpec, *, trust: bool) -> tuple[nn.Module, nn.Mod
         ModelError: the architecture is unknown, its options do not fit, or its code is not trusted.
     """
     section = spec.network
-    source = Source(model_section(spec), None, spec.origin.folder, trust=trust)
+    source = Source(model_section(spec), spec.origin.folder, trust=trust)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
         bare = build_architecture(source, None)

@@ -17,7 +17,7 @@ from robaudit.estimators import registry
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.levels import GAUSSIAN
-from robaudit.models import LogitModel, load_model
+from robaudit.models import LogitModel, Source, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.spec.model import ModelSpec
 from tests import levels
@@ -75,9 +75,8 @@ def script(name: str) -> Path:
 
 def load(bench: Bench, name: str, images: int) -> Network:
     """A shared model as an audit loads it, with its first test images."""
-    given, path = document(name, limit=images), script(name)
-    spec = ModelSpec(**given["model"])
-    model = load_model(spec, path, base_dir=path.parent, device=bench.device, dtype=torch.float32, trust=False)
+    given = document(name, limit=images)
+    model = load_model(Source(ModelSpec(**given["model"]), device=bench.device))
     samples = open_dataset(NpzSpec(**given["dataset"]), base_dir=SHARED, trust=False)
     x = torch.stack([samples[i].pixels for i in range(len(samples))]).to(model.dtype).to(bench.device)
     return Network(name, model, x, int(card(name)["num_classes"]))

@@ -21,7 +21,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from robaudit.models import LogitModel, load_model
+from robaudit.models import LogitModel, Source, load_model
 from robaudit.spec.model import ModelSpec
 from tests.benchmarks.machine import in_words, machine
 from tests.benchmarks.report import Table
@@ -98,8 +98,7 @@ def opened(network: str | Path, images: int) -> tuple[LogitModel, Tensor, Tensor
     else:
         spec = document(network)
         section, data = spec["model"], SHARED / "data" / spec["dataset"]["path"]
-    path = Path(section["path"])
-    model = load_model(ModelSpec(**section), path, base_dir=path.parent, device=torch.device("cpu"), dtype=torch.float32, trust=False)
+    model = load_model(Source(ModelSpec(**section)))
     with np.load(data) as file:
         return model, torch.from_numpy(file["images"][:images]).float() / 255, torch.from_numpy(file["labels"][:images])
 

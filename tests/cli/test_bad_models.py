@@ -52,7 +52,6 @@ ARCHITECTURES = {
         {"num_classes": 3},
         "the last layer has 10 rows: write architecture_options: {num_classes: 10}",
     ),
-    "unknown option": ("robaudit:digits_cnn", {"num_clases": 10}, "it takes no option 'num_clases'; did you mean 'num_classes'?"),
 }
 
 

@@ -15,7 +15,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.splitting import Splitting
-from robaudit.models import LogitModel, load_model
+from robaudit.models import LogitModel, Source, load_model
 from robaudit.numerics.intervals import LN10, log_mean
 from robaudit.results import Result
 from robaudit.spec.model import ModelSpec
@@ -35,7 +35,7 @@ def network() -> tuple[LogitModel, Tensor]:
     """mnist_cnn_a_adv and those images."""
     about, path = card("mnist_cnn_a_adv"), SHARED / "models" / "mnist_cnn_a_adv" / "model.torchscript.pt"
     spec = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
-    model = load_model(spec, path, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
+    model = load_model(Source(spec))
     data = open_dataset(
         NpzSpec(kind="npz", path=str(SHARED / "data" / "mnist_test.npz"), limit=max(IMAGES) + 1), base_dir=SHARED, trust=False
     )

@@ -238,7 +238,7 @@ def folder(**files: object) -> Callable[[Path], None]:
 def folder_cases() -> dict[str, Case]:
     """Folders whose configuration is not what it should be."""
     return {
-        "folder: a configuration 200,000 deep": Case(folder(config=b"[" * 200_000), "config.json: is not valid JSON"),
+        "folder: a configuration 200,000 deep": Case(folder(config=b"[" * 200_000), "config.json: is not a file with a JSON object ("),
         "folder: an architecture that is a path": Case(folder(config={"architecture": "local-dir:/etc"}), "timm has no such model"),
         "folder: images of 10^9 pixels": Case(
             folder(config={"architecture": "resnet18", "pretrained_cfg": {"input_size": [3, 10**9, 10**9]}}), "not known here"
@@ -354,7 +354,7 @@ def place_cases() -> dict[str, Case]:
         **{f"model: {what}": Case(special(what), "net.pt: ") for what in SPECIAL},
         "model: /dev/stdin": Case(path_only("/dev/stdin"), "/dev/stdin: "),
         "model: a name of 4,000 characters": Case(path_only("x" * 4000), "File name too long"),
-        "model: an escape in the name": Case(path_only("\x1b[2J\x07.pt"), ".pt: there is no such file"),
+        "model: an escape in the name": Case(path_only("\x1b[2J\x07.pt"), ".pt: no such file in "),
         "model: 10 GB of onnx": Case(sparse_file("net.onnx", b"\x08\x08", 10 * 2**30), "net.onnx: ", dangerous=True),
     }
 

@@ -74,7 +74,7 @@ def test_what_cannot_be_opened_names_the_machine(tmp_path: Path, monkeypatch: py
     assert line.endswith("(all is well where the audit was started); give all machines the same files and packages")
     assert refusal(request({**SPEC, "estimators": ["of_a_plugin"]})).startswith("node7: ")
     line = refusal(request({**SPEC, "model": {**SPEC["model"], "path": "gone.safetensors"}}, tmp_path))
-    assert line == f"node7: {tmp_path}/gone.safetensors: there is no such file; put the model where all machines can read it"
+    assert line == f"node7: {tmp_path}/gone.safetensors: no such file in {str(tmp_path)!r}; put the model where all machines can read it"
 
 
 def test_the_next_images_are_read_while_others_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import Tensor, nn
 
 from robaudit.auditing.checks import InputCheck, check_input
 from robaudit.datasets import open_dataset
 from robaudit.errors import ModelError
-from robaudit.models import from_module, load_model
+from robaudit.models import Source, from_module, load_model
 from robaudit.spec.model import AuditSpec
 from tests.conftest import RunCli
 from tests.shared import MODELS, SHARED, card, document, needs_shared
@@ -36,12 +35,11 @@ def spec(model: str, **dataset: Any) -> AuditSpec:
 def check(asked: AuditSpec, *around: nn.Module, **model: Any) -> InputCheck:
     """The check of a spec; ``model`` changes that section; modules ``around`` (before, after) go around the network."""
     options = asked.model.model_copy(update=model)
-    device, dtype = torch.device("cpu"), torch.float32
-    loaded = load_model(options, Path(str(options.path)), base_dir=Path(), device=device, dtype=dtype, trust=False)
+    loaded = load_model(Source(options))
     if around:
         before, after = around
         whole = nn.Sequential(before, loaded.network, after)
-        loaded = from_module(whole, mean=options.mean, std=options.std, device=device, dtype=dtype)
+        loaded = from_module(whole, mean=options.mean, std=options.std)
     dataset = open_dataset(asked.dataset, base_dir=Path(), trust=False)
     return check_input(loaded, dataset, gradients=True, skip_bad=False)
 

@@ -6,13 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from robaudit.datasets.hf import split_of
 from robaudit.spec.model import recognised
-from tests.conftest import RunCli
-from tests.specs import WEIGHTS
-from tests.unit.datasets.forms import NAMES, write_all, write_files
 
 
 def make(folder: Path, *names: str) -> None:
@@ -62,21 +58,3 @@ def test_by_path(tmp_path: Path, files: list[str], written: str, section: dict[s
 )
 def test_splits_of_data_files(path: str, split: str) -> None:
     assert split_of(Path(path)) == split
-
-
-def test_init_writes_a_spec_that_opens(tmp_path: Path, run_cli: RunCli) -> None:
-    write_all(tmp_path / "data")
-    write_files(tmp_path / "data/images/val" / NAMES[0])
-    model = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn", "--no-check", "--force")
-    for path, expected in (
-        ("dict", {"kind": "hf", "path": "data/dict"}),
-        ("hub", {"kind": "hf", "path": "data/hub"}),
-        ("plain.parquet", {"kind": "hf", "path": "data/plain.parquet"}),
-        ("shards", {"kind": "hf", "path": "data/shards"}),
-        ("csv", {"kind": "csv", "path": "data/csv/metadata.csv"}),
-        ("images", {"kind": "images", "path": "data/images/val"}),
-        ("list.tsv", {"kind": "csv", "path": "data/list.tsv"}),
-    ):
-        code, _, err = run_cli("init", *model, "--data", f"data/{path}", "--set", "dataset.resize=8", "--limit", "5")
-        assert code == 0, err
-        assert yaml.safe_load((tmp_path / "audit.yaml").read_text())["dataset"] == {**expected, "sample": {"size": 5}, "resize": 8}

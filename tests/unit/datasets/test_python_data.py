@@ -14,11 +14,7 @@ from robaudit.datasets.base import Dataset
 from tests.unit.datasets import reading
 
 MODULE = """
-import sys
-import numpy as np
 import torch
-
-PATH_DURING_IMPORT = list(sys.path)
 
 def plain(n=3, side=4):
     return [(torch.full((1, side, side), i / 10), i) for i in range(n)]
@@ -72,13 +68,6 @@ def test_ids_and_class_names_of_the_collection(folder: Path) -> None:
     assert [(dataset[i].id, dataset[i].label) for i in range(2)] == [
         (dataset.sample_id(i), "xyz".index(dataset.sample_id(i))) for i in range(2)
     ]
-
-
-def test_the_folder_is_importable_only_during_the_import(folder: Path) -> None:
-    before = list(sys.path)
-    opened(folder, "plain")
-    assert sys.path == before
-    assert sys.modules["audited_images"].PATH_DURING_IMPORT[0] == str(folder.resolve())
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,6 @@ def test_labels_beyond_the_class_names() -> None:
         selected[1]
 
 
-def test_more_than_there_are() -> None:
-    with pytest.raises(DataError, match=r"^fake: sample.size 8 is larger than the data set \(7 samples\); at most 7$"):
-        choose(Fake([4] * 7), BaseDatasetSpec(kind="npz", sample=SampleSpec(size=8)))
-
-
 def test_ids_choose_in_the_order_of_the_data(tmp_path: Path) -> None:
     data = Fake([2, 2, 2, 2])
     assert choose(data, BaseDatasetSpec(kind="any", ids=("s3", "s1"))) == [1, 3]

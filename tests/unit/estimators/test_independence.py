@@ -21,7 +21,7 @@ from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.levels import GAUSSIAN
-from robaudit.models import LogitModel, from_module, load_model
+from robaudit.models import LogitModel, Source, from_module, load_model
 from robaudit.models.architectures import digits_cnn
 from robaudit.models.logits import for_noisy_passes
 from robaudit.results import Result
@@ -187,7 +187,7 @@ def test_real_networks(name: str) -> None:
     about = card(name)
     path = SHARED / "models" / name / "model.torchscript.pt"
     spec = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
-    model = load_model(spec, path, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
+    model = load_model(Source(spec))
     data = open_dataset(
         NpzSpec(kind="npz", path=str(SHARED / "data" / f"{about['dataset']}.npz"), limit=IMAGES), base_dir=SHARED, trust=False
     )

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models import LogitModel, load_model
+from robaudit.models import LogitModel, Source, load_model
 from robaudit.spec.model import ModelSpec
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
@@ -58,7 +58,7 @@ def load(
     """Load a file as the CLI would, with the spec's model fields as keywords."""
     spec = ModelSpec.model_validate({"path": str(path) if path else None, **fields})
     folder = base_dir or (path.parent if path else Path.cwd())
-    return load_model(spec, path, base_dir=folder, device=torch.device("cpu"), dtype=dtype, trust=trust)
+    return load_model(Source(spec, folder, dtype=dtype, trust=trust))
 
 
 def refusal(path: Path | None, **fields: Any) -> str:

@@ -15,10 +15,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.models import LogitModel, from_module, load_model
+from robaudit.models import LogitModel, from_module
 from robaudit.models.architectures import CifarResnet, ShallowCnn, digits_cnn, mlp, small_cnn
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
-from robaudit.spec.model import ModelSpec
+from tests.unit.models.conftest import load
 
 SHAPE = (2, 6, 6)
 IMAGE = torch.full(SHAPE, 0.5)
@@ -351,7 +351,7 @@ def test_pixels_that_a_script_takes_for_numbers(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         torch.jit.save(torch.jit.script(seeded(Listed)), tmp_path / "model.pt")
     with pytest.raises(ModelError, match="it takes numbers out of tensors \\(tolist\\)"):
-        lipschitz_bound(loaded(tmp_path / "model.pt"), IMAGE)
+        lipschitz_bound(load(tmp_path / "model.pt"), IMAGE)
 
 
 def test_a_format_whose_operations_cannot_be_seen() -> None:
@@ -393,11 +393,6 @@ def files_of(network: nn.Module, folder: Path, shape: tuple[int, ...]) -> dict[s
     return found
 
 
-def loaded(path: Path | None, **model: object) -> LogitModel:
-    spec = ModelSpec.model_validate({**model, **({"path": str(path)} if path else {})})
-    return load_model(spec, path, base_dir=Path(), device=torch.device("cpu"), dtype=torch.float32, trust=False)
-
-
 @pytest.mark.parametrize("make", [digits_cnn, lambda: ShallowCnn(1, 8)])
 def test_all_formats_of_a_network_have_the_same_bound(make: Callable[[], nn.Module], tmp_path: Path) -> None:
     network, image = seeded(make), torch.rand(1, 8, 8)
@@ -405,8 +400,8 @@ def test_all_formats_of_a_network_have_the_same_bound(make: Callable[[], nn.Modu
     save_file(network.state_dict(), tmp_path / "model.safetensors")
     name = "digits_cnn" if isinstance(network, nn.Sequential) else "shallow_cnn"
     options = {} if isinstance(network, nn.Sequential) else {"image_size": 8}
-    models = [loaded(path, std=[0.5]) for path in files_of(network, tmp_path, (1, 8, 8)).values()]
-    models.append(loaded(tmp_path / "model.safetensors", std=[0.5], architecture=f"robaudit:{name}", architecture_options=options))
+    models = [load(path, std=[0.5]) for path in files_of(network, tmp_path, (1, 8, 8)).values()]
+    models.append(load(tmp_path / "model.safetensors", std=[0.5], architecture=f"robaudit:{name}", architecture_options=options))
     for model in models:
         found = lipschitz_bound(model, image)
         assert found.constant == pytest.approx(expected.constant, rel=1e-12)

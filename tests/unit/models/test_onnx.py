@@ -12,7 +12,7 @@ from torch import nn
 
 from robaudit.auditing import environment
 from robaudit.errors import ModelError, RobauditError
-from robaudit.models import load_model
+from robaudit.models import Source, load_model
 from robaudit.spec.model import ModelSpec
 from tests.system.device import pretended
 from tests.unit.models.conftest import load, one_line, pixels, refusal, small_net
@@ -94,7 +94,7 @@ def test_refusals(tmp_path: Path) -> None:
 def test_device_that_onnxruntime_does_not_have(tmp_path: Path) -> None:
     path = graph(tmp_path, small_net())
     with pytest.raises(ModelError, match="cannot run on mps") as caught:
-        load_model(ModelSpec(path=str(path)), path, base_dir=tmp_path, device=torch.device("mps"), dtype=torch.float32, trust=False)
+        load_model(Source(ModelSpec(path=str(path)), device=torch.device("mps")))
     assert one_line(caught.value)
 
 
@@ -112,9 +112,9 @@ def test_cuda_without_tf32_and_on_request_without_timing(
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", session)
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
-    x, spec = pixels(), ModelSpec(path=str(path))
+    x, source = pixels(), Source(ModelSpec(path=str(path)), device=torch.device("cuda", 0))
     with pretended(), environment.deterministic(deterministic, torch.device("cuda", 0)):
-        model = load_model(spec, path, base_dir=tmp_path, device=torch.device("cuda", 0), dtype=torch.float32, trust=False)
+        model = load_model(source)
         found = model(x.cuda()).cpu()
     cuda = {"device_id": 0, "use_tf32": 0, "cudnn_conv_algo_search": search}
     assert asked == [deterministic, ("CUDAExecutionProvider", cuda), "CPUExecutionProvider"]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from robaudit.errors import ModelError
 from robaudit.models import LogitModel, from_module
-from robaudit.models.logits import in_bfloat16, rounded_products
+from robaudit.models.logits import for_noisy_passes, rounded_products
 from robaudit.models.torchscript import AsWritten
 from tests.unit.models.conftest import load, one_line, pixels
 
@@ -73,7 +73,7 @@ def test_bfloat16_is_near_and_leaves_the_model_alone(form: str, tmp_path: Path) 
     images = torch.rand(16, 3, 8, 8)
     with torch.inference_mode():
         exact = model(images)
-        lower = in_bfloat16(model)(images)
+        lower = for_noisy_passes(model, "bf16")(images)
         again = model(images)
     assert lower.dtype is torch.float32
     assert torch.equal(exact, again)
@@ -99,14 +99,14 @@ class Uncopyable(nn.Module):
 
 
 def test_networks_that_cannot_be_cast_say_so() -> None:
-    lower = in_bfloat16(from_module(Stubborn()))
+    lower = for_noisy_passes(from_module(Stubborn()), "bf16")
     with pytest.raises(ModelError) as caught:
         lower(pixels())
     assert "use run.precision fp32" in one_line(caught.value)
     model = from_module(lambda x: x.flatten(1))
     model.network = Uncopyable()
     with pytest.raises(ModelError, match="cannot be copied and cast to bfloat16") as caught:
-        in_bfloat16(model)
+        for_noisy_passes(model, "bf16")
     assert one_line(caught.value).endswith("use run.precision fp32")
 
 

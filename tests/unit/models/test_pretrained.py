@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models.pretrained import filled
@@ -121,7 +123,7 @@ def test_data_that_are_no_image_files(tmp_path: Path) -> None:
 def test_files_beside_a_configuration(tmp_path: Path, path: str, architecture: str | None, counts: bool) -> None:
     model(tmp_path)
     for name in ("model.safetensors", "model.pt"):
-        (tmp_path / "net" / name).touch()
+        save_file({"weight": torch.zeros(1)}, tmp_path / "net" / name)
     given = {"path": path, **({} if architecture is None else {"architecture": architecture})}
     text = f"model: {json.dumps(given)}\ndataset: {{kind: digits}}\nnoise: {{sigma: 0.05}}\n"
     assert bool(filled(load_spec(tmp_path / "spec.yaml", text=text)).model.mean) == counts

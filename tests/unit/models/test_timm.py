@@ -70,15 +70,14 @@ def test_an_audit_by_path_alone(home: Path, tmp_path: Path, run_cli: RunCli) -> 
     assert recorded["spec"]["dataset"]["class_names"] == list(CLASSES)
 
 
-@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear", "nearest", "lanczos"])
 @pytest.mark.parametrize(
-    ("mode", "size", "share"),
+    ("mode", "size", "share", "interpolation"),
     [
-        ("center", (3, 40, 40), 0.875),
-        ("center", (3, 49, 49), 1.0),
-        ("center", (3, 57, 57), 0.95),
-        ("squash", (3, 40, 40), 0.875),
-        ("squash", (3, 32, 48), 0.9),
+        ("center", (3, 40, 40), 0.875, "bicubic"),
+        ("center", (3, 49, 49), 1.0, "bilinear"),
+        ("center", (3, 57, 57), 0.95, "nearest"),
+        ("squash", (3, 40, 40), 0.875, "lanczos"),
+        ("squash", (3, 32, 48), 0.9, "bicubic"),
     ],
 )
 def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int], share: float, interpolation: str) -> None:
@@ -99,16 +98,20 @@ def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int
 
 
 def test_a_name_alone_takes_the_entry_of_timm(home: Path) -> None:
-    (home / "net.safetensors").touch()
-    spec = spec_of(home, "path: net.safetensors, architecture: 'timm:resnet18', architecture_options: {num_classes: 3}")
-    assert spec.model.mean == (0.485, 0.456, 0.406)
-    assert spec.dataset.model_dump(include={"resize", "crop", "interpolation"}) == {"resize": 235, "crop": 224, "interpolation": "bicubic"}
+    save_file(timm.create_model("test_resnet", num_classes=3).state_dict(), home / "net.safetensors")
+    spec = spec_of(home, "path: net.safetensors, architecture: 'timm:test_resnet'")
+    assert spec.model.architecture_options == {"num_classes": 3}
+    assert spec.model.mean == (0.5, 0.5, 0.5)
+    assert spec.dataset.model_dump(include={"resize", "crop", "interpolation"}) == {"resize": 168, "crop": 160, "interpolation": "bilinear"}
     assert spec.dataset.class_names is None  # three classes of the user's, not ImageNet's
-    assert spec.origin.taken[0].startswith("from timm's entry for resnet18.a1_in1k: mean 0.485 0.456 0.406; ")
+    assert spec.origin.taken[0].startswith("from timm's entry for test_resnet.r160_in1k: mean 0.5 0.5 0.5; ")
     whole = describe(ModelSpec(path="net.onnx", architecture="timm:resnet18"), home)
+    three = describe(ModelSpec(path="net.onnx", architecture="timm:resnet18", architecture_options={"num_classes": 3}), home)
     assert whole is not None
+    assert three is not None
     assert whole.class_names is not None
     assert whole.class_names[0] == "tench, Tinca tinca"
+    assert three.class_names is None
 
 
 def test_imagenet_by_synset(home: Path) -> None:

@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import torchvision
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from safetensors.torch import save_file
 
+from robaudit.models.pretrained import filled
 from robaudit.spec.init import spec_text
 from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
@@ -150,13 +151,16 @@ def test_a_class_of_ones_own_named_here_is_consent_and_in_a_spec_it_is_not(tmp_p
 
 def test_weights_with_other_classes_than_their_architecture(tmp_path: Path, run_cli: RunCli) -> None:
     """As after fine-tuning: the last layer says how many there are."""
-    path = tmp_path / "net.safetensors"
-    save_file(torchvision.models.squeezenet1_1(num_classes=7).state_dict(), path)
+    path, state = tmp_path / "net.pth", torchvision.models.squeezenet1_1(num_classes=7).state_dict()
+    torch.save(state, path)
     (tmp_path / "val").mkdir()
     Image.new("RGB", (64, 64)).save(tmp_path / "val" / "a.png")
     code, _, err = run_cli("init", "--model", path.name, "--architecture", "torchvision:squeezenet1_1", "--data", "val")
     assert code == 0, err
-    assert load_spec(tmp_path / "audit.yaml").model.architecture_options == {"num_classes": 7}
+    assert filled(load_spec(tmp_path / "audit.yaml")).model.architecture_options == {"num_classes": 7}
+    torch.save({"first": state, "second": state}, path)
+    chosen = load_spec(tmp_path / "audit.yaml", settings=["model.entry=second"])
+    assert filled(chosen).model.architecture_options == {"num_classes": 7}
 
 
 def test_a_function_that_returns_the_model(tmp_path: Path, run_cli: RunCli) -> None:
