@@ -84,6 +84,8 @@ def test_labels_up_to_the_number_of_classes(tmp_path: Path, run_cli: RunCli) -> 
     assert err.endswith(" counts its 10 classes from 0; subtract 1 from each label\n")
     with pytest.raises(DataError, match=says.format("Sequential")):
         robaudit.audit(network(), (images, labels + 1), sigma=0.1)
+    with pytest.raises(DataError, match=r"label 10 is out of range: Sequential has 10 classes; labels run from 0 to 9"):
+        robaudit.audit(network(), (images, np.where(np.arange(60) == 7, 10, labels)), sigma=0.1)
 
 
 def test_permuted_labels_on_the_command_line(tmp_path: Path, run_cli: RunCli) -> None:

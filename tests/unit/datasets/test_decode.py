@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,31 @@ def test_images_too_large_to_audit(tmp_path: Path) -> None:
     assert message(path) == "a.png: has 4097 x 4096 pixels, more than 16777216; set resize or crop"
     assert "set resize or crop" in message(path, resize=4100)
     assert read(path, resize=[8, 8], channels=1).shape == (1, 8, 8)
+
+
+def png_claiming(side: int) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(("side", "says"), [(10_000, "more than 16777216; set resize"), (30_000, "has more pixels than Pillow decodes; ")])
+def test_a_decompression_bomb_is_refused_before_it_is_decoded(tmp_path: Path, side: int, says: str) -> None:
+    (tmp_path / "a.png").write_bytes(png_claiming(side))
+    assert says in message(tmp_path / "a.png")
+
+
+def test_what_is_no_regular_file_or_empty_or_endless(tmp_path: Path) -> None:
+    (tmp_path / "folder.png").mkdir()
+    assert "is not a regular file" in message(tmp_path / "folder.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    assert "is not a regular file" in message(tmp_path / "pipe.png")
+    (tmp_path / "a.png").touch()
+    assert message(tmp_path / "a.png") == "a.png: is an empty file; repair or leave out this file"
+    os.truncate(tmp_path / "a.png", 2**29 + 1)
+    assert message(tmp_path / "a.png") == "a.png: has 536870913 bytes, more than 536870912; give a smaller file"
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "tiff"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,14 @@ def coin(p: float, seed: Sequence[int]) -> Callable[[Sequence[int], int, int], C
         return np.stack([kept, draws - kept, np.zeros_like(kept)], axis=1)
 
     return count
+
+
+def test_looks_are_a_fixed_ladder() -> None:
+    """Steps of at most an eighth, so that no image takes many more draws than it needs."""
+    for most in (16, 17, 10_000):
+        steps = ladder(most)
+        assert (steps[0], steps[-1]) == (16, most)
+        assert all(0 < b - a <= max(8, a // 8) for a, b in pairwise(steps))
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

@@ -97,7 +97,7 @@ def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
 
 
 def test_a_question_is_answered_as_by_all_draws() -> None:
-    """Images of a curved network: the same answers, from the first draws of the same ones."""
+    """Images of a curved network: the same answers, from the first draws of the same ones; none of them chose the class, too."""
     network = Counter(curved(3, seed=2))
     batch = work_on(network, images=16)
     estimator = CertifiedRadius(samples=5000, decide=0.3)
@@ -105,7 +105,7 @@ def test_a_question_is_answered_as_by_all_draws() -> None:
     network.images = 0
     quick = [value for (value,) in estimator.estimate(batch)]
     assert network.images == sum(value.forwards - 1 for value in quick)
-    for many, few in zip(fixed, quick, strict=True):
+    for i, (many, few) in enumerate(zip(fixed, quick, strict=True)):
         proof = known(few.certificate)
         assert (few.value >= 0.3) == (many.value >= 0.3)
         assert few.numbers["selected"] == many.numbers["selected"]
@@ -114,6 +114,9 @@ def test_a_question_is_answered_as_by_all_draws() -> None:
         assert few.value == pytest.approx(GAUSSIAN.radius(known(proof.p_lower), 0.3), rel=1e-9)
         assert few.note == ("" if few.value >= 0.3 else few.note)
         assert kept <= draws
+        if i < 3 and draws < 1000:
+            whole, some = (known(MonteCarlo(samples=n).estimate(batch)[i].votes).counts for n in (100 + draws, 100))
+            assert kept == whole[int(few.numbers["selected"])] - some[int(few.numbers["selected"])]
     assert 0 < sum(value.value >= 0.3 for value in quick) < 16
     assert sum(value.forwards for value in quick) < sum(value.forwards for value in fixed) / 3
 

@@ -72,6 +72,11 @@ def test_estimates_are_sane(name: str) -> None:
             assert estimate.flips_to is None or 0 <= estimate.flips_to != predicted
             if estimate.votes is not None:
                 assert estimate.votes.draws == estimate.forwards - 1
+                if estimate.interval.text == "clopper-pearson":
+                    counts = estimate.votes.counts
+                    assert counts[predicted] == round(estimate.value * estimate.votes.draws)
+                    most = max(count for label, count in enumerate(counts) if label != predicted)
+                    assert most == (0 if estimate.flips_to is None else counts[estimate.flips_to])
 
 
 def test_counts_the_passes_it_makes(name: str) -> None:

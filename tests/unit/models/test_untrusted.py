@@ -8,12 +8,14 @@ import os
 import pickle
 import warnings
 import zipfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.exported import check_graph
@@ -203,4 +205,20 @@ def test_two_directories(tmp_path: Path) -> None:
     shifted = record[:-8] + (begin + len(record)).to_bytes(8, "little")
     elsewhere = locator[:8] + begin.to_bytes(8, "little") + locator[16:]
     (tmp_path / "net.pt").write_bytes(content[:begin] + record + content[begin:-98] + shifted + elsewhere + last)
+    assert "is not a complete torch zip archive" in refusal(tmp_path / "net.pt")
+
+
+def test_a_tensor_that_reaches_beyond_its_record(tmp_path: Path) -> None:
+    path = script(tmp_path, small_net())
+    rewrite(path, lambda name, content: content.replace(b"(K\x03K\x90t", b"(K\x04K\x90t") if name.endswith("/data.pkl") else content)
+    assert "a tensor of shape (4, 144) reaches beyond its 432 stored elements" in refusal(path)
+
+
+@pytest.mark.parametrize("save", [script, lambda folder, net: torch.save(net.state_dict(), folder / "net.pt")], ids=["graph", "weights"])
+def test_a_flipped_bit_of_a_weight_is_noticed(save: Callable[[Path, nn.Module], object], tmp_path: Path) -> None:
+    """It would silently give another network."""
+    save(tmp_path, net := small_net())
+    content = bytearray((tmp_path / "net.pt").read_bytes())
+    content[content.index(net.get_parameter("3.bias").detach().numpy().tobytes())] ^= 1
+    (tmp_path / "net.pt").write_bytes(content)
     assert "is not a complete torch zip archive" in refusal(tmp_path / "net.pt")

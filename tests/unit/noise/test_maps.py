@@ -56,6 +56,13 @@ def test_laplace_in_both_tails_and_around_zero(dtype: torch.dtype) -> None:
     assert error[a != 0].max() < (1e-6 if dtype is torch.float32 else 1e-13)
 
 
+def test_linear_corruption_without_deviation_is_no_random_noise() -> None:
+    """One copy then says all, and exactly."""
+    grey = LinearCorruption(std=0)
+    assert (LinearCorruption().random, grey.random) == (True, False)
+    assert mapped(grey, 0.3, [-2.0, 1.0], 0.5) == pytest.approx([0.4, 0.4])
+
+
 def test_sensor_agrees_in_both_precisions() -> None:
     x, z = images(20, (1, 8, 8)), normal(20, (2, 8, 8))
     low, high = (Sensor(bits=12).noisy(x.to(kind), z.to(kind), 50.0, ids=["a"] * 20) for kind in (torch.float32, torch.float64))

@@ -62,6 +62,13 @@ def test_copies_reach_as_far_as_they_are_enough() -> None:
         assert ((start.temperature == 4) == reaches).all()
 
 
+def test_copies_about_a_centre_tell_of_the_orders_next_to_it() -> None:
+    """Where l^q leaves next to none of them with a weight, they do not."""
+    near, far = starts(about((4.0, 0.0), 4.0), (0.0, 1.0), (4.0, 12.0))
+    assert near.known.all()
+    assert not far.known.any()
+
+
 @pytest.mark.parametrize(("d", "orders"), [(2, (1.0, 30.0, 1000.0)), (5, (1.0, 30.0))])
 def test_adapted_copies_cover(d: int, orders: tuple[float, ...]) -> None:
     """log l = -|z - 1|^2 / 2, whose tilted distributions become narrow."""

@@ -20,6 +20,7 @@ from robaudit.numerics.lipschitz import (
     dense,
     largest_of_adaptive_windows,
     largest_of_windows,
+    rounded_up,
     separable,
 )
 
@@ -194,3 +195,8 @@ def test_activations_are_bounded_and_no_more(function: object, constant: float) 
     x = torch.linspace(-10, 10, 2_000_001, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(function(x).sum(), x)  # type: ignore[operator]
     assert float(slope.abs().max()) < constant < float(slope.abs().max()) + 2e-9
+
+
+def test_rounding_is_upwards() -> None:
+    assert 1.0 < rounded_up(1.0, 1) < rounded_up(1.0, 10**6) < 1 + 1e-8
+    assert rounded_up(0.0, 5) == 0.0

@@ -179,6 +179,16 @@ def test_nothing_beyond_the_cap(norm: Norm) -> None:
     assert torch.equal(found.label[lost], y[lost])
 
 
+def test_images_that_are_already_wrong_cost_one_pass() -> None:
+    model = Linear(torch.randn(3, 10, generator=generator(7)), torch.zeros(3))
+    x = torch.rand(5, 10, generator=generator(8))
+    label = model(torch.empty(0), x).argmax(1)
+    found = hunt(model.passes((label + 1) % 3), x, (label + 1) % 3, Search("l2"))
+    assert (found.radius == 0).all()
+    assert found.gradients.tolist() == [0] * 5
+    assert torch.equal(found.label, label)
+
+
 def network(seed: int) -> Logits:
     """A bent boundary: a layer of tanh, in fixed sums."""
     first = torch.randn(16, 12, generator=generator(seed), dtype=torch.float64)

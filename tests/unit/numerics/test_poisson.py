@@ -50,6 +50,16 @@ def test_any_rate_within_six_standard_deviations(rate: float, values: list[float
     assert between(rates, z, found, slack=1).all()
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.5, 9.0, 10.0, 30.0, 1e5])
+def test_no_draw_is_too_far(rate: float) -> None:
+    """Up to 40 standard deviations, where searches for rare failures go, counts are ordered and never absurdly large."""
+    z = torch.linspace(-40.0, 40.0, 161, dtype=torch.float64)[None]
+    found = poisson_quantile(torch.full_like(z, rate), z)[0]
+    assert (found.diff() >= 0).all()
+    assert 0 <= found[0] <= found[-1] <= 60 + rate * 4 + 40 * rate**0.5
+    assert rate > 0 or not found.any()
+
+
 def test_golden_values() -> None:
     """Mean 2: P[N <= k] = .1353, .4060, .6767, .8571, .9473 for k = 0 to 4, which is Phi(-1.1015, -.2378, .4585, 1.0675, 1.6196)."""
     z = torch.tensor([[-1.102, -1.101, -0.238, -0.237, 0.458, 0.459, 1.067, 1.068, 1.619, 1.62]], dtype=torch.float64)

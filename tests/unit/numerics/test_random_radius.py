@@ -79,3 +79,9 @@ def test_rays_that_flip_back() -> None:
 
     assert found(1.4 * 4) == pytest.approx(1.0, rel=0.01)
     assert found(1.8 * 4) == pytest.approx(3.0, rel=0.01)
+
+
+def test_pixels_stay_in_the_box() -> None:
+    found = look("l2", torch.arange(8), Rays("l2", cap=50.0, blocks=3, clipped=True))
+    assert ((found.pixels >= 0) & (found.pixels <= 1)).all()
+    assert torch.equal(found.radius, size(found.pixels - images(8), "l2"))

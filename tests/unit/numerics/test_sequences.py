@@ -105,6 +105,15 @@ def test_a_deciding_interval_is_what_is_not_rejected(s: int, f: int, threshold: 
             assert deciding_log_martingale(s, f, end, threshold) > limit - 1e-6
 
 
+def test_deciding_takes_fewer_draws_than_other_sequences() -> None:
+    """93 of a hundred against .9: the counts at which each is wholly above."""
+    n = np.arange(100, 4000, 100)
+    s, f = 0.93 * n, 0.07 * n
+    ends = confidence_sequence(s, f), confidence_sequence(s, f, prior=prior_around(0.9)), deciding_sequence(s, f, 0.9)
+    jeffreys, around, deciding = (n[np.argmax(lower >= 0.9)] for lower, _ in ends)
+    assert deciding < around < jeffreys
+
+
 @pytest.mark.parametrize("threshold", [0.1, 0.9])
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.8999, 0.99])
 def test_a_decision_covers_whoever_looks_after_every_draw(p: float, threshold: float) -> None:

@@ -48,6 +48,7 @@ def test_worst_first_with_certainty_and_counts() -> None:
         5,
     )
     assert flagged.robust == ()
+    assert flag(valued(0.5, 0.4)).beyond == 1, "the threshold itself is not below it"
 
 
 def test_bottom_and_top_list_whether_beyond_or_not() -> None:

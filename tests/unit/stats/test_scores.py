@@ -18,7 +18,7 @@ from robaudit.quantities import DIFFICULTY, TOLERANCE, Interval
 from robaudit.results import CleanImage
 from robaudit.rows import Row
 from robaudit.spec.gates import SCORES
-from robaudit.stats.bootstrap import percentiles, weights
+from robaudit.stats.bootstrap import REPLICATES, percentiles, weights
 from robaudit.stats.intervals import Floats
 from robaudit.stats.scores import MEANINGS, Radii, Score, Scores, radii_of, score_changes, scores_of, weighted
 from tests.radius_rows import beyond, found, radius, row, run_of
@@ -236,6 +236,14 @@ def test_every_score_has_a_meaning_and_a_gate() -> None:
 
 
 # --- the bootstrap
+
+
+def test_replicates_are_the_same_every_time_and_draw_as_many_images_of_all() -> None:
+    blocks = list(weights(7))
+    assert sum(map(len, blocks)) == REPLICATES
+    assert all((block.sum(1) == 7).all() for block in blocks)
+    assert all(abs(block.mean(0) - 1).max() < 0.15 for block in blocks)
+    assert all(np.array_equal(a, b) for a, b in zip(blocks, weights(7), strict=True))
 
 
 def test_percentiles_cover_the_mean() -> None:
