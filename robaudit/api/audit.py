@@ -230,12 +230,7 @@ def _run(
             done = audited(spec, folder)
         else:
             done = sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until._asdict()).run
-    run = of_stored(done, home)
-    if samples is not None:
-        from robaudit.report.kept_images import keep_images
-
-        keep_images(run, samples)
-    return run
+    return of_stored(replace(done, data=samples), home)
 
 
 def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:

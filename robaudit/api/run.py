@@ -69,6 +69,7 @@ class Run(stored.Run):
         path: the run folder.
         info: run.json.
         rows: one result for each sample, noise level and estimator, in the order of samples.csv.
+        data: the data set, where this process audited one in memory.
     """
 
     _home: TemporaryFolder | None = field(default=None, compare=False)
@@ -398,7 +399,7 @@ def of_stored(run: stored.Run, home: TemporaryFolder | None = None) -> Run:
     """The run with the methods of the Python interface; ``home`` is its folder, if that is temporary."""
     if home is not None and isinstance(run.rows, stored.StoredRows):
         run.rows.owner = home
-    return Run(run.path, run.info, run.rows, home)
+    return Run(run.path, run.info, run.rows, run.data, home)
 
 
 def _gates_html(decide: Callable[[], Decisions]) -> str:
