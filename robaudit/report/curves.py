@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
-from robaudit.report.differences import BOOTSTRAP_P, Paired, change_values, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import BOOTSTRAP_P, Paired, difference_lines, paired_cells, paired_changes, run_columns
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, paneled, percent_scale
 from robaudit.report.pictures.style import FAINT, line_style
@@ -103,9 +103,9 @@ class CurvesSection(Section[Curves]):
             styles=styles,
         )
 
-    def changes(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def differences(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """The differences of the summaries from the first run's."""
-        return change_values(_changes(entries, ask), lambda kind: {"curve": kind.value})
+        return difference_lines(entries, _changes(entries, ask), lambda kind: {"curve": kind.value})
 
     def lines(self, entry: Entry[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""

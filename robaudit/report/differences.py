@@ -74,14 +74,14 @@ def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Ru
     return changes
 
 
-def change_values(changes: Mapping[str, Paired[Key]], columns: Callable[[Key], Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """The differences of each run as values by column; ``columns``: those of a key."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+def difference_lines(
+    entries: Sequence[Entry[Any]], changes: Mapping[str, Paired[Key]], columns: Callable[[Key], Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """The differences of each run from the first as values by column; ``columns``: those of a key."""
     for name, of_run in changes.items():
         for key, change in of_run.items():
             parted = json_values(change)
-            found.setdefault(name, []).append({**columns(key), "images": parted.pop("images"), "difference": parted})
-    return found
+            yield {"run": name, "base": entries[0].name, **columns(key), "images": parted.pop("images"), "difference": parted}
 
 
 def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
@@ -96,17 +96,12 @@ def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
 
 
 def paired_cells(change: bootstrap.PairedDifference | None) -> Iterator[str]:
-    """A difference with its interval, and its p-value."""
+    """A difference with its interval, and its p-value, which is empty without one."""
     if change is None:
         yield from (numbers.NONE, "")
     else:
         yield numbers.change(change.value, change.lower, change.upper)
-        yield p_text(change.p_value)
-
-
-def p_text(p: float | None) -> str:
-    """A p-value; empty without one."""
-    return "" if p is None else numbers.p_value(p)
+        yield "" if change.p_value is None else numbers.p_value(change.p_value)
 
 
 def difference(change: Difference | None) -> str:

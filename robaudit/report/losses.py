@@ -15,7 +15,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
-from robaudit.report.differences import P_VALUE, Paired, change_values, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import P_VALUE, Paired, difference_lines, paired_cells, paired_changes, run_columns
 from robaudit.report.pictures.page import (
     PictureSize,
     Sketch,
@@ -131,10 +131,10 @@ class LossesSection(Section[ByOrder]):
         """The means by q and the values of the images with the highest losses."""
         return {"levels": [_document(level) for level in entry.record.losses]}
 
-    def changes(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def differences(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """The differences of the means from the first run's."""
-        return change_values(
-            _changes(entries, ask), lambda key: {"estimator": key.estimator, **key.at.document(), "q": _order(key.estimator)}
+        return difference_lines(
+            entries, _changes(entries, ask), lambda key: {"estimator": key.estimator, **key.at.document(), "q": _order(key.estimator)}
         )
 
     def lines(self, entry: Entry[ByOrder], ask: Ask) -> Iterator[Mapping[str, Any]]:
