@@ -6,10 +6,12 @@ All text is literal: brackets are not rich's markup, stars are not Markdown's, a
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from shutil import get_terminal_size
 from typing import Literal
 
 from rich import box
@@ -126,6 +128,14 @@ class Terminal:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in self.tables:
             yield from rendered(table, options.max_width)
+
+    def __str__(self) -> str:
+        """As a Python prompt prints them: without colours, as wide as the terminal."""
+        width = max(60, get_terminal_size((120, 24)).columns)
+        console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None, force_jupyter=False)
+        with console.capture() as captured:
+            console.print(self)
+        return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
 
 
 def rendered(table: Table, width: int) -> Iterator[RenderableType]:

@@ -288,7 +288,7 @@ def test_warnings_reach_the_caller() -> None:
         run = robaudit.audit(network(), swapped(), sigma=0.1, estimators="softmax")
     assert caught[0].filename == __file__
     assert "1 warning" in repr(run)
-    assert run._repr_html_().index("check the order of the classes") < run._repr_html_().index("clean accuracy  0.0%")
+    assert run._repr_markdown_().index("check the order of the classes") < run._repr_markdown_().index("clean accuracy  0.0%")
 
 
 def test_a_warning_ends_an_audit_only_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
