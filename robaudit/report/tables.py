@@ -38,20 +38,10 @@ _JOINER = "\N{WORD JOINER}"
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A value and its interval as shares of the scale, 0 to 1; drawn on pages."""
-
-    value: float
-    lower: float
-    upper: float
-
-
-@dataclass(frozen=True, slots=True)
 class Cell:
-    """A text, a bar below it where there is a scale, and its tone."""
+    """A text and its tone."""
 
     text: str
-    bar: Bar | None = None
     tone: Tone = ""
 
 
