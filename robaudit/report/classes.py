@@ -16,7 +16,7 @@ from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about, approximate, mean_text
-from robaudit.report.tables import Cell, Column, Table, cells, columns
+from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
@@ -171,7 +171,7 @@ def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Cha
     notes = (note, *([] if shown else [f"No differences by {first.by}: they are computed by label only."]))
     return Table(
         heading_of(first),
-        (Column("class" if first.by in _CLASSES else first.by), *(run_columns(names) if shown else columns((), names))),
+        (Column("class" if first.by in _CLASSES else first.by), *run_columns(names, compared=shown)),
         tuple(map(cells, rows)),
         lines,
         conclusions,

@@ -84,24 +84,25 @@ def difference_lines(
             yield {"run": name, "base": entries[0].name, **columns(key), "images": parted.pop("images"), "difference": parted}
 
 
-def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
-    """A column for each run, and one for the difference of each further run from the first; ``tested``: and one for its p-value."""
+def run_columns(names: Sequence[str], *, compared: bool = True, tested: bool = False) -> list[Column]:
+    """A column for each run, then for the difference of each further run from the first; ``tested``: and for its p-value."""
     base, *others = names
     columns = [Column(name, number=True) for name in names]
-    for name in others:
+    for name in others if compared else ():
         columns.append(Column(f"{name} - {base}", number=True))
         if tested:
             columns.append(Column("p", number=True, below=True))
     return columns
 
 
-def paired_cells(change: bootstrap.PairedDifference | None) -> Iterator[str]:
-    """A difference with its interval, and its p-value, which is empty without one."""
-    if change is None:
-        yield from (numbers.NONE, "")
-    else:
-        yield numbers.change(change.value, change.lower, change.upper)
-        yield "" if change.p_value is None else numbers.p_value(change.p_value)
+def paired_cells(changes: Mapping[str, Paired[Key]], key: Key) -> Iterator[str]:
+    """The difference of each further run with its interval, and its p-value, empty without one; nothing where no run is compared."""
+    for change in (of_run.get(key) for of_run in changes.values() if any(changes.values())):
+        if change is None:
+            yield from (numbers.NONE, "")
+        else:
+            yield numbers.change(change.value, change.lower, change.upper)
+            yield "" if change.p_value is None else numbers.p_value(change.p_value)
 
 
 def difference(change: Difference | None) -> str:

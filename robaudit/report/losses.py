@@ -143,10 +143,6 @@ def _changes(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> dict[str
     return paired_changes(entries, partial(loss_changes, estimators=ask.estimators, levels=ask.levels))
 
 
-def _key(name: str, at: NoiseLevel) -> GroupKey:
-    return GroupKey(name, at, LOSS.name)
-
-
 def _document(level: Losses) -> dict[str, Any]:
     results = [
         {
@@ -166,8 +162,8 @@ _ORDER = "q = 1 is the mean loss of an image's noisy copies; a larger q gives th
 
 def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
     """A line for each noise level and result: of one run with its spread, of several with the differences from the first."""
-    names, several, changes = [entry.name for entry in entries], len(entries) > 1, list(_changes(entries, ask).values())
-    paired = any(changes)
+    names, several, changes = [entry.name for entry in entries], len(entries) > 1, _changes(entries, ask)
+    paired = any(changes.values())
     every = {(entry.name, result.name, level.at): result for entry in entries for level in entry.record for result in level.results}
     summaries = {(entry.name, group.key.estimator, group.key.at): group for entry in entries for group in entry.run.summary()}
     levels = numbers.level_texts(at for _, _, at in every)
@@ -176,20 +172,16 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
         results = [every.get((run, name, at)) for run in names]
         first = next(result for result in results if result is not None)
         means = (numbers.NONE if result is None else _mean(result) for result in results)
-        moved = (text for change in changes if paired for text in paired_cells(change.get(_key(name, at))))
-        spread = () if several else _spread(first, summaries[names[0], name, at])
-        rows.append(cells((levels[at], *_named(first), *means, *moved, *spread)))
+        more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first, summaries[names[0], name, at])
+        rows.append(cells((levels[at], *_named(first), *means, *more)))
     about = [f"[ ] 95 % interval, {LIKE_THESE}."]
     if paired:
         about += ["Differences: of the images with a value in both runs, with Student's t for pairs.", f"{P_VALUE}."]
-    if several:
-        heads = run_columns(names, tested=True) if paired else columns((), names)
-    else:
-        measured = Column(f"[{THESE_IMAGES}]", number=True, detail=True)
-        heads = (Column("mean [95% interval]", number=True), measured, *columns((), ("median", "95th %ile")))
+    measured = Column(f"[{THESE_IMAGES}]", number=True, detail=True)
+    spread = Column("mean [95% interval]", number=True), measured, *columns((), ("median", "95th %ile"))
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
-        (*columns(("noise", "estimator"), ("q",)), *heads),
+        (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, compared=paired, tested=True) if several else spread)),
         tuple(rows),
         lines=(f"{numbers.span([result.images for result in every.values()])} images",),
         notes=(_ORDER, *about, *dict.fromkeys(caveats([summaries[key] for key in every], "[ ]"))),

@@ -15,7 +15,7 @@ from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
-from robaudit.report.tables import Column, Table, cells, columns
+from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE
 from robaudit.stats.scores import (
@@ -58,11 +58,9 @@ class ScoresSection(Section[Scores]):
         """A table of each result, with a line for each score; of several runs side by side, with the differences from the first."""
         changes, names = _changes(entries, ask), list(by_name(entries))
         for key in dict.fromkeys(entry.record.radii.key for entry in entries):
-            of_key = {entry.name: entry.record for entry in entries if entry.record.radii.key == key}
-            if len(names) == 1:
-                yield _table(of_key[names[0]])
-            else:
-                yield _side_by_side(names, of_key, {name: _of(key, change) for name, change in changes.items()})
+            of_run = {entry.name: entry.record for entry in entries if entry.record.radii.key == key}
+            of_key = {name: {score: one for (of, score), one in of_all.items() if of == key} for name, of_all in changes.items()}
+            yield _table(names, of_run, of_key)
 
     def figure(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Sketch:
         """Radii against the difficulty of the images, with the line of the slope: a panel for each of the first nine results and runs."""
@@ -125,37 +123,24 @@ def _changes(entries: Sequence[Entry[Scores]], ask: Ask) -> dict[str, Paired[tup
     return paired_changes(entries, differences)
 
 
-def _of(key: GroupKey, changes: Paired[tuple[GroupKey, Score]]) -> Paired[Score]:
-    return {score: change for (of, score), change in changes.items() if of == key}
-
-
-def _table(scores: Scores) -> Table:
-    """A line for each score of one result."""
-    shown = [(score, value) for score, value in scores.values.items() if value.value is not None]
-    rows = [cells((score, text(value), MEANINGS[score])) for score, value in shown]
-    heads = (Column("score"), Column(f"value [{_percent(scores)} interval]", number=True), Column("meaning", wrap=True))
-    note = f"[ ] {_intervals(scores)}."
-    return Table(str(scores.radii.key), heads, tuple(rows), (_about(scores.radii), _counts(scores.radii)), notes=(note, *notes(scores)))
-
-
-def _side_by_side(names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[str, Paired[Score]]) -> Table:
-    """A line for each score of one result in several runs, with the differences from the first."""
-    paired = any(changes.values())
+def _table(names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[str, Paired[Score]]) -> Table:
+    """A line for each score of one result: of one run with its meaning, of several with the differences from the first."""
+    several, paired, first = len(names) > 1, any(changes.values()), next(iter(of_run.values()))
     rows = []
     for score in Score:
         values = [of_run[name].values[score] if name in of_run else ScoreValue(None) for name in names]
         if any(value.value is not None for value in values):
-            moved = [text for change in changes.values() if paired for text in paired_cells(change.get(score))]
-            rows.append(cells((score, *map(text, values), *moved)))
-    first = next(iter(of_run.values()))
-    about = [f"[ ] {_intervals(first)}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."]
+            rows.append(cells((score, *map(text, values), *(paired_cells(changes, score) if several else [MEANINGS[score]]))))
+    meaning = Column(f"value [{_percent(first)} interval]", number=True), Column("meaning", wrap=True)
+    counts = (f"{_counts(scores.radii)} in {name}" if several else _counts(scores.radii) for name, scores in of_run.items())
+    intervals = f"[ ] {_intervals(first)}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."
     remarks = dict.fromkeys(remark for scores in of_run.values() for remark in notes(scores))
     return Table(
         str(first.radii.key),
-        (Column("score"), *(run_columns(names, tested=True) if paired else columns((), names))),
+        (Column("score"), *(run_columns(names, compared=paired, tested=True) if several else meaning)),
         tuple(rows),
-        (_about(first.radii), "; ".join(f"{_counts(scores.radii)} in {name}" for name, scores in of_run.items())),
-        notes=(*about, *([BOOTSTRAP_P] if paired else []), *remarks),
+        (_about(first.radii), "; ".join(counts)),
+        notes=(intervals, *([BOOTSTRAP_P] if paired else []), *remarks),
     )
 
 
