@@ -19,8 +19,8 @@ from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
 from robaudit.report import numbers
 from robaudit.report.flagged import FlaggedSection, flags_tables
-from robaudit.report.sections import Ask, SectionName, refuse_unused, section_of
-from robaudit.report.summary import headline, overall_tables
+from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_of
+from robaudit.report.summary import SummarySection, headline
 from robaudit.report.tables import markdown
 from robaudit.store import run as stored
 from robaudit.text import clipped, count, printable
@@ -151,8 +151,7 @@ class Run(stored.Run):
     def summary(self) -> Results[GroupSummary]:
         """Mean, quantiles and shares for each estimator and noise level, with intervals."""
         groups = stored.Run.summary(self)
-        seconds = {key: spent for group in groups if (spent := self.seconds_of(*(key := (group.key.estimator, group.key.at)))) is not None}
-        return Results(groups, overall_tables(groups, seconds, self.quantities))
+        return Results(groups, SummarySection().tables([Entry("", self, groups)], Ask()))
 
     def bias_report(
         self,

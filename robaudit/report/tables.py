@@ -311,14 +311,20 @@ def markdown_rows(table: Table) -> str:
 
 def markdown_text(tables: Iterable[Table]) -> str:
     """Tables as Markdown, each with its heading and the text around it."""
-    blocks: list[str] = []
-    for table in tables:
-        blocks += [f"### {markdown(table.heading)}"] if table.heading else []
-        blocks += ["\n".join(f"- {markdown(line)}" for line in table.lines)] if table.lines else []
-        blocks += [markdown_rows(table)] if table.columns else []
-        blocks += [f"**{markdown(cell.text)}**" for cell in table.conclusions]
-        blocks += ["\n".join(f"- {markdown(note)}" for note in table.notes)] if table.notes else []
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(block for table in tables for block in markdown_blocks(table)) + "\n"
+
+
+def markdown_blocks(table: Table) -> Iterator[str]:
+    """The paragraphs of a table in Markdown."""
+    if table.heading:
+        yield f"### {markdown(table.heading)}"
+    if table.lines:
+        yield "\n".join(f"- {markdown(line)}" for line in table.lines)
+    if table.columns:
+        yield markdown_rows(table)
+    yield from (f"**{markdown(cell.text)}**" for cell in table.conclusions)
+    if table.notes:
+        yield "\n".join(f"- {markdown(note)}" for note in table.notes)
 
 
 def _markdown_cell(cell: Cell, column: Column) -> str:
