@@ -18,7 +18,6 @@ from robaudit.errors import RobauditError, SpecError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
 from robaudit.report import numbers
-from robaudit.report.flagged import FlaggedSection, flags_tables
 from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_of
 from robaudit.report.summary import SummarySection, headline
 from robaudit.report.tables import markdown
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 Texts = str | Sequence[str] | None
 Numbers = float | str | Sequence[float | str] | None
 """One number, several, or (None) all; "8/255" is understood."""
-_LISTED = 20  # flagged samples in a table
 _FEW = 3  # results in a repr
 
 
@@ -202,14 +200,8 @@ class Run(stored.Run):
         Raises:
             RobauditError: no result matches, or an argument is out of range.
         """
-        ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=bottom, top=top, per_class=per_class, only=only)
-        listed = FlaggedSection().listed(self, ask)
-        tables = (
-            table
-            for group in listed
-            for table in flags_tables(group, self.class_names, self.quantities[group.key.quantity], _LISTED, ".samples")
-        )
-        return Results(listed, tables)
+        options: dict[str, Any] = {"threshold": threshold, "bottom": bottom, "top": top, "per_class": per_class, "only": only}
+        return self.section("flagged", estimator=estimator, noise=noise, level=level, sigma=sigma, **options)
 
     @arguments.naming_arguments()
     def gate(

@@ -49,24 +49,13 @@ class FlaggedSection(Section[Flagged]):
 
         Raises:
             SpecError: there is no threshold, and no number of samples is given.
-        """
-        listed = self.listed(run, ask)
-        if ask.bottom is None and ask.top is None and listed and not any(flagged.has_threshold for flagged in listed):
-            lacking = ", ".join(dict.fromkeys(flagged.key.estimator for flagged in listed))
-            raise SpecError("flagged", f"{lacking} has no usual threshold", "give --threshold, or list the least robust with --bottom 10")
-        return listed
-
-    def listed(self, run: Run, ask: Ask) -> list[Flagged]:
-        """The flagged samples of each result, also without a threshold.
-
-        Raises:
             RobauditError: a quantity cannot have this threshold.
         """
         groups = run.groups(ask.estimators, ask.levels).values()
         if ask.threshold is not None:
             for name in {columns.key.quantity: None for columns in groups}:
                 check_threshold(ask.threshold, run.quantities[name], f"--threshold {ask.threshold:g}", name)
-        return [
+        listed = [
             flag(
                 columns,
                 below=usual_threshold(quantity) if ask.threshold is None else ask.threshold,
@@ -79,6 +68,10 @@ class FlaggedSection(Section[Flagged]):
             for columns in groups
             for quantity in (run.quantities[columns.key.quantity],)
         ]
+        if ask.bottom is None and ask.top is None and listed and not any(flagged.has_threshold for flagged in listed):
+            lacking = ", ".join(dict.fromkeys(flagged.key.estimator for flagged in listed))
+            raise SpecError("flagged", f"{lacking} has no usual threshold", "give --threshold, or list the least robust with --bottom 10")
+        return listed
 
     def tables(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Iterator[Table]:
         """How many are flagged, of several runs side by side, then the lists of each."""
@@ -144,8 +137,7 @@ def flags_tables(
     flagged: Flagged,
     class_names: Names | None = None,
     quantity: Quantity | None = None,
-    limit: int | None = 50,
-    where: str = "--format csv",
+    limit: int = 50,
 ) -> list[Table]:
     """How many are flagged, then the list, worst first, then the most robust samples if requested.
 
@@ -153,8 +145,7 @@ def flags_tables(
         flagged: from :func:`robaudit.stats.flags.flag`.
         class_names: by class index.
         quantity: what the values are; needed only for quantities of plugins.
-        limit: the most lines of a list (the rest are counted); None: all.
-        where: what has the rest.
+        limit: the most lines of a list; the rest are counted.
     """
     known = quantity or quantity_of(flagged.key.quantity, None)
     lines = about(flagged.key, flagged.unit, flagged.higher_is_better), count_line(flagged)
@@ -162,8 +153,8 @@ def flags_tables(
     for order, samples in (("Least robust first", flagged.samples), ("Most robust first", flagged.robust)):
         if samples:
             title = f"{order}{', class by class' if flagged.per_class else ''}:"
-            rest = 0 if limit is None else max(0, len(samples) - limit)
-            more = (f"... and {rest:,} more: {where} has all.",) if rest else ()
+            rest = len(samples) - limit
+            more = (f"... and {rest:,} more, which CSV and JSON have.",) if rest > 0 else ()
             tables.append(replace(_table(samples[:limit], flagged, class_names, known), lines=(title,), notes=more))
     tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *_notes(flagged)))
     return tables

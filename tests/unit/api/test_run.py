@@ -131,7 +131,7 @@ def test_results_are_tuples(run: Run) -> None:
     assert len(bias.classes) == 10
     (flagged,) = run.flagged(estimator=["mc"], sigma=[0.25], bottom=30)
     assert len(flagged.samples) == 30
-    assert "... and 10 more: .samples has all." in repr(run.flagged(estimator=["mc"], sigma=[0.25], bottom=30))
+    assert "... and 5 more, which CSV and JSON have." in repr(run.flagged(estimator=["mc"], sigma=[0.25], bottom=55))
 
 
 def test_gates(run: Run) -> None:

@@ -163,7 +163,7 @@ def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
     flagged = flag(mc(), below=0.9)
     lines = shown(flags_tables(flagged, NAMES, limit=3), 120)
     assert f"{flagged.beyond} of 48 samples are below 0.9" in lines[2]
-    assert f"... and {flagged.beyond - 3} more: --format csv has all." in lines
+    assert f"... and {flagged.beyond - 3} more, which CSV and JSON have." in lines
     assert sum("img-" in line for line in lines) == 3
     assert any("without an interval." in line for line in shown(flags_tables(flag(mc(**TAYLOR), below=0.9)), 120))
 
