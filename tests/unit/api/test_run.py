@@ -25,7 +25,6 @@ from robaudit.results import PARTS
 from tests.conftest import RunCli
 from tests.specs import read_rows
 from tests.unit.api.nets import arrays, network
-from tests.unit.report.html.tools import Page as Read
 
 NAMES = ["<b>zero</b>", "one & only", *map(str, range(2, 9)), "nine\u200b[31m"]
 OPTIONS: Any = {"sigma": [0.1, 0.25], "estimators": ["logit_gaussian", {"mc": {"samples": 100}}], "class_names": NAMES}
@@ -35,13 +34,6 @@ OPTIONS: Any = {"sigma": [0.1, 0.25], "estimators": ["logit_gaussian", {"mc": {"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     gates = ["mean(estimator=mc, sigma=0.25) >= 0.5", "mean(estimator=mc, sigma=0.25) >= 0.999"]
     return robaudit.audit(network(), arrays(60), **OPTIONS, gates=gates, out=tmp_path_factory.mktemp("api") / "run", name="digits")
-
-
-def tags(text: str) -> set[str]:
-    """The tags of a piece of HTML, each of which is closed."""
-    read = Read.of(text)
-    assert read.open == []
-    return {tag for tag, _ in read.tags}
 
 
 def test_the_class_of_runs(run: Run) -> None:
@@ -149,7 +141,7 @@ def test_a_report(run: Run, tmp_path: Path) -> None:
     assert page.lower().startswith("<!doctype html>")
     assert repr(page).startswith("<HTML report, 0.")
     assert page._repr_html_().startswith("<iframe srcdoc=")
-    assert tags(page._repr_html_()) == {"iframe"}
+    assert page._repr_html_().count("<") == 2, "the frame and its end: the page itself is escaped"
     assert "<title>Mine" in page
     assert run.report(str(tmp_path / "a.md"), estimator="mc", sigma=0.25) == tmp_path / "a.md"
     assert (tmp_path / "a.md").read_text(encoding="utf-8").startswith("#")
