@@ -18,27 +18,23 @@ from robaudit.stats import bootstrap
 from robaudit.store.run import Run
 
 Key = TypeVar("Key")
+T = TypeVar("T")
 Paired = Mapping[Key, bootstrap.PairedDifference]
 P_VALUE = "p: two-sided, of no difference; each line alone"
 BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
-Changes = dict[tuple[str, NoiseLevel], GroupComparison]
+Changes = Mapping[tuple[str, NoiseLevel], GroupComparison]
 
 
 def changes_of(entries: Sequence[Entry[Any]]) -> dict[str, Changes]:
     """The comparisons of each further run with the first, by its name; empty where images or noise differ."""
-    runs = {entry.name: entry.run for entry in entries}
-    base, *others = runs
-    return {name: _changes(runs[base], runs[name]) for name in others}
+    return paired_changes(entries, _changes)
 
 
 def _changes(base: Run, new: Run) -> Changes:
     """The comparison of two runs, cached: several sections of a page show it."""
     memo, key = base.frame.memo, id(new.frame)
     if key not in memo:
-        try:
-            groups = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
-        except RobauditError:  # nothing in common
-            groups = {}
+        groups = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
         memo[key] = groups, new.frame  # kept alive, so that its id stays its own
     changes: Changes = memo[key][0]
     return changes
@@ -61,11 +57,11 @@ def not_compared(entries: Sequence[Entry[Any]]) -> str:
     return f"{', '.join(names)}: other images or other noise than {base[0]}, so nothing is compared." if names else ""
 
 
-def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Run], Paired[Key]]) -> dict[str, Paired[Key]]:
+def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Run], Mapping[Key, T]]) -> dict[str, Mapping[Key, T]]:
     """The differences of each further run from the first, by its name; empty where images or noise differ."""
     runs = {entry.name: entry.run for entry in entries}
     base, *others = runs
-    changes: dict[str, Paired[Key]] = {}
+    changes: dict[str, Mapping[Key, T]] = {}
     for name in others:
         try:
             changes[name] = differences(runs[base], runs[name]) if comparable(runs[base], runs[name]) else {}
