@@ -134,7 +134,7 @@ def _table(names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[
     meaning = Column(f"value [{_percent(first)} interval]", number=True), Column("meaning", wrap=True)
     counts = (f"{_counts(scores.radii)} in {name}" if several else _counts(scores.radii) for name, scores in of_run.items())
     intervals = f"[ ] {_intervals(first)}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."
-    remarks = dict.fromkeys(remark for scores in of_run.values() for remark in notes(scores))
+    remarks = (f"{name}: {remark}" if several else remark for name, scores in of_run.items() for remark in notes(scores))
     return Table(
         str(first.radii.key),
         (Column("score"), *(run_columns(names, compared=paired, tested=True) if several else meaning)),
