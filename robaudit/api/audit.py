@@ -208,12 +208,7 @@ def _run(
     folder = home.path if home is not None else None if out is None else Path(out)
     with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
         done = audited(spec, folder) if until is None else sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until).run
-    run = of_stored(done, home)
-    if samples is not None:
-        from robaudit.report.kept_images import keep_images
-
-        keep_images(run, samples)
-    return run
+    return of_stored(replace(done, data=samples), home)
 
 
 def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:

@@ -1,4 +1,4 @@
-"""Results that print as the tables of the command line, and show as HTML in a notebook."""
+"""Results that print as the tables of the command line, and show as Markdown in a notebook."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, Self, TypeVar
 from robaudit.api.arguments import in_python
 from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.gates.text import lines
-from robaudit.report import notebook
 from robaudit.report.html.facts import decision_table
-from robaudit.report.tables import Table, Terminal
+from robaudit.report.tables import Table, Terminal, markdown_text
 
 T = TypeVar("T")
 
@@ -27,10 +26,10 @@ class Results(tuple[T, ...]):
         return results
 
     def __repr__(self) -> str:
-        return notebook.text(Terminal(self._tables)) or "()"
+        return str(Terminal(self._tables)) or "()"
 
-    def _repr_html_(self) -> str:
-        return notebook.html(*self._tables)
+    def _repr_markdown_(self) -> str:
+        return markdown_text(self._tables)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tuple, (tuple(self),)  # without the tables
@@ -64,11 +63,11 @@ class Decisions(tuple[Decision, ...]):
     def __repr__(self) -> str:
         return in_python("\n".join(line for _, line in lines(self, self.inconclusive)))
 
-    def _repr_html_(self) -> str:
+    def _repr_markdown_(self) -> str:
         *_, (_, conclusion) = lines(self, self.inconclusive)
         table = decision_table([decision.document() for decision in self])
         evidence = tuple(dict.fromkeys(in_python(decision.evidence) for decision in self if decision.evidence))
-        return notebook.html(Table("Gates", table.columns, table.rows, lines=(in_python(conclusion),), notes=evidence))
+        return markdown_text([Table("Gates", table.columns, table.rows, lines=(in_python(conclusion),), notes=evidence)])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Decisions, (tuple(self), self.inconclusive)

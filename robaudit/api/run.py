@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,9 +17,10 @@ from robaudit.api.results import Decisions, Page, Results
 from robaudit.errors import RobauditError, SpecError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
-from robaudit.report import notebook, numbers
-from robaudit.report.sections import Ask, SectionName, refuse_unused, section_of
-from robaudit.report.summary import headline, overall_tables
+from robaudit.report import numbers
+from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_of
+from robaudit.report.summary import SummarySection, headline
+from robaudit.report.tables import markdown
 from robaudit.store import run as stored
 from robaudit.text import clipped, count, printable
 
@@ -67,6 +68,7 @@ class Run(stored.Run):
         path: the run folder.
         info: run.json.
         rows: one result for each sample, noise level and estimator, in the order of samples.csv.
+        data: the data set, where this process audited one in memory.
     """
 
     _home: TemporaryFolder | None = field(default=None, compare=False)
@@ -147,8 +149,7 @@ class Run(stored.Run):
     def summary(self) -> Results[GroupSummary]:
         """Mean, quantiles and shares for each estimator and noise level, with intervals."""
         groups = stored.Run.summary(self)
-        seconds = {key: spent for group in groups if (spent := self.seconds_of(*(key := (group.key.estimator, group.key.at)))) is not None}
-        return Results(groups, overall_tables(groups, seconds, self.quantities))
+        return Results(groups, SummarySection().tables([Entry("", self, groups)], Ask()))
 
     def bias_report(
         self,
@@ -356,15 +357,16 @@ class Run(stored.Run):
         ]
         return f"<Run {'; '.join(parts)}; {self._place}>"
 
-    def _repr_html_(self) -> str:
-        warnings = [f"warning: {text}" for text in self.info["warnings"]]
-        parts = [notebook.html_lines(warnings, "color:#c0392b;font-weight:600")] if warnings else []
-        parts.append(notebook.html_lines(headline(self.info), "font-family:monospace"))
-        parts.append(self.summary()._repr_html_())
+    def _repr_markdown_(self) -> str:
+        parts = [f"**{markdown(f'warning: {text}')}**" for text in self.info["warnings"]]
+        parts.append("\n".join(f"    {printable(line)}" for line in headline(self.info)))  # as code
+        parts.append(self.summary()._repr_markdown_())
         if self.info["spec"].get("gates"):
-            parts.append(_gates_html(self.gate))
-        parts.append(notebook.html_lines([self._place]))
-        return "".join(parts)
+            try:
+                parts.append(self.gate()._repr_markdown_())
+            except RobauditError as error:
+                parts.append(markdown(f"gates: {error}"))
+        return "\n\n".join([*parts, markdown(self._place)])
 
     @property
     def _place(self) -> str:
@@ -389,14 +391,7 @@ def of_stored(run: stored.Run, home: TemporaryFolder | None = None) -> Run:
     """The run with the methods of the Python interface; ``home`` is its folder, if that is temporary."""
     if home is not None and isinstance(run.rows, stored.StoredRows):
         run.rows.owner = home
-    return Run(run.path, run.info, run.rows, home)
-
-
-def _gates_html(decide: Callable[[], Decisions]) -> str:
-    try:
-        return decide()._repr_html_()
-    except RobauditError as error:
-        return notebook.html_lines([f"gates: {error}"])
+    return Run(run.path, run.info, run.rows, run.data, home)
 
 
 def _written(path: Path, content: bytes) -> Path:

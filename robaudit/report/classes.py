@@ -15,8 +15,8 @@ from robaudit.report.numbers import estimate, signs
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, legend, legend_rows
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.sections import Ask, Entry, Section, by_name
-from robaudit.report.summary import about, approximate, mean_cell
-from robaudit.report.tables import Cell, Column, Table, cells, columns
+from robaudit.report.summary import about, approximate, mean_text
+from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
@@ -158,9 +158,9 @@ def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Cha
     ]
     rows = [
         (
-            Cell(label_of(stats)),
-            *(_mean(by_label[label_of(stats)], quantity) if label_of(stats) in by_label else Cell(numbers.NONE) for by_label in means),
-            *(Cell(difference(differences.get(stats.index))) for differences in moved if first.by == "label"),
+            label_of(stats),
+            *(_mean(by_label[label_of(stats)], quantity) if label_of(stats) in by_label else numbers.NONE for by_label in means),
+            *(difference(differences.get(stats.index)) for differences in moved if first.by == "label"),
         )
         for stats in weakest_first(first)
     ]
@@ -171,8 +171,8 @@ def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Cha
     notes = (note, *([] if shown else [f"No differences by {first.by}: they are computed by label only."]))
     return Table(
         heading_of(first),
-        (Column("class" if first.by in _CLASSES else first.by), *(run_columns(names) if shown else columns((), names))),
-        tuple(rows),
+        (Column("class" if first.by in _CLASSES else first.by), *run_columns(names, compared=shown)),
+        tuple(map(cells, rows)),
         lines,
         conclusions,
         notes,
@@ -199,21 +199,18 @@ def difference_text(stats: ClassStats) -> str:
     return "" if stats.difference is None else numbers.change(stats.difference, stats.difference_lower, stats.difference_upper)
 
 
-def _mean(stats: ClassStats, quantity: Quantity) -> Cell:
-    cell = mean_cell(stats.mean, quantity, exact=stats.mean.measured_lower is not None, alone=stats.images == 1)
-    return replace(cell, text=f"({cell.text})") if stats.images == 1 else cell
+def _mean(stats: ClassStats, quantity: Quantity) -> str:
+    text = mean_text(stats.mean, quantity, exact=stats.mean.measured_lower is not None, alone=stats.images == 1)
+    return f"({text})" if stats.images == 1 else text
 
 
 def _cells(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Cell]:
     ends = quantity.low, quantity.high
-    yield from cells((label_of(stats), f"{stats.images:,}"))
-    yield _mean(stats, quantity)
-    yield Cell(numbers.ends(stats.mean.measured_lower, stats.mean.measured_upper, *ends))
-    yield Cell(numbers.quantile_estimate(stats.median, *ends))
-    yield Cell(difference_text(stats))
-    if share:
-        yield Cell(numbers.share(stats.below) if stats.below is not None and stats.images > 1 else "")
-    yield Cell("" if stats.p_value is None else numbers.p_value(stats.p_value))
+    measured = numbers.ends(stats.mean.measured_lower, stats.mean.measured_upper, *ends)
+    median = numbers.quantile_estimate(stats.median, *ends)
+    below = [numbers.share(stats.below) if stats.below is not None and stats.images > 1 else ""] if share else []
+    p = "" if stats.p_value is None else numbers.p_value(stats.p_value)
+    yield from cells((label_of(stats), f"{stats.images:,}", _mean(stats, quantity), measured, median, difference_text(stats), *below, p))
     yield Cell(stats.differs if stats.differs in ("lower", "higher") else "", tone="warning")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
-from robaudit.report.differences import BOOTSTRAP_P, Paired, change_values, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import BOOTSTRAP_P, Paired, difference_lines, paired_cells, paired_changes, run_columns
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, paneled, percent_scale
 from robaudit.report.pictures.style import FAINT, line_style
@@ -103,9 +103,9 @@ class CurvesSection(Section[Curves]):
             styles=styles,
         )
 
-    def changes(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def differences(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """The differences of the summaries from the first run's."""
-        return change_values(_changes(entries, ask), lambda kind: {"curve": kind.value})
+        return difference_lines(entries, _changes(entries, ask), lambda kind: {"curve": kind.value})
 
     def lines(self, entry: Entry[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
@@ -121,18 +121,24 @@ def _changes(entries: Sequence[Entry[Curves]], ask: Ask) -> dict[str, Paired[Cur
 
 def _table(entries: Sequence[Entry[Curves]], ask: Ask) -> Table:
     """A column for each model, a line for each summary, and its differences from the first model."""
-    names, block, changes = [entry.name for entry in entries], [entry.record for entry in entries], list(_changes(entries, ask).values())
+    names, block, changes = [entry.name for entry in entries], [entry.record for entry in entries], _changes(entries, ask)
     kinds = [kind for kind in CurveKind if any(kind in model.curves for model in block)]
-    changes = changes if any(changes) else []
-    none = [""] * 2 * len(changes)
+    paired = any(changes.values())
+    none = [""] * 2 * len(changes) * paired
     rows = [["images", *(f"{next(iter(model.curves.values())).images:,}" for model in block), *none]]
     rows.append(["clean accuracy", *(f"{100 * (1 - float(next(iter(model.curves.values())).errors[0])):.1f}%" for model in block), *none])
     for kind in kinds:
-        moved = [text for change in changes for text in paired_cells(change.get(kind))]
-        rows.append([NAMES[kind], *(text(model.curves[kind].summary) if kind in model.curves else numbers.NONE for model in block), *moved])
-    columns = run_columns(names, tested=True) if changes else [Column(name, number=True) for name in names]
-    notes = tuple(_notes(dict(zip(names, block, strict=True)), paired=bool(changes)))
-    return Table("Summary of the error curves", (Column(""), *columns), tuple(map(cells, rows)), notes=notes)
+        rows.append(
+            [
+                NAMES[kind],
+                *(text(model.curves[kind].summary) if kind in model.curves else numbers.NONE for model in block),
+                *paired_cells(changes, kind),
+            ]
+        )
+    notes = tuple(_notes(dict(zip(names, block, strict=True)), paired=paired))
+    return Table(
+        "Summary of the error curves", (Column(""), *run_columns(names, compared=paired, tested=True)), tuple(map(cells, rows)), notes=notes
+    )
 
 
 def text(summary: CurveSummary) -> str:

@@ -18,27 +18,23 @@ from robaudit.stats import bootstrap
 from robaudit.store.run import Run
 
 Key = TypeVar("Key")
+T = TypeVar("T")
 Paired = Mapping[Key, bootstrap.PairedDifference]
 P_VALUE = "p: two-sided, of no difference; each line alone"
 BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
-Changes = dict[tuple[str, NoiseLevel], GroupComparison]
+Changes = Mapping[tuple[str, NoiseLevel], GroupComparison]
 
 
 def changes_of(entries: Sequence[Entry[Any]]) -> dict[str, Changes]:
     """The comparisons of each further run with the first, by its name; empty where images or noise differ."""
-    runs = {entry.name: entry.run for entry in entries}
-    base, *others = runs
-    return {name: _changes(runs[base], runs[name]) for name in others}
+    return paired_changes(entries, _changes)
 
 
 def _changes(base: Run, new: Run) -> Changes:
     """The comparison of two runs, cached: several sections of a page show it."""
     memo, key = base.frame.memo, id(new.frame)
     if key not in memo:
-        try:
-            groups = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
-        except RobauditError:  # nothing in common
-            groups = {}
+        groups = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
         memo[key] = groups, new.frame  # kept alive, so that its id stays its own
     changes: Changes = memo[key][0]
     return changes
@@ -61,11 +57,11 @@ def not_compared(entries: Sequence[Entry[Any]]) -> str:
     return f"{', '.join(names)}: other images or other noise than {base[0]}, so nothing is compared." if names else ""
 
 
-def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Run], Paired[Key]]) -> dict[str, Paired[Key]]:
+def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Run], Mapping[Key, T]]) -> dict[str, Mapping[Key, T]]:
     """The differences of each further run from the first, by its name; empty where images or noise differ."""
     runs = {entry.name: entry.run for entry in entries}
     base, *others = runs
-    changes: dict[str, Paired[Key]] = {}
+    changes: dict[str, Mapping[Key, T]] = {}
     for name in others:
         try:
             changes[name] = differences(runs[base], runs[name]) if comparable(runs[base], runs[name]) else {}
@@ -74,39 +70,35 @@ def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Ru
     return changes
 
 
-def change_values(changes: Mapping[str, Paired[Key]], columns: Callable[[Key], Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """The differences of each run as values by column; ``columns``: those of a key."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+def difference_lines(
+    entries: Sequence[Entry[Any]], changes: Mapping[str, Paired[Key]], columns: Callable[[Key], Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """The differences of each run from the first as values by column; ``columns``: those of a key."""
     for name, of_run in changes.items():
         for key, change in of_run.items():
             parted = json_values(change)
-            found.setdefault(name, []).append({**columns(key), "images": parted.pop("images"), "difference": parted})
-    return found
+            yield {"run": name, "base": entries[0].name, **columns(key), "images": parted.pop("images"), "difference": parted}
 
 
-def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
-    """A column for each run, and one for the difference of each further run from the first; ``tested``: and one for its p-value."""
+def run_columns(names: Sequence[str], *, compared: bool = True, tested: bool = False) -> list[Column]:
+    """A column for each run, then for the difference of each further run from the first; ``tested``: and for its p-value."""
     base, *others = names
     columns = [Column(name, number=True) for name in names]
-    for name in others:
+    for name in others if compared else ():
         columns.append(Column(f"{name} - {base}", number=True))
         if tested:
             columns.append(Column("p", number=True, below=True))
     return columns
 
 
-def paired_cells(change: bootstrap.PairedDifference | None) -> Iterator[str]:
-    """A difference with its interval, and its p-value."""
-    if change is None:
-        yield from (numbers.NONE, "")
-    else:
-        yield numbers.change(change.value, change.lower, change.upper)
-        yield p_text(change.p_value)
-
-
-def p_text(p: float | None) -> str:
-    """A p-value; empty without one."""
-    return "" if p is None else numbers.p_value(p)
+def paired_cells(changes: Mapping[str, Paired[Key]], key: Key) -> Iterator[str]:
+    """The difference of each further run with its interval, and its p-value, empty without one; nothing where no run is compared."""
+    for change in (of_run.get(key) for of_run in changes.values() if any(changes.values())):
+        if change is None:
+            yield from (numbers.NONE, "")
+        else:
+            yield numbers.change(change.value, change.lower, change.upper)
+            yield "" if change.p_value is None else numbers.p_value(change.p_value)
 
 
 def difference(change: Difference | None) -> str:

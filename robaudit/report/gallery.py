@@ -1,4 +1,4 @@
-"""Clean and noisy images of the listed samples, read from the run's data set or from the images in its folder."""
+"""Clean and noisy images of the listed samples, read from the run's data set."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from robaudit.files import write_atomically
 from robaudit.levels import NoiseLevel
 from robaudit.noise.base import shape_of
 from robaudit.noise.process import NoiseProcess
-from robaudit.report.kept_images import KeptImages, only_the_worst
-from robaudit.spec.model import IN_MEMORY, AuditSpec
+from robaudit.spec.model import AuditSpec
 from robaudit.stats.flags import Flag, Flagged
 from robaudit.store.folder import RunFolder
 from robaudit.store.run import Run
@@ -54,7 +53,7 @@ class RunImages:
     Args:
         run: the run, whose data set is reopened.
         ids: the samples that will be needed.
-        source: the data set; None: the data set of the run's own spec, without its code.
+        source: the data set; None: the one in memory, or the one of the run's own spec, without its code.
 
     Raises:
         RobauditError: the data set has moved or lacks one of the samples, or the run has no digests.
@@ -62,23 +61,18 @@ class RunImages:
 
     def __init__(self, run: Run, ids: Iterable[str], source: ImageSource | None = None) -> None:
         own = spec_of(run)
-        self._kept = source is None and own.dataset.kind == IN_MEMORY
-        if self._kept:
-            self._dataset: Dataset = KeptImages(run.path)
-        else:
-            self._digests = RunFolder(run.path).image_digests(run.info)
-            if not self._digests:
-                raise RobauditError(f"{run.path}/state.db", "is missing, and images are shown only if they have the digests in it")
-            if source is None and own.dataset.kind == "python":
-                what = "names Python code as its data set, and code that a run folder names never runs"
-                raise RobauditError(str(run.path), what, "name its spec, if you trust it: --data SPEC.yaml --trust")
-            spec, trust = source or (own, False)
-            self._dataset = open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=trust)
+        self._digests = RunFolder(run.path).image_digests(run.info)
+        if not self._digests:
+            raise RobauditError(f"{run.path}/state.db", "is missing, and images are shown only if they have the digests in it")
+        if source is None and own.dataset.kind == "python":
+            what = "names Python code as its data set, and code that a run folder names never runs"
+            raise RobauditError(str(run.path), what, "name its spec, if you trust it: --data SPEC.yaml --trust")
+        self._dataset = run.data if source is None and run.data is not None else _opened(*(source or (own, False)))
         wanted = dict.fromkeys(ids)
         known = ((self._dataset.sample_id(i), i) for i in range(len(self._dataset)))
         self._index = {sample_id: i for sample_id, i in known if sample_id in wanted}
         for sample_id in wanted:
-            if sample_id not in self._index and not self._kept:
+            if sample_id not in self._index:
                 raise RobauditError(
                     self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set that the run was made on"
                 )
@@ -92,13 +86,11 @@ class RunImages:
         Raises:
             RobauditError: the sample cannot be read, or differs from the run's.
         """
-        if self._kept and sample_id not in self._index:
-            raise only_the_worst(len(self._dataset))
         try:
             sample = self._dataset[self._index[sample_id]]
         except SampleError as error:
             raise RobauditError(error.where, error.what, error.remedy) from error
-        if not self._kept and self._digests.get(sample_id) != image_digest(sample):
+        if self._digests.get(sample_id) != image_digest(sample):
             what = "holds other images than the run, by the digests in its folder"
             raise RobauditError(self._dataset.where, what, "name the spec of the right data: --data SPEC.yaml")
         return sample.pixels
@@ -106,6 +98,10 @@ class RunImages:
     def noisy(self, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
         """Its first noisy copy at this level, clipped only if the noise is; the draw is the CPU's, also after a run on another device."""
         return first_copy(self._noises[at.noise], sample_id, clean, at)
+
+
+def _opened(spec: AuditSpec, trust: bool) -> Dataset:
+    return open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=trust)
 
 
 def first_copy(source: NoiseProcess, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:

@@ -26,8 +26,8 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Ask, Entry, Section, by_name
-from robaudit.report.summary import bar_of, mean_cell
-from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.report.summary import mean_text
+from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.levels import LevelCurve, LevelPoint, level_curves
 from robaudit.store.run import Run
@@ -103,8 +103,8 @@ def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes],
     points = [point for entry in entries for point in entry.record.points]
     levels, labelled = list(dict.fromkeys(point.at for point in points)), any(point.accuracy for point in points)
     texts = numbers.level_numbers(levels)
-    rows: list[tuple[Cell, ...]] = [
-        (Cell("no noise"), *[Cell(entry.name)] * several, _clean(entry.record), Cell(numbers.NONE), *[Cell("")] * bool(changes))
+    rows = [
+        ("no noise", *[entry.name] * several, _clean(entry.record), numbers.NONE, *[""] * bool(changes))
         for entry in entries
         if labelled and entry.record.clean is not None
     ]
@@ -114,10 +114,11 @@ def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes],
                 group = changes.get(entry.name, {}).get((first.estimator, at))
                 rows.append(
                     (
-                        *cells((texts[at], *([entry.name] if several else []))),
+                        texts[at],
+                        *([entry.name] if several else []),
                         *([_accuracy(point)] if labelled else []),
                         _robustness(point, first.quantity),
-                        *([Cell("" if group is None else difference(group.mean))] if changes else []),
+                        *(["" if group is None else difference(group.mean)] if changes else []),
                     )
                 )
     return Table(
@@ -129,7 +130,7 @@ def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes],
             Column(_head(first.quantity), number=True),
             *([Column(f"difference from {entries[0].name}", number=True)] if changes else []),
         ),
-        tuple(rows),
+        tuple(map(cells, rows)),
         notes=(f"[ ] 95 % interval, {LIKE_THESE}.",),
     )
 
@@ -138,19 +139,18 @@ def _head(quantity: Quantity) -> str:
     return "robustness" if quantity.name == P_ROBUST.name else f"mean {quantity.name}"
 
 
-def _clean(curve: LevelCurve) -> Cell:
-    return Cell("") if curve.clean is None else Cell(numbers.share_estimate(curve.clean), bar_of(curve.clean, P_ROBUST))
+def _clean(curve: LevelCurve) -> str:
+    return "" if curve.clean is None else numbers.share_estimate(curve.clean)
 
 
-def _accuracy(point: LevelPoint) -> Cell:
-    if (share := point.accuracy) is None:
-        return Cell(numbers.NONE)
-    return Cell(numbers.with_percents(share.value, share.lower, share.upper), bar_of(share, P_ROBUST))
+def _accuracy(point: LevelPoint) -> str:
+    share = point.accuracy
+    return numbers.NONE if share is None else numbers.with_percents(share.value, share.lower, share.upper)
 
 
-def _robustness(point: LevelPoint, quantity: Quantity) -> Cell:
+def _robustness(point: LevelPoint, quantity: Quantity) -> str:
     mean = point.robustness
-    return mean_cell(mean, quantity, exact=mean.measured_lower is not None, alone=point.images == 1)
+    return mean_text(mean, quantity, exact=mean.measured_lower is not None, alone=point.images == 1)
 
 
 # --- the figure

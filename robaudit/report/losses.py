@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
-from robaudit.report.differences import P_VALUE, Paired, change_values, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import P_VALUE, Paired, difference_lines, paired_cells, paired_changes, run_columns
 from robaudit.report.pictures.page import (
     PictureSize,
     Sketch,
@@ -28,7 +28,7 @@ from robaudit.report.pictures.page import (
 from robaudit.report.pictures.style import CARD, GRID
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.summary import caveats
-from robaudit.report.tables import Cell, Column, Table, cells, columns
+from robaudit.report.tables import Column, Table, cells, columns
 from robaudit.report.words import failed_attacks
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
@@ -40,23 +40,8 @@ from robaudit.text import count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Groups = Mapping[tuple[str, NoiseLevel], GroupSummary]
 
-
-@dataclass(frozen=True, slots=True)
-class ByOrder:
-    """The losses of a run by noise level, at least one, and the summaries of all results."""
-
-    losses: tuple[Losses, ...]
-    groups: Groups
-
-    @property
-    def levels(self) -> dict[NoiseLevel, str]:
-        """The shortest texts that tell the noise levels apart."""
-        return numbers.level_texts(level.at for level in self.losses)
-
-
-class LossesSection(Section[ByOrder]):
+class LossesSection(Section[tuple[Losses, ...]]):
     """The loss between its average over the noise and its maximum, by the order q of its norm."""
 
     title = "From the average to the worst case"
@@ -73,7 +58,7 @@ class LossesSection(Section[ByOrder]):
         """Whether it has losses by q, not only by attacks."""
         return LOSS.name in run.quantities and any(key.quantity == LOSS.name and _order(key.estimator) < math.inf for key in run.frame)
 
-    def records(self, run: Run, ask: Ask) -> list[ByOrder]:
+    def records(self, run: Run, ask: Ask) -> list[tuple[Losses, ...]]:
         """The losses at all noise levels, together.
 
         Raises:
@@ -82,24 +67,24 @@ class LossesSection(Section[ByOrder]):
         by_level = losses(run, ask.estimators, ask.levels, MOST_WORST if ask.bottom is None else ask.bottom)
         if not by_level:
             raise RunError(str(run.path), "has no losses by q", "add qnorm_path to its estimators: --extend computes it")
-        return [ByOrder(by_level, {(group.key.estimator, group.key.at): group for group in run.summary()})]
+        return [by_level]
 
-    def tables(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Iterator[Table]:
         """The means by q, of several runs side by side, then the images with the highest losses."""
         several = len(entries) > 1
-        failed = [(entry.name, failed_attacks(entry.record.losses)) for entry in entries]
+        failed = [(entry.name, failed_attacks(entry.record)) for entry in entries]
         failures = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
-        table = _side_by_side(entries, ask) if several else _means(entries[0].record)
+        table = _means(entries, ask)
         yield replace(table, notes=(*table.notes, *failures))
         for entry in entries:
-            for worst in worst_losses_tables(entry.record.losses, entry.record.levels):
+            for worst in worst_losses_tables(entry.record):
                 yield replace(worst, heading=f"{entry.name}: {worst.heading}") if several else worst
 
-    def figure(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Sketch:
         """From the average to the worst case: a panel for each noise level, a line for each run and estimator."""
         every: dict[NoiseLevel, list[Line]] = {}
         for entry in entries:
-            for level in entry.record.losses:
+            for level in entry.record:
                 every.setdefault(level.at, []).append((entry.name, level))
         shown, thin = dict(list(every.items())[:_MOST_PANELS]), len(entries) == 1
         names, texts = _names(shown), numbers.level_texts(shown)
@@ -123,23 +108,23 @@ class LossesSection(Section[ByOrder]):
             high=2.4,
             titles=[texts[at] for at in shown],
             styles=dict(zip(names.values(), styles.values(), strict=True)),
-            ylabel=f"loss in {entries[0].record.losses[0].quantity.unit}, lower is better",
+            ylabel=f"loss in {entries[0].record[0].quantity.unit}, lower is better",
             sharey=True,
         )
 
-    def document(self, entry: Entry[ByOrder], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[tuple[Losses, ...]], ask: Ask) -> dict[str, Any]:
         """The means by q and the values of the images with the highest losses."""
-        return {"levels": [_document(level) for level in entry.record.losses]}
+        return {"levels": [_document(level) for level in entry.record]}
 
-    def changes(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def differences(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """The differences of the means from the first run's."""
-        return change_values(
-            _changes(entries, ask), lambda key: {"estimator": key.estimator, **key.at.document(), "q": _order(key.estimator)}
+        return difference_lines(
+            entries, _changes(entries, ask), lambda key: {"estimator": key.estimator, **key.at.document(), "q": _order(key.estimator)}
         )
 
-    def lines(self, entry: Entry[ByOrder], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[tuple[Losses, ...]], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each noise level and result."""
-        for level in entry.record.losses:
+        for level in entry.record:
             for result in level.results:
                 mean = {part: getattr(result.mean, part) for part in _PARTS}
                 yield {"estimator": result.name, **level.at.document(), "q": result.q, "images": result.images, "mean": mean}
@@ -154,12 +139,8 @@ def _order(name: str) -> float:
 _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
 
 
-def _changes(entries: Sequence[Entry[ByOrder]], ask: Ask) -> dict[str, Paired[GroupKey]]:
+def _changes(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> dict[str, Paired[GroupKey]]:
     return paired_changes(entries, partial(loss_changes, estimators=ask.estimators, levels=ask.levels))
-
-
-def _key(name: str, at: NoiseLevel) -> GroupKey:
-    return GroupKey(name, at, LOSS.name)
 
 
 def _document(level: Losses) -> dict[str, Any]:
@@ -176,69 +157,51 @@ def _document(level: Losses) -> dict[str, Any]:
     return {**level.at.document(), "results": results, "attacked": level.attacked, "beaten": level.beaten, "worst": worst}
 
 
-def _means(by: ByOrder) -> Table:
-    """A line for each noise level and result."""
-    sizes = {result.images for level in by.losses for result in level.results}
-    rows = []
-    for level in by.losses:
-        for result in level.results:
-            group = by.groups[result.name, level.at]
-            spread = (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
-            images = () if len(sizes) == 1 else (f"{result.images:,}",)
-            measured = numbers.ends(result.mean.measured_lower, result.mean.measured_upper, LOSS.low, LOSS.high)
-            rows.append((*cells((by.levels[level.at], *_named(result), *images)), _mean(result), *cells((measured, *spread))))
-    return Table(
-        f"Mean loss by q ({LOSS.unit}, lower is better)",
-        (
-            *columns(("noise", "estimator"), ("q", *(["images"] if len(sizes) > 1 else []), "mean [95% interval]")),
-            Column(f"[{THESE_IMAGES}]", number=True, detail=True),
-            *columns((), ("median", "95th %ile")),
-        ),
-        tuple(rows),
-        lines=tuple(count(size, "image") for size in sizes) if len(sizes) == 1 else (),
-        notes=(_ORDER, *caveats(_listed(by.losses, by.groups), "[ ]")),
-    )
-
-
 _ORDER = "q = 1 is the mean loss of an image's noisy copies; a larger q gives the worst copies more weight; max is the attack."
 
 
-def _side_by_side(entries: Sequence[Entry[ByOrder]], ask: Ask) -> Table:
-    """The means of the runs at each level and q, and their differences from the first."""
-    changes, names = list(_changes(entries, ask).values()), [entry.name for entry in entries]
-    paired = any(changes)
-    every = {(entry.name, result.name, level.at): result for entry in entries for level in entry.record.losses for result in level.results}
+def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
+    """A line for each noise level and result: of one run with its spread, of several with the differences from the first."""
+    names, several, changes = [entry.name for entry in entries], len(entries) > 1, _changes(entries, ask)
+    paired = any(changes.values())
+    every = {(entry.name, result.name, level.at): result for entry in entries for level in entry.record for result in level.results}
+    summaries = {(entry.name, group.key.estimator, group.key.at): group for entry in entries for group in entry.run.summary()}
     levels = numbers.level_texts(at for _, _, at in every)
     rows = []
     for name, at in dict.fromkeys((name, at) for _, name, at in every):
         results = [every.get((run, name, at)) for run in names]
         first = next(result for result in results if result is not None)
-        rows.append(
-            (
-                *cells((levels[at], *_named(first))),
-                *(Cell(numbers.NONE) if result is None else _mean(result) for result in results),
-                *cells(text for change in changes if paired for text in paired_cells(change.get(_key(name, at)))),
-            )
-        )
-    groups = [group for entry in entries for group in _listed(entry.record.losses, entry.record.groups)]
+        means = (numbers.NONE if result is None else _mean(result) for result in results)
+        more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first, summaries[names[0], name, at])
+        rows.append(cells((levels[at], *_named(first), *means, *more)))
     about = [f"[ ] 95 % interval, {LIKE_THESE}."]
     if paired:
         about += ["Differences: of the images with a value in both runs, with Student's t for pairs.", f"{P_VALUE}."]
+    measured = Column(f"[{THESE_IMAGES}]", number=True, detail=True)
+    spread = Column("mean [95% interval]", number=True), measured, *columns((), ("median", "95th %ile"))
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
-        (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, tested=True) if paired else columns((), names))),
+        (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, compared=paired, tested=True) if several else spread)),
         tuple(rows),
-        notes=(_ORDER, *about, *dict.fromkeys(caveats(groups, "[ ]"))),
+        lines=(f"{numbers.span([result.images for result in every.values()])} images",),
+        notes=(_ORDER, *about, *dict.fromkeys(caveats([summaries[key] for key in every], "[ ]"))),
     )
 
 
-def _mean(result: LossResult) -> Cell:
+def _spread(result: LossResult, group: GroupSummary) -> Iterator[str]:
+    """The mean of these images, the median and the 95th percentile."""
+    yield numbers.ends(result.mean.measured_lower, result.mean.measured_upper, LOSS.low, LOSS.high)
+    yield from (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
+
+
+def _mean(result: LossResult) -> str:
     text = numbers.mean_estimate(result.mean, LOSS.low, LOSS.high)
-    return Cell(numbers.NO_INTERVAL + text if result.with_interval < result.images and not text.startswith(numbers.NO_INTERVAL) else text)
+    return numbers.NO_INTERVAL + text if result.with_interval < result.images and not text.startswith(numbers.NO_INTERVAL) else text
 
 
-def worst_losses_tables(by_level: Sequence[Losses], levels: Mapping[NoiseLevel, str]) -> Iterator[Table]:
+def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
     """The images with the highest losses at each noise level, worst first: the values that rank them, at each q, and the attack's."""
+    levels = numbers.level_texts(level.at for level in by_level)
     for level in by_level:
         results = (*level.ranking.results, *level.attacks)
         heads = [f"q={result.q:.6g}" if math.isfinite(result.q) else result.name for result in results]
@@ -265,10 +228,6 @@ def worst_losses_tables(by_level: Sequence[Losses], levels: Mapping[NoiseLevel, 
 def _named(result: LossResult) -> tuple[str, str]:
     """The estimator and the order, as tables have them."""
     return (result.name, "max") if math.isinf(result.q) else (result.estimator, f"{result.q:.6g}")
-
-
-def _listed(by_level: Sequence[Losses], groups: Groups) -> list[GroupSummary]:
-    return [groups[result.name, level.at] for level in by_level for result in level.results]
 
 
 # --- the figure

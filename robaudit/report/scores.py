@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,20 +10,19 @@ from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, SpecError
 from robaudit.report import numbers
-from robaudit.report.differences import BOOTSTRAP_P, comparable, p_text, run_columns
+from robaudit.report.differences import BOOTSTRAP_P, Paired, difference_lines, paired_cells, paired_changes, run_columns
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Column, Table, cells
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE
 from robaudit.stats.scores import (
     MEANINGS,
     RADII,
-    Change,
     Radii,
     Score,
-    ScoreChanges,
     Scores,
     ScoreValue,
     radii_of,
@@ -58,13 +55,12 @@ class ScoresSection(Section[Scores]):
         return [scores_of(radii, _confidence(ask)) for radii in _radii(run, ask)]
 
     def tables(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Iterator[Table]:
-        """A line for each score; of several runs, with the differences from the first, on the images that both have; others alone."""
-        compared, alone = _compared(entries, ask)
-        yield from (change_table(changes, (base, name)) for base, name, changes in compared)
-        several = len(by_name(entries)) > 1
-        for entry in alone:
-            table = table_of(entry.record)
-            yield replace(table, heading=f"{entry.name}: {table.heading}") if several else table
+        """A table of each result, with a line for each score; of several runs side by side, with the differences from the first."""
+        changes, names = _changes(entries, ask), list(by_name(entries))
+        for key in dict.fromkeys(entry.record.radii.key for entry in entries):
+            of_run = {entry.name: entry.record for entry in entries if entry.record.radii.key == key}
+            of_key = {name: {score: one for (of, score), one in of_all.items() if of == key} for name, of_all in changes.items()}
+            yield _table(names, of_run, of_key)
 
     def figure(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Sketch:
         """Radii against the difficulty of the images, with the line of the slope: a panel for each of the first nine results and runs."""
@@ -86,33 +82,14 @@ class ScoresSection(Section[Scores]):
             styles={name: style for name, style in _MARKS.items() if name in present},
         )
 
-    def documents(self, entries: Sequence[Entry[Scores]], ask: Ask) -> list[dict[str, Any]]:
-        """All scores; of several runs, each result against the first run's."""
-        compared, alone = _compared(entries, ask)
-        return [{"run": name, "base": base, **changes.document()} for base, name, changes in compared] + super().documents(alone, ask)
-
-    def sheet(self, entries: Sequence[Entry[Scores]], ask: Ask) -> list[dict[str, Any]]:
-        """A line for each score of each result; of several runs, with the difference."""
-        compared, alone = _compared(entries, ask)
-        lines = [
-            {"run": name, "base": base, **changes.base.radii.key.document(), "score": score.value, **_columns(change)}
-            for base, name, changes in compared
-            for score, change in changes.changes.items()
-        ]
-        return lines + super().sheet(alone, ask)
+    def differences(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """The differences of the scores from the first run's."""
+        return difference_lines(entries, _changes(entries, ask), lambda of: {**of[0].document(), "score": of[1].value})
 
     def lines(self, entry: Entry[Scores], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each score."""
         for score, value in entry.record.values.items():
             yield {**entry.record.radii.key.document(), "score": score.value, **value.document()}
-
-
-def _columns(change: Change) -> dict[str, Any]:
-    """A change as columns of CSV."""
-    parts = ("value", "lower", "upper", "measured_lower", "measured_upper")
-    sides = {f"{side}_{part}": getattr(score, part) for side, score in (("base", change.base), ("new", change.new)) for part in parts}
-    parted = {"value": change.value, "lower": change.lower, "upper": change.upper, "p_value": change.p_value}
-    return {**sides, "difference": parted}
 
 
 def _confidence(ask: Ask) -> float:
@@ -137,46 +114,33 @@ def _radii(run: Run, ask: Ask) -> list[Radii]:
     return [radii.only_correct() for radii in results]
 
 
-def _compared(entries: Sequence[Entry[Scores]], ask: Ask) -> tuple[list[tuple[str, str, ScoreChanges]], list[Entry[Scores]]]:
-    """Comparisons of the results that a further run shares with the first, after the names of both; and the entries of other runs."""
-    (base, first), *others = by_name(entries).items()
-    compared = []
-    for name, of_run in others:
-        runs = first[0].run, of_run[0].run
-        radii = {entry.record.radii.key: entry.record.radii for entry in of_run} if comparable(*runs) else {}
-        for entry in first:
-            if (other := radii.get(entry.record.radii.key)) is not None:
-                changes = score_changes(entry.record.radii, other, f"{runs[0].path} and {runs[1].path}", _confidence(ask))
-                compared.append((base, name, changes))
-    compared_names = {base, *(name for _, name, _ in compared)} if compared else set()
-    return compared, [entry for entry in entries if entry.name not in compared_names]
+def _changes(entries: Sequence[Entry[Scores]], ask: Ask) -> dict[str, Paired[tuple[GroupKey, Score]]]:
+    def differences(base: Run, new: Run) -> Paired[tuple[GroupKey, Score]]:
+        before, now = ({radii.key: radii for radii in _radii(run, ask)} for run in (base, new))
+        shared = [(radii, now[key]) for key, radii in before.items() if key in now]
+        return {(old.key, score): change for old, new in shared for score, change in score_changes(old, new, _confidence(ask)).items()}
+
+    return paired_changes(entries, differences)
 
 
-def table_of(scores: Scores) -> Table:
-    """A line for each score of one result."""
-    shown = [(score, value) for score, value in scores.values.items() if value.value is not None]
-    rows = [cells((score, text(value), MEANINGS[score])) for score, value in shown]
-    heads = (Column("score"), Column(f"value [{_percent(scores)} interval]", number=True), Column("meaning", wrap=True))
-    note = f"[ ] {_intervals(scores)}."
-    return Table(str(scores.radii.key), heads, tuple(rows), (_about(scores.radii), _counts(scores.radii)), notes=(note, *notes(scores)))
-
-
-def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
-    """A line for each score of one result in two runs, and their difference."""
-    base, new = names
-    shown = [(score, change) for score, change in changes.changes.items() if change.value is not None]
-    rows = [
-        cells((score, *(text(value) for value in (change.base, change.new)), difference(change), p_text(change.p_value)))
-        for score, change in shown
-    ]
-    radii = changes.base.radii
-    lines = [_about(radii), f"{_counts(radii)} in {base}; {_counts(changes.new.radii)} in {new}"]
-    if changes.only_base or changes.only_new:
-        lines.append(f"left out: {count(changes.only_base, 'image')} only in {base}, {changes.only_new:,} only in {new}")
-    note = f"[ ] {_intervals(changes.base)}; of a difference: bootstrap, the same images drawn for both."
-    remarks = dict.fromkeys([*notes(changes.base), *notes(changes.new)])
+def _table(names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[str, Paired[Score]]) -> Table:
+    """A line for each score of one result: of one run with its meaning, of several with the differences from the first."""
+    several, paired, first = len(names) > 1, any(changes.values()), next(iter(of_run.values()))
+    rows = []
+    for score in Score:
+        values = [of_run[name].values[score] if name in of_run else ScoreValue(None) for name in names]
+        if any(value.value is not None for value in values):
+            rows.append(cells((score, *map(text, values), *(paired_cells(changes, score) if several else [MEANINGS[score]]))))
+    meaning = Column(f"value [{_percent(first)} interval]", number=True), Column("meaning", wrap=True)
+    counts = (f"{_counts(scores.radii)} in {name}" if several else _counts(scores.radii) for name, scores in of_run.items())
+    intervals = f"[ ] {_intervals(first)}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."
+    remarks = (f"{name}: {remark}" if several else remark for name, scores in of_run.items() for remark in notes(scores))
     return Table(
-        str(radii.key), (Column("score"), *run_columns(names, tested=True)), tuple(rows), tuple(lines), notes=(note, BOOTSTRAP_P, *remarks)
+        str(first.radii.key),
+        (Column("score"), *(run_columns(names, compared=paired, tested=True) if several else meaning)),
+        tuple(rows),
+        (_about(first.radii), "; ".join(counts)),
+        notes=(intervals, *([BOOTSTRAP_P] if paired else []), *remarks),
     )
 
 
@@ -189,16 +153,6 @@ def text(score: ScoreValue) -> str:
     known = score.measured_lower, score.measured_upper
     mark = ">= " if score.at_least else "~" if known == (0.0, 1.0) and 0.0 < score.value < 1.0 else ""
     return f"{mark}{score.value:.4g} {numbers.rough_interval(score.lower, score.upper, 4)}".rstrip()
-
-
-def difference(change: Change) -> str:
-    """The difference with its interval."""
-    if change.value is None:
-        return numbers.NONE
-    if change.lower is None or change.upper is None:
-        return f"{change.value:+.4g}"
-    ends = ", ".join("..." if math.isinf(end) else f"{round(end, 12) + 0.0:+.4g}" for end in (change.lower, change.upper))
-    return f"{change.value:+.4g} [{ends}]"
 
 
 def notes(scores: Scores) -> Iterator[str]:

@@ -157,25 +157,9 @@ class Section(ABC, Generic[T]):
         """The columns of a CSV file without lines."""
         return ()
 
-    def changes(self, entries: Sequence[Entry[T]], ask: Ask) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """The differences of each further run from the first, by its name, as values by column; none where runs are not compared."""
-        return {}
-
-    def documents(self, entries: Sequence[Entry[T]], ask: Ask) -> list[dict[str, Any]]:
-        """The records of all runs as JSON values, with the differences from the first run."""
-        from robaudit.documents import json_values
-
-        documents, changes = [{"run": entry.name, **self.document(entry, ask)} for entry in entries], self.changes(entries, ask)
-        for document in documents:
-            if document["run"] in changes:
-                document.update(base=entries[0].name, differences=json_values(changes[document["run"]]))
-        return documents
-
-    def sheet(self, entries: Sequence[Entry[T]], ask: Ask) -> list[dict[str, Any]]:
-        """The records of all runs as lines of CSV, then a line for each difference from the first run."""
-        lines = [{"run": entry.name, **line} for entry in entries for line in self.lines(entry, ask)]
-        changes = self.changes(entries, ask).items()
-        return lines + [{"run": name, "base": entries[0].name, **change} for name, of_run in changes for change in of_run]
+    def differences(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Mapping[str, Any]]:
+        """The differences of further runs from the first, as values by column; none where runs are not compared."""
+        return ()
 
     def find(self, runs: Sequence[Run], ask: Ask) -> list[Entry[T]]:
         """The records of some runs, run by run.
@@ -247,11 +231,13 @@ def refuse_unused(name: SectionName, ask: Ask) -> None:
 
 
 def section_csv(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
-    """The records as lines of CSV, each with the name of its run."""
+    """The records as lines of CSV, each with the name of its run, then the differences from the first run."""
     from robaudit.store.serialise import table_csv
 
-    lines = [dict(_flat(line)) for line in section_of(name).sheet(entries, ask)]
-    columns = list(dict.fromkeys(column for line in lines for column in line)) or ["run", *section_of(name).columns()]
+    section = section_of(name)
+    records = [{"run": entry.name, **line} for entry in entries for line in section.lines(entry, ask)]
+    lines = [dict(_flat(line)) for line in (*records, *section.differences(entries, ask))]
+    columns = list(dict.fromkeys(column for line in lines for column in line)) or ["run", *section.columns()]
     return table_csv(columns, ([line.get(column) for column in columns] for line in lines))
 
 
@@ -264,7 +250,11 @@ def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def section_json(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
-    """The records as JSON."""
+    """The records as JSON, with the differences from the first run, if there are some."""
+    from robaudit.documents import json_values
     from robaudit.store.serialise import document_json
 
-    return document_json({"section": name.value, "results": section_of(name).documents(entries, ask)})
+    section = section_of(name)
+    results = [{"run": entry.name, **section.document(entry, ask)} for entry in entries]
+    differences = [json_values(line) for line in section.differences(entries, ask)]
+    return document_json({"section": name.value, "results": results, **({"differences": differences} if differences else {})})

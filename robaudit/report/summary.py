@@ -17,7 +17,7 @@ from robaudit.report.differences import Changes, changes_of, difference, run_col
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled, percent_scale
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
 from robaudit.report.sections import Ask, Entry, Section, by_name, offered
-from robaudit.report.tables import Bar, Cell, Column, Table, cells
+from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.flags import usual_threshold
 from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES, Floats
@@ -180,13 +180,10 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
         quantiles = (numbers.quantile_estimate(quantile, *ends) for quantile in (group.median, group.bad_end))
         below = ("" if share is None else numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
+        measured = numbers.ends(group.mean.measured_lower, group.mean.measured_upper, *ends)
+        images = [] if facts else [f"{group.images:,}"]
         rows.append(
-            (
-                *cells(_key_cells(group.key, texts, several)),
-                group_mean(group, quantity),
-                Cell(numbers.ends(group.mean.measured_lower, group.mean.measured_upper, *ends)),
-                *cells((*([] if facts else [f"{group.images:,}"]), *quantiles, *below, time)),
-            )
+            cells((*_key_cells(group.key, texts, several), group_mean(group, quantity), measured, *images, *quantiles, *below, time))
         )
     tail = _tail(quantity)
     return Table(
@@ -223,8 +220,8 @@ def _key_cells(key: GroupKey, texts: Mapping[NoiseLevel, str], several: bool) ->
     return key.estimator, *((key.noise,) if several else ()), *(() if key.at.level is None else (texts[key.at],))
 
 
-def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool = False) -> Cell:
-    """A mean with its interval for images like these, and a bar where the scale has ends.
+def mean_text(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool = False) -> str:
+    """A mean with its interval for images like these.
 
     Args:
         mean: the mean.
@@ -234,25 +231,16 @@ def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
     """
     ends = quantity.low, quantity.high
     if alone:
-        return Cell(numbers.with_interval(mean.value, mean.measured_lower, mean.measured_upper, *ends))
+        return numbers.with_interval(mean.value, mean.measured_lower, mean.measured_upper, *ends)
     text = numbers.mean_estimate(mean, *ends)
-    return Cell(text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text, bar_of(mean, quantity))
+    return text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text
 
 
-def group_mean(group: GroupSummary | None, quantity: Quantity) -> Cell:
-    """The mean of a result, as :func:`mean_cell`; a dash where a run lacks it."""
+def group_mean(group: GroupSummary | None, quantity: Quantity) -> str:
+    """The mean of a result, as :func:`mean_text`; a dash where a run lacks it."""
     if group is None:
-        return Cell(numbers.NONE)
-    return mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)
-
-
-def bar_of(estimate: Any, quantity: Quantity) -> Bar | None:
-    """A bar for an estimate (value, lower, upper) on the scale of the quantity; None where the scale has no end."""
-    width = quantity.high - quantity.low
-    if not 0 < width < float("inf"):
-        return None
-    low, high = estimate.value if estimate.lower is None else estimate.lower, estimate.value if estimate.upper is None else estimate.upper
-    return Bar(*(min(1.0, max(0.0, (x - quantity.low) / width)) for x in (estimate.value, low, high)))
+        return numbers.NONE
+    return mean_text(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)
 
 
 def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterator[Table]:
@@ -268,7 +256,7 @@ def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterato
         rows = []
         for key in keys:
             means = [group_mean(every.get((name, key)), quantity) for name in names]
-            rows.append((*cells(_key_cells(key, texts, several)), *means, *cells(_changed(changes, names[1:], key))))
+            rows.append(cells((*_key_cells(key, texts, several), *means, *_changed(changes, names[1:], key))))
         yield Table(
             heading(keys[0], quantity.unit),
             (*map(Column, _key_heads(several, keys[0].at)), *run_columns(names)),

@@ -6,10 +6,12 @@ All text is literal: brackets are not rich's markup, stars are not Markdown's, a
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from shutil import get_terminal_size
 from typing import Literal
 
 from rich import box
@@ -36,20 +38,10 @@ _JOINER = "\N{WORD JOINER}"
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A value and its interval as shares of the scale, 0 to 1; drawn on pages."""
-
-    value: float
-    lower: float
-    upper: float
-
-
-@dataclass(frozen=True, slots=True)
 class Cell:
-    """A text, a bar below it where there is a scale, and its tone."""
+    """A text and its tone."""
 
     text: str
-    bar: Bar | None = None
     tone: Tone = ""
 
 
@@ -126,6 +118,14 @@ class Terminal:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in self.tables:
             yield from rendered(table, options.max_width)
+
+    def __str__(self) -> str:
+        """As a Python prompt prints them: without colours, as wide as the terminal."""
+        width = max(60, get_terminal_size((120, 24)).columns)
+        console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None, force_jupyter=False)
+        with console.capture() as captured:
+            console.print(self)
+        return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
 
 
 def rendered(table: Table, width: int) -> Iterator[RenderableType]:
@@ -311,14 +311,20 @@ def markdown_rows(table: Table) -> str:
 
 def markdown_text(tables: Iterable[Table]) -> str:
     """Tables as Markdown, each with its heading and the text around it."""
-    blocks: list[str] = []
-    for table in tables:
-        blocks += [f"### {markdown(table.heading)}"] if table.heading else []
-        blocks += ["\n".join(f"- {markdown(line)}" for line in table.lines)] if table.lines else []
-        blocks += [markdown_rows(table)] if table.columns else []
-        blocks += [f"**{markdown(cell.text)}**" for cell in table.conclusions]
-        blocks += ["\n".join(f"- {markdown(note)}" for note in table.notes)] if table.notes else []
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(block for table in tables for block in markdown_blocks(table)) + "\n"
+
+
+def markdown_blocks(table: Table) -> Iterator[str]:
+    """The paragraphs of a table in Markdown."""
+    if table.heading:
+        yield f"### {markdown(table.heading)}"
+    if table.lines:
+        yield "\n".join(f"- {markdown(line)}" for line in table.lines)
+    if table.columns:
+        yield markdown_rows(table)
+    yield from (f"**{markdown(cell.text)}**" for cell in table.conclusions)
+    if table.notes:
+        yield "\n".join(f"- {markdown(note)}" for note in table.notes)
 
 
 def _markdown_cell(cell: Cell, column: Column) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice, NoiseLevel
@@ -15,6 +15,9 @@ from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.stats.frame import Columns, Frame
 from robaudit.stats.summary import GroupSummary, summarise
+
+if TYPE_CHECKING:
+    from robaudit.datasets.base import Dataset
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,13 @@ class Run:
         path: the run folder.
         info: run.json.
         rows: one result for each sample, noise level and estimator, in the order of samples.csv.
+        data: the data set, where this process audited one in memory; None: the spec says where it is.
     """
 
     path: Path
     info: Mapping[str, Any]
     rows: Sequence[Row]
+    data: Dataset | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def frame(self) -> Frame:

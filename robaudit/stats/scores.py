@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.documents import Document, json_number
+from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
@@ -447,73 +447,18 @@ def _median(drawn: Floats, values: Floats) -> Floats:
 # --- two runs
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A score of two runs on the same images: both, and the difference with its paired bootstrap interval.
+def score_changes(base: Radii, new: Radii, confidence: float = ROW_CONFIDENCE) -> dict[Score, PairedDifference]:
+    """The differences of the scores of a result of two runs, new - base, on the images that both have, where both are defined.
 
-    Attributes:
-        base, new: in either run, on the common images.
-        value: new - base; None where either is not defined.
-        lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without an interval.
-        p_value: of no difference (:class:`robaudit.stats.bootstrap.PairedDifference`); None without an interval, or where
-            censored images leave it open on both sides.
-    """
-
-    base: ScoreValue
-    new: ScoreValue
-    value: float | None
-    lower: float | None
-    upper: float | None
-    p_value: float | None = None
-
-    def document(self) -> dict[str, Any]:
-        """The change as JSON values; an infinite end is null."""
-        return {
-            "base": self.base.document(),
-            "new": self.new.document(),
-            "difference": {name: json_number(getattr(self, name)) for name in ("value", "lower", "upper", "p_value")},
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreChanges:
-    """The scores of one result in two runs.
-
-    Attributes:
-        base, new: of the common images.
-        changes: by score.
-        only_base, only_new: how many images the other run does not have.
-    """
-
-    base: Scores
-    new: Scores
-    changes: Mapping[Score, Change]
-    only_base: int
-    only_new: int
-
-    def document(self) -> dict[str, Any]:
-        """One entry of the JSON output."""
-        return {
-            **self.base.radii.key.document(),
-            "images": len(self.base.radii.ids),
-            "only_base": self.only_base,
-            "only_new": self.only_new,
-            "scores": {score.value: change.document() for score, change in self.changes.items()},
-        }
-
-
-def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_CONFIDENCE) -> ScoreChanges:
-    """Compare the scores of a result of two runs on the images that both have; replicates draw the same images for both.
-
-    Raises:
-        NothingLeftError: they have no image in common.
+    Replicates draw the same images for both. An end is infinite on the side where a censored image leaves it open; where both are, there
+    is no p-value.
     """
     places = {name: i for i, name in enumerate(new.ids)}
     pairs = [(i, places[name]) for i, name in enumerate(base.ids) if name in places]
     if not pairs:
-        raise NothingLeftError(where, f"{base.key}: no labelled image is in both runs", "compare runs on the same images")
+        return {}
     both = base.chosen([i for i, _ in pairs]), new.chosen([j for _, j in pairs])
-    first, second = (scores_of(radii, confidence) for radii in both)
+    first, second = (scores_of(radii, confidence).values for radii in both)
 
     def changed(drawn: Floats) -> dict[Score, Ends]:
         left, right = (_replicates(radii, drawn) for radii in both)
@@ -524,23 +469,20 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     values = {
         score: new_.value - base_.value
         for score in Score
-        if (base_ := first.values[score]).value is not None and (new_ := second.values[score]).value is not None
+        if (base_ := first[score]).value is not None and (new_ := second[score]).value is not None
     }
-    boot = differences(len(pairs), changed, values, confidence)
-    changes = {score: _change(score, first.values[score], second.values[score], boot.get(score)) for score in Score}
-    return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
+    changes = differences(len(pairs), changed, values, confidence)
+    return {score: _change(score, first[score], second[score], change) for score, change in changes.items()}
 
 
-def _change(score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDifference | None) -> Change:
-    if paired is None:
-        return Change(base, new, None, None, None)
-    value, lower, upper, p = paired[:4]
+def _change(score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDifference) -> PairedDifference:
+    lower, upper, p = paired.lower, paired.upper, paired.p_value
     if score in _SMALLEST:  # no interval, except an open one with censored images
         lower, upper, p = (math.inf, -math.inf, 1.0) if base.at_least or new.at_least else (None, None, None)
     if lower is None or upper is None or p is None:
-        return Change(base, new, value, None, None)
+        return paired._replace(lower=None, upper=None, p_value=None)
     if not (base.measured_lower is None or base.measured_upper is None or new.measured_lower is None or new.measured_upper is None):
         lower, upper = min(lower, new.measured_lower - base.measured_upper), max(upper, new.measured_upper - base.measured_lower)
     if math.isinf(lower) and math.isinf(upper):
-        return Change(base, new, value, lower, upper)
-    return Change(base, new, value, lower, upper, p if lower > 0.0 or upper < 0.0 or p > 0.05 else 1.0)
+        return paired._replace(lower=lower, upper=upper, p_value=None)
+    return paired._replace(lower=lower, upper=upper, p_value=p if lower > 0.0 or upper < 0.0 or p > 0.05 else 1.0)

@@ -31,15 +31,6 @@ def test_show_prints_what_estimate_printed(tmp_path: Path, run_cli: RunCli) -> N
     assert run_cli("show", "run") == (0, first.out, "")
 
 
-def test_bias_report_table(run: Path, run_cli: RunCli) -> None:
-    code, out, err = run_cli("bias-report", run, "--estimator", "mc", "--sigma", "0.35")
-    assert (code, err) == (0, "")
-    assert "mc at sigma 0.35, by label" in out
-    assert "< 0.9" in out
-    for words in ("Least robust: ", "Most robust: ", "from the others", "permuting the class labels"):
-        assert words in out
-
-
 def test_images_clean_beside_noisy(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
     options = ["--estimator", "mc", "--bottom", "3", "--top", "1"]
     code, _, err = run_cli("flag-samples", run, *options, "--images", "worst")

@@ -17,9 +17,7 @@ import torch
 from torch import nn
 
 from robaudit import audit, load_spec
-from robaudit.errors import DataError
 from robaudit.files import json_bytes, sealed
-from robaudit.report.kept_images import KeptImages
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, save_npz, write
@@ -252,15 +250,6 @@ def test_only_the_command_line_says_trust(setting: str, tmp_path: Path, refuse: 
     (document.setdefault(section, {}) if section else document)[key] = True
     write(tmp_path, document)
     refuse("estimate", "spec.yaml", says="trust")
-
-
-def test_kept_images_that_are_a_link(tmp_path: Path) -> None:
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "run").mkdir()
-    save_npz(tmp_path / "theirs" / "images.npz", count=4, shape=(1, 8, 8))
-    (tmp_path / "run" / "images.npz").symlink_to(tmp_path / "theirs" / "images.npz")
-    with pytest.raises(DataError, match=r"run/images\.npz: is a symbolic link"):
-        KeptImages(tmp_path / "run")
 
 
 def test_a_run_folder_of_links(tmp_path: Path, refuse: Refuse) -> None:

@@ -108,7 +108,7 @@ def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     (tmp_path / "r.md").write_text("of an earlier audit")
     files = ("--report", "r.md", "--junit", "gates.xml")
     assert run_cli("estimate", path, "--out", "run", "--until-decided", "--quiet", *files).code == 1
-    assert "**Gates of the run**" in (tmp_path / "r.md").read_text()
+    assert "### Gates of the run" in (tmp_path / "r.md").read_text()
     assert (tmp_path / "gates.xml").read_text().count("<failure") == 1
 
     assert "--junit: needs gates" in refuse("estimate", path, "--junit", "x.xml")
@@ -117,7 +117,7 @@ def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     assert "--junit spec.yaml: is also the spec" in refuse("estimate", "spec.yaml", "--until-decided", "--junit", "spec.yaml")
     both = ("--report", "r.md", "--junit", tmp_path / "r.md")
     assert "r.md: is also the file of --report" in refuse("estimate", path, "--until-decided", *both)
-    assert "**Gates of the run**" in (tmp_path / "r.md").read_text()
+    assert "### Gates of the run" in (tmp_path / "r.md").read_text()
 
 
 def test_a_place_that_takes_no_files_is_refused_before_the_audit(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:

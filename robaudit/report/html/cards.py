@@ -13,8 +13,7 @@ from robaudit.report import numbers
 from robaudit.report.flagged import is_beyond
 from robaudit.report.html.content import Content, RunView
 from robaudit.report.html.verdict import NO_THRESHOLD, flag_rule
-from robaudit.report.summary import MEANINGS, bar_of
-from robaudit.report.tables import Bar
+from robaudit.report.summary import MEANINGS
 from robaudit.report.words import bracketed_certainties
 from robaudit.stats.flags import Certainty, Flag, Flagged
 from robaudit.store.run import Run
@@ -55,7 +54,6 @@ class Card(NamedTuple):
         judged: "correct", "wrong" or "unlabelled" on the clean image.
         classes: indices of label and prediction.
         value, interval: as text.
-        bar: on the scale of the quantity.
         certainty: as in :class:`robaudit.stats.flags.Flag`, or NO.
         clean, noisy: the images; None where there are none.
     """
@@ -69,7 +67,6 @@ class Card(NamedTuple):
     classes: tuple[int, ...]
     value: str
     interval: str
-    bar: Bar | None
     certainty: Certainty
     clean: Thumbnail | None
     noisy: Thumbnail | None
@@ -204,7 +201,6 @@ def _card(view: RunView, flagged: Flagged, sample: Flag, rank: int, album: _Albu
         classes=tuple(dict.fromkeys(index for index in (sample.label, sample.predicted) if index is not None)),
         value=value,
         interval=f"[{ends}" if ends else "no interval" if value.startswith(numbers.NO_INTERVAL) else "",
-        bar=bar_of(sample, quantity),
         certainty=certainty,
         clean=clean,
         noisy=noisy,

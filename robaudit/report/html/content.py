@@ -98,7 +98,7 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
         decisions: on the gates of a single run; None: of each run on its spec's.
 
     Raises:
-        RunError: no run has one of the estimators or noise levels.
+        RunError: no run has one of the estimators or noise levels, or a run has none of them.
         NothingLeftError: a run has no results.
         RobauditError: the quantity cannot have this threshold.
     """
@@ -107,23 +107,12 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
     for wanted, error in available[0][1].items():
         if all(wanted in missing for _, missing in available):
             raise error
-    problems, reported, labels = list[str](), list[tuple[Run, Ask]](), list[str]()
-    for i, (run, (run_ask, missing)) in enumerate(zip(runs, available, strict=True)):
-        if run_ask is None:
-            problems += [f"left out: {error}" for error in missing.values() or [f"{run.path}: has none of these results"]]
-        else:
-            problems += map(str, missing.values())
-            reported.append((run, run_ask))
-            labels += request.label[i : i + 1]
-    labels += request.label[len(runs) :]
-    names = run_names([run for run, _ in reported], labels)
-    views = []
-    for name, (run, run_ask) in zip(names, reported, strict=True):
+    names, views, problems = run_names(runs, request.label), list[RunView](), list[str]()
+    for name, run, (run_ask, missing) in zip(names, runs, available, strict=True):
+        problems += map(str, missing.values())
         documents, problem = decisions_of(run) if decisions is None else (tuple(decision.document() for decision in decisions), "")
         problems += [f"no gates: {problem}"] if problem else []
         views.append(_view(name, run, run_ask, documents))
-    if not views:
-        raise NothingLeftError("robaudit report", "no run has these estimators at these noise levels", "name others")
     parts = (_part(name, views, request, most) for name in _ORDER)
     return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
 
@@ -133,6 +122,8 @@ def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
     groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
     summaries = tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))
+    if not summaries:
+        raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
     names = dict.fromkeys(group.key.estimator for group in summaries)
     named = dict.fromkeys(name for wanted in ask.estimators for name in names if matches(name, wanted))
     return RunView(name, run, replace(ask, label=(name,)), summaries, tuple(named) or (_principal(summaries),), decisions)
@@ -167,8 +158,8 @@ def _listed(flagged: Flagged, most: int) -> Flagged:
     return replace(flagged, samples=flagged.samples[: min(most, max(flagged.beyond, _FEW))])
 
 
-def _available(run: Run, ask: Ask) -> tuple[Ask | None, dict[object, RunError]]:
-    """The request without what the run lacks, None where nothing is left; and an error for each thing that it lacks."""
+def _available(run: Run, ask: Ask) -> tuple[Ask, dict[object, RunError]]:
+    """The request without what the run lacks, as long as it has some of it; and an error for each thing that it lacks."""
     keys, missing = list(run.groups()), dict[object, RunError]()
 
     def has(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:
@@ -178,12 +169,6 @@ def _available(run: Run, ask: Ask) -> tuple[Ask | None, dict[object, RunError]]:
             missing[wanted] = error
             return False
 
-    estimators = [name for name in ask.estimators if has(name, [name], EVERY_LEVEL)]
-    levels = LevelChoice.joined(part for part in ask.levels.parts if has(part, (), part))
-    if (ask.estimators and not estimators) or (ask.levels and not levels):
-        return None, missing
-    try:
-        any_left = not keys or bool(run.chosen(keys, estimators, levels))
-    except RunError:
-        any_left = False
-    return replace(ask, estimators=estimators, levels=levels) if any_left else None, missing
+    estimators = [name for name in ask.estimators if has(name, [name], EVERY_LEVEL)] or ask.estimators
+    levels = LevelChoice.joined(part for part in ask.levels.parts if has(part, (), part)) or ask.levels
+    return replace(ask, estimators=estimators, levels=levels), missing

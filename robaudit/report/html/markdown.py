@@ -9,7 +9,7 @@ from robaudit.report.html import facts
 from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.sections import SectionName
-from robaudit.report.tables import Table, markdown, markdown_rows, within
+from robaudit.report.tables import Table, markdown, markdown_blocks, within
 from robaudit.text import clipped
 
 MOST = 60_000
@@ -45,19 +45,19 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
             yield f"**{markdown(name + gates)}**"
         yield f"**{markdown(name + sentence(content, view))}**"
         yield markdown(facts.facts(view))
-    yield from _table(glance(content))
+    yield from markdown_blocks(glance(content))
     if line := facts.data_line(views):
         yield markdown(line)
     for view in views:
         if view.decisions:
-            yield from _table(facts.decision_table(view.decisions))
+            yield from markdown_blocks(facts.decision_table(view.decisions))
     for part in content.parts:
         yield f"## {markdown(part.section.title)}"
         yield from [markdown(part.section.words)] if part.section.words else []
         for table in _tables(part, samples):
-            yield from _table(table)
+            yield from markdown_blocks(table)
     yield "## Provenance"
-    yield from _table(facts.provenance(views))
+    yield from markdown_blocks(facts.provenance(views))
 
 
 def _tables(part: PageSection, samples: int) -> Sequence[Table]:
@@ -71,13 +71,3 @@ def _tables(part: PageSection, samples: int) -> Sequence[Table]:
     tables = part.section.shown(listed, part.ask)
     rest = sum(entry.record.beyond - len(entry.record.samples) for entry in listed)
     return [*tables, Table(notes=(f"{rest:,} more are not listed.",))] if rest else tables
-
-
-def _table(table: Table) -> Iterator[str]:
-    """A table with the text around it."""
-    if table.heading:
-        yield f"**{markdown(table.heading)}**"
-    yield from map(markdown, table.lines)
-    if table.columns:
-        yield markdown_rows(table)
-    yield from map(markdown, (*(cell.text for cell in table.conclusions), *table.notes))

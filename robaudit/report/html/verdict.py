@@ -12,8 +12,8 @@ from robaudit.report.classes import label_of
 from robaudit.report.differences import changes_of, difference
 from robaudit.report.html.content import Content, RunView
 from robaudit.report.sections import Entry
-from robaudit.report.summary import bar_of, group_mean, mean_cell
-from robaudit.report.tables import Cell, Column, Table
+from robaudit.report.summary import group_mean, mean_text
+from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.report.words import COVER, bracketed_certainties
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.flags import Flagged
@@ -87,7 +87,7 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
     levels, clean = numbers.level_texts(group.key.at for group in view.groups), view.run.info["clean_accuracy"]
     if clean is not None:
         share = Share(**{name: clean[name] for name in ("count", "total", "value", "lower", "upper")})
-        yield Cell("no noise"), Cell(numbers.share_estimate(share), bar_of(share, P_ROBUST)), Cell(""), Cell(""), Cell("")
+        yield cells(("no noise", numbers.share_estimate(share), "", "", ""))
     flagged = {group.key: group for group in content.flagged(view) if group.has_threshold}
     biases = {bias.key: bias for bias in content.biases(view)}
     for group in _headline(view):
@@ -96,8 +96,8 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
         quantity = view.quantity(group.key.quantity)
         yield (
             Cell(levels[group.key.at]),
-            Cell("") if noisy is None else Cell(numbers.with_percents(noisy.value, noisy.lower, noisy.upper), bar_of(noisy, P_ROBUST)),
-            group_mean(group, quantity),
+            Cell("" if noisy is None else numbers.with_percents(noisy.value, noisy.lower, noisy.upper)),
+            Cell(group_mean(group, quantity)),
             Cell("" if worst is None else f"{_class_text(worst)}: {numbers.mean_estimate(worst.mean, quantity.low, quantity.high)}"),
             Cell("" if many is None else f"{many.beyond:,} of {many.total:,}", tone="bad" if many is not None and many.confirmed else ""),
         )
@@ -156,7 +156,7 @@ def _mean(view: RunView, group: GroupSummary) -> str:
     elif group.key.quantity == LOG10_P_FAIL.name:
         return _odds(mean, mark)
     else:
-        text = mean_cell(mean, view.quantity(group.key.quantity), alone=group.images == 1).text
+        text = mean_text(mean, view.quantity(group.key.quantity), alone=group.images == 1)
     return text if text.startswith(numbers.NO_INTERVAL) else mark + text
 
 

@@ -25,7 +25,6 @@ from robaudit.results import PARTS
 from tests.conftest import RunCli
 from tests.specs import read_rows
 from tests.unit.api.nets import arrays, network
-from tests.unit.report.html.tools import Page as Read
 
 NAMES = ["<b>zero</b>", "one & only", *map(str, range(2, 9)), "nine\u200b[31m"]
 OPTIONS: Any = {"sigma": [0.1, 0.25], "estimators": ["logit_gaussian", {"mc": {"samples": 100}}], "class_names": NAMES}
@@ -35,13 +34,6 @@ OPTIONS: Any = {"sigma": [0.1, 0.25], "estimators": ["logit_gaussian", {"mc": {"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     gates = ["mean(estimator=mc, sigma=0.25) >= 0.5", "mean(estimator=mc, sigma=0.25) >= 0.999"]
     return robaudit.audit(network(), arrays(60), **OPTIONS, gates=gates, out=tmp_path_factory.mktemp("api") / "run", name="digits")
-
-
-def tags(text: str) -> set[str]:
-    """The tags of a piece of HTML, each of which is closed."""
-    read = Read.of(text)
-    assert read.open == []
-    return {tag for tag, _ in read.tags}
 
 
 def test_the_class_of_runs(run: Run) -> None:
@@ -95,14 +87,14 @@ def test_the_repr_of_a_run_is_short(run: Run) -> None:
 
 def test_what_a_notebook_shows_is_escaped(run: Run) -> None:
     shown = [
-        run._repr_html_(),
-        run.summary()._repr_html_(),
-        run.bias_report(estimator="mc", sigma=0.25)._repr_html_(),
-        run.flagged(threshold=0.95)._repr_html_(),
-        run.gate()._repr_html_(),
+        run._repr_markdown_(),
+        run.summary()._repr_markdown_(),
+        run.bias_report(estimator="mc", sigma=0.25)._repr_markdown_(),
+        run.flagged(threshold=0.95)._repr_markdown_(),
+        run.gate()._repr_markdown_(),
     ]
     for text in shown:
-        assert tags(text) <= {"div", "table", "thead", "tbody", "tr", "th", "td", "br"}
+        assert not re.search(r"<\w", text)
         assert "<b>zero" not in text
         assert "\u200b" not in text
     assert "&lt;b&gt;zero&lt;/b&gt;" in shown[2]
@@ -131,7 +123,7 @@ def test_results_are_tuples(run: Run) -> None:
     assert len(bias.classes) == 10
     (flagged,) = run.flagged(estimator=["mc"], sigma=[0.25], bottom=30)
     assert len(flagged.samples) == 30
-    assert "... and 10 more." in repr(run.flagged(estimator=["mc"], sigma=[0.25], bottom=60))
+    assert "... and 5 more." in repr(run.flagged(estimator=["mc"], sigma=[0.25], bottom=55))
 
 
 def test_gates(run: Run) -> None:
@@ -149,7 +141,7 @@ def test_a_report(run: Run, tmp_path: Path) -> None:
     assert page.lower().startswith("<!doctype html>")
     assert repr(page).startswith("<HTML report, 0.")
     assert page._repr_html_().startswith("<iframe srcdoc=")
-    assert tags(page._repr_html_()) == {"iframe"}
+    assert page._repr_html_().count("<") == 2, "the frame and its end: the page itself is escaped"
     assert "<title>Mine" in page
     assert run.report(str(tmp_path / "a.md"), estimator="mc", sigma=0.25) == tmp_path / "a.md"
     assert (tmp_path / "a.md").read_text(encoding="utf-8").startswith("#")
@@ -198,7 +190,7 @@ def test_every_section_of_the_command_line(run: Run) -> None:
     both = run.section("summary", with_=[run], label=["a", "b"])
     assert len(both) == 2
     assert "b - a" in repr(both)
-    assert "<table" in both._repr_html_()
+    assert "| b - a |" in both._repr_markdown_()
     with pytest.raises(RobauditError, match="'sections' is unknown; one of 'summary', 'levels'"):
         run.section("sections")
     with pytest.raises(RobauditError, match="by: does not apply to the section levels"):

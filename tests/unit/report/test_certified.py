@@ -108,9 +108,3 @@ def test_a_radius_that_was_asked_about_is_shown_and_the_others_are_lower_bounds(
     text = plain_text(tables_of(run_of(rows)))
     assert [line.split("  ")[0] for line in text.splitlines() if line.startswith("r ")] == ["r > 0", "r >= 0.25", "r >= 0.5", "r >= 0.55"]
     assert "certified_radius at sigma 0.25: images stopped once r >= 0.55 was decided: lower bounds at other radii." in text
-
-
-def test_one_result_of_one_image() -> None:
-    text = plain_text(tables_of(run_of([certificate(0, 0.5, stated=stating(0.001, 0.4))])))
-    assert "1 image\n" in text
-    assert "mean radius" in text

@@ -96,14 +96,10 @@ def test_unusual_runs_are_drawn_without_a_word(made: Run, kinds: tuple[str, ...]
         assert inline(kind, sketch_of(kind, [made], Ask())).startswith("<svg ")
 
 
-def test_a_chosen_estimator_and_level_are_what_is_drawn() -> None:
+def test_the_estimator_and_level_that_are_drawn_are_named_with_or_without_a_title() -> None:
     made = usual()
     chosen = Ask(estimators=("logit_gaussian",))
     for ask, about in ((Ask(), "mc at sigma 0.1"), (chosen, "logit_gaussian at sigma 0.1")):
-        assert sketch_of("classes", [made], ask).about == about
-
-
-def test_a_picture_without_a_title_still_names_its_estimator_and_level() -> None:
-    sketch = sketch_of("classes", [usual()], Ask())
-    assert "Robustness by class: mc at sigma 0.1" in texts(figure_of(sketch, PictureSize()))
-    assert any(text.startswith("mc at sigma 0.1. ") for text in texts(figure_of(sketch, PictureSize(title=False))))
+        sketch = sketch_of("classes", [made], ask)
+        assert f"Robustness by class: {about}" in texts(figure_of(sketch, PictureSize()))
+        assert any(text.startswith(f"{about}. ") for text in texts(figure_of(sketch, PictureSize(title=False))))
