@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from robaudit.auditing import run as run_module
 from robaudit.auditing.environment import pick_devices
-from robaudit.errors import SpecError
+from robaudit.auditing.resume import refuse_another_machine
+from robaudit.errors import AnotherRunError, SpecError
+from robaudit.progress import Listener
 from robaudit.store.info import kind_of
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
@@ -96,3 +98,10 @@ def test_the_noise_depends_on_the_model_of_the_devices_not_on_their_number() -> 
     assert kind_of("cuda:0,cuda:1 (NVIDIA A100)") == kind_of("cuda:0 (NVIDIA A100)") == kind_of("cuda:3 (NVIDIA A100)")
     assert kind_of("cuda:0,cuda:1 (NVIDIA A100)") != kind_of("cuda:0 (NVIDIA H100)")
     assert kind_of("cpu,cpu (a processor, 1 thread)") == kind_of("cpu (another, 2 threads)")
+
+
+def test_a_run_goes_on_only_where_its_noise_is_drawn() -> None:
+    old = {"device": "cpu (one, 1 thread)", "model": {"sha256": "ab"}}
+    now = {**old, "device": "cuda:0 (NVIDIA A100)", "versions": {}}
+    with pytest.raises(AnotherRunError, match=r"run: was begun on cpu .*, and this device draws other noise; choose another --out"):
+        refuse_another_machine(old, now, "run", Listener())

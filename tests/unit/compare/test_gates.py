@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from robaudit.compare.difference import compare
 from robaudit.compare.matching import why_unpaired
 from robaudit.errors import RobauditError
-from robaudit.numerics.intervals import paired_difference
+from robaudit.numerics.intervals import antithetic_difference, paired_difference
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.comparison import comparison_tables
 from robaudit.results import Votes
@@ -135,6 +136,16 @@ def test_the_same_noise_unpaired_adds_the_distances() -> None:
     assert rare.changed[0].lower == pytest.approx(0.9), "not 1 - 0.05 sqrt 2"
 
 
+def test_errors_of_images_that_stopped_by_themselves_add_whatever_their_noise() -> None:
+    """Both may lean the same way."""
+
+    def stopped(value: float) -> list[Row]:
+        return [row(i, value, value - 0.1, value + 0.1, interval=Interval.parse("confidence-sequence")) for i in range(4)]
+
+    group = between(stopped(0.8), stopped(0.4), seed=1).groups[0]
+    assert group.changed[0].lower == pytest.approx(-0.6), "not -0.4 - 0.1 sqrt 2"
+
+
 def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
     u = np.random.default_rng(9).random((30, 160))
     base, new = bits((u < 0.7)[:, :100]), bits(u < 0.65)
@@ -149,6 +160,22 @@ def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
     labelled = known(between(bits((u < 0.7)[:, :100], [0] * 30), bits(u < 0.65, [0] * 30), seed=0).groups[0].noisy_accuracy)
     assert labelled.new == pytest.approx((u < 0.65).mean()), "accuracy under noise is of all draws"
     assert known(labelled.measured).lower < labelled.value < known(labelled.measured).upper
+
+
+def test_antithetic_pairs_of_both_runs_are_pooled() -> None:
+    def pairs(kept: NDArray[np.bool_]) -> list[Row]:
+        apart = (kept[:, ::2] != kept[:, 1::2]).sum(1)
+        found = zip(bits(kept), apart.tolist(), strict=True)
+        stated = Interval.parse("antithetic pairs")
+        return [replace(one, interval=stated, votes=one.votes and replace(one.votes, split=split)) for one, split in found]
+
+    u = np.random.default_rng(11).random((20, 100))
+    base, new = u < 0.7, u < 0.65
+    (group,) = between(pairs(base), pairs(new), seed=0).groups
+    change = (new.astype(int) - base).reshape(20, 50, 2).sum(2)
+    whole, half = [((change == -n).sum(), (change == n).sum()) for n in (2, 1)]
+    assert group.mean.measured is not None
+    assert group.mean.measured.ends == pytest.approx(antithetic_difference(half, whole, 1000))
 
 
 def test_unequal_numbers_of_draws_are_paired_image_by_image() -> None:

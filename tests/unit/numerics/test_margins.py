@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from robaudit.numerics.margins import halves, pair_moments, shape_of_pairs
+from robaudit.numerics.margins import halves, pair_moments, shape_of_pairs, standardise
 
 
 def normals(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -44,3 +44,8 @@ def test_the_covariance_is_unbiased() -> None:
     g = torch.stack([2 * z + z.square(), -2 * z + z.square()], dim=2).flatten(1)[:, :, None]
     covariance = pair_moments(*halves(g)).covariance[:, 0, 0]
     assert abs(float(covariance.mean()) - 6.0) < 4 * float(covariance.std()) / math.sqrt(replicates)
+
+
+def test_a_margin_that_never_changes_holds_only_above_zero() -> None:
+    z, _ = standardise(torch.tensor([[0.0, 1.0, -1.0]]), torch.zeros(1, 3, 3))
+    assert z.tolist() == [[-math.inf, math.inf, -math.inf]], "a tie is a failure"
