@@ -317,7 +317,9 @@ def ray_workers(
             several, each = _room(asked, float(there.get("GPU", 0)), float(there.get("CPU", 0)))
             names, threads = ["cuda" if each else "cpu"] * several, 1
             run = asked.model_copy(update={"workers": "auto"})  # of the workers themselves: threads
-        with _placed(len(names), {"CPU": threads, "GPU": each} if each else {"CPU": threads}, listener) as (placement, share):
+        bundle = {"CPU": float(threads), "GPU": each} if each else {"CPU": float(threads)}
+        with _placed(ray, len(names), bundle, listener) as (placement, share, several):
+            names = names[:several]
             spec = request.spec.model_copy(update={"run": run})
             try:
                 sent = ray.put(replace(request, spec=spec, share=share, model=_on_cpu(request.model)))
@@ -340,8 +342,11 @@ def ray_workers(
 
 
 @contextmanager
-def _placed(several: int, bundle: dict[str, float], listener: Listener) -> Iterator[tuple[Any, float]]:
-    """Room for all workers, and the share of its machine's memory that each may take; they end with the block."""
+def _placed(ray: Any, several: int, bundle: dict[str, float], listener: Listener) -> Iterator[tuple[Any, float, int]]:
+    """Room for all workers, the share of its machine's memory that each may take, and their number; they end with the block.
+
+    The number is smaller than ``several`` where Ray still counted a node that was gone.
+    """
     from ray.util import placement_group, placement_group_table, remove_placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -350,8 +355,13 @@ def _placed(several: int, bundle: dict[str, float], listener: Listener) -> Itera
         listener.doing("starting workers")
         while not group.wait(_SIGN):
             listener.doing("waiting for room on the cluster")
+            there = ray.cluster_resources()
+            most = min(int(there.get(resource, 0.0) // needed) for resource, needed in bundle.items())
+            if 0 < most < several:
+                remove_placement_group(group)
+                several, group = most, placement_group([bundle] * most)
         nodes = Counter(placement_group_table(group)["bundles_to_node_id"].values())
-        yield PlacementGroupSchedulingStrategy(group), 1 / max(nodes.values())
+        yield PlacementGroupSchedulingStrategy(group), 1 / max(nodes.values()), several
     finally:
         with suppress(Exception):  # the cluster may be gone
             remove_placement_group(group)
