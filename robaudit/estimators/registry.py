@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from robaudit.estimators.batch import ImageBatch
     from robaudit.models.logits import LogitModel
 
-GROUP = ESTIMATORS
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -188,7 +186,7 @@ def registered() -> dict[str, EntryPoint]:
     Raises:
         RobauditError: two packages register the same name, or no estimator is registered.
     """
-    return installed(GROUP, "estimator")
+    return installed(ESTIMATORS, "estimator")
 
 
 def load(name: str, where: str = "estimators") -> type[Estimator]:
@@ -198,7 +196,7 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
         SpecError: unknown name, with a did-you-mean.
         RobauditError: the plugin cannot be imported, is not an Estimator, or lacks a required definition.
     """
-    return load_class(GROUP, "estimator", name, Estimator, where)  # type: ignore[type-abstract]
+    return load_class(ESTIMATORS, "estimator", name, Estimator, where)  # type: ignore[type-abstract]
 
 
 @contextmanager

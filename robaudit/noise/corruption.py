@@ -26,7 +26,6 @@ from robaudit.numerics.rowwise import mean_over
 SMALL = 64
 """Images of fewer rows get the parameters of CIFAR-10-C unless the spec says otherwise."""
 
-Preset = Literal["imagenet", "cifar"]
 Numbers = tuple[float, ...]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from robaudit import plugins
 from robaudit.errors import RobauditError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
@@ -44,18 +45,18 @@ def test_unknown_name() -> None:
 
 def test_two_packages_with_one_name() -> None:
     says = r"estimator mc: registered twice, as other:Mc and robaudit\.estimators\.mc:MonteCarlo; uninstall one"
-    with entries.only(registry.GROUP, {"mc": OURS, "mc_": "other:Mc"}), pytest.raises(RobauditError, match=says):
+    with entries.only(plugins.ESTIMATORS, {"mc": OURS, "mc_": "other:Mc"}), pytest.raises(RobauditError, match=says):
         registry.registered()
 
 
 def test_the_same_entry_point_seen_twice_is_one() -> None:
-    with entries.only(registry.GROUP, {"mc": OURS, "mc_": OURS}):
+    with entries.only(plugins.ESTIMATORS, {"mc": OURS, "mc_": OURS}):
         assert list(registry.registered()) == ["mc"]
 
 
 def test_copied_instead_of_installed() -> None:
     says = r"no entry point in the group robaudit\.estimators; install the package"
-    with entries.only(registry.GROUP, {}), pytest.raises(RobauditError, match=says):
+    with entries.only(plugins.ESTIMATORS, {}), pytest.raises(RobauditError, match=says):
         registry.registered()
 
 
@@ -69,12 +70,12 @@ def test_copied_instead_of_installed() -> None:
     ],
 )
 def test_broken_plugin(target: str, says: str) -> None:
-    with entries.only(registry.GROUP, {"thing": target}), pytest.raises(RobauditError, match="estimator thing: ") as caught:
+    with entries.only(plugins.ESTIMATORS, {"thing": target}), pytest.raises(RobauditError, match="estimator thing: ") as caught:
         registry.load("thing")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_broken_plugin_harms_only_those_who_ask_for_it() -> None:
-    with entries.only(registry.GROUP, {"mc": OURS, "thing": "no_such_package:Thing"}):
+    with entries.only(plugins.ESTIMATORS, {"mc": OURS, "thing": "no_such_package:Thing"}):
         assert issubclass(registry.load("mc"), Estimator)

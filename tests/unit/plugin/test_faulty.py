@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from robaudit import AuditSpec, ImageBatch, audit, read_run
-from robaudit.estimators import registry
+from robaudit import AuditSpec, ImageBatch, audit, plugins, read_run
 from robaudit.plugins import NOISES
 from tests.conftest import RunCli
 from tests.specs import digits, write
@@ -30,7 +29,7 @@ def installed() -> Iterator[None]:
     """The faulty ones as if they were installed, beside ours."""
     faulty = ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Refusing")
     names = {name.lower(): f"tests.unit.plugin.faulty:{name}" for name in faulty}
-    with entries.beside_ours(registry.GROUP, names), entries.only(NOISES, KINDS):
+    with entries.beside_ours(plugins.ESTIMATORS, names), entries.only(NOISES, KINDS):
         yield
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from robaudit import load_spec, read_run
+from robaudit import load_spec, plugins, read_run
 from robaudit.auditing.run import audit
-from robaudit.estimators import registry
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, read_rows, write
 from tests.states import flushes
@@ -27,7 +26,7 @@ NAMES = ("mc", "norms:q=1", "norms:q=10")
 def as_installed() -> AbstractContextManager[None]:
     """The estimators as if they were installed, beside one of ours."""
     names = {name: f"tests.unit.plugin.norms:{name.title()}" for name in ("norms", "miscounted")}
-    return entries.only(registry.GROUP, {"mc": "robaudit.estimators.mc:MonteCarlo", **names})
+    return entries.only(plugins.ESTIMATORS, {"mc": "robaudit.estimators.mc:MonteCarlo", **names})
 
 
 @pytest.fixture(autouse=True)
