@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -80,6 +80,10 @@ class OpenedAudit:
     data: Dataset
     info: Mapping[str, Any] = field(default_factory=dict)
     seen: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)
+
+    def again(self, spec: AuditSpec) -> Self:
+        """The same audit with other numbers of draws."""
+        return replace(self, spec=spec, tasks=tasks_of(spec))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from robaudit.datasets.base import Dataset
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
-from robaudit.spec.model import RunSpec
+from robaudit.spec.model import AuditSpec, RunSpec
 from robaudit.store.info import RowBits, device_type, kind_of
 from robaudit.system import cores
 from robaudit.text import clipped, count
@@ -104,7 +104,7 @@ class _Member:
         device: of this worker.
         images: size of its next chunk.
         jobs: with the calls that compute them, in order.
-        opening: the call that prepares it again after a loss; until it returns, it gets no jobs.
+        opening: the call that prepares it again, after a loss or for other numbers of draws; until it returns, it gets no jobs.
     """
 
     name: str
@@ -122,6 +122,7 @@ class Crew:
         ray: the package.
         actors: the workers, with their devices.
         request: what they prepare, in Ray's object store.
+        spec: the request's.
         reports: what each said when it was ready.
         data: the samples.
 
@@ -130,8 +131,10 @@ class Crew:
         SpecError: they are not of one kind.
     """
 
-    def __init__(self, ray: Any, actors: Sequence[tuple[Any, str]], request: Any, reports: Sequence[Report], data: Dataset) -> None:
-        self._ray, self._request, self._data = ray, request, data
+    def __init__(
+        self, ray: Any, actors: Sequence[tuple[Any, str]], request: Any, spec: AuditSpec, reports: Sequence[Report], data: Dataset
+    ) -> None:
+        self._ray, self._request, self._spec, self._data = ray, request, spec, data
         worst = max((report.info["rows"] for report in reports), key=lambda rows: rows["largest_difference"])
         self.info = {**reports[0].info, "rows": worst}
         self._members = [
@@ -153,6 +156,12 @@ class Crew:
     def classes(self) -> int:
         """Number of logits."""
         return int(self.info["model"]["classes"])
+
+    def again(self, spec: AuditSpec) -> None:
+        """Let the workers compute the same audit with other numbers of draws."""
+        self._spec = spec.model_copy(update={"run": self._spec.run})
+        for member in self._members:
+            self._open(member)
 
     def next_images(self, tasks: Sequence[Task]) -> int:
         """The size of the next chunk: what its worker asked for, smaller towards the end."""
@@ -239,7 +248,7 @@ class Crew:
                 what = f"cannot be started again ({_last_line(error)})"
                 raise RobauditError(member.name, what, "finished work is on disk: run the same command again to continue") from None
             else:
-                self._open_again(member)
+                self._open(member)
         else:
             for text in notes:
                 listener.note(f"{member.name}: {text}")
@@ -257,10 +266,11 @@ class Crew:
             job.attempts -= 1  # it was not begun
         self._returned.extend(rest for job in jobs if (rest := job.rest()) is not None)
         member.jobs.clear()
-        self._open_again(member)
+        self._open(member)
 
-    def _open_again(self, member: _Member) -> None:
-        member.opening = member.actor.prepare.remote(self._request, member.device)  # answered once Ray has started it again
+    def _open(self, member: _Member) -> None:
+        """Ask a worker to prepare the audit; a lost one answers once Ray has started it again."""
+        member.opening = member.actor.prepare.remote(self._request, self._spec, member.device)
 
     def _check(self, name: str, report: Report) -> None:
         """Refuse a worker whose results would differ from the others'.
@@ -322,14 +332,14 @@ def ray_workers(
             names = names[:several]
             spec = request.spec.model_copy(update={"run": run})
             try:
-                sent = ray.put(replace(request, spec=spec, share=share, model=_on_cpu(request.model)))
+                sent = ray.put(replace(request, share=share, model=_on_cpu(request.model)))
             except (TypeError, AttributeError, pickle.PicklingError) as error:
                 raise _unsendable(error, "define its class in a module, without locks and open files") from error
             options = {"num_cpus": threads, "num_gpus": each, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": _AT_ONCE}
             kind = ray.remote(**options)(RayWorker)
             actors = [(kind.options(scheduling_strategy=placement).remote(), name) for name in names]
-            reports = _reports(ray, actors, sent, listener)
-            crew = Crew(ray, actors, sent, reports, data)
+            reports = _reports(ray, actors, sent, spec, listener)
+            crew = Crew(ray, actors, sent, spec, reports, data)
             for warning, text in reports[0].told:
                 (listener.warn if warning else listener.note)(text)
             hosts = Counter(report.host for report in reports)
@@ -367,13 +377,13 @@ def _placed(ray: Any, several: int, bundle: dict[str, float], listener: Listener
             remove_placement_group(group)
 
 
-def _reports(ray: Any, actors: Sequence[tuple[Any, str]], request: Any, listener: Listener) -> list[Report]:
+def _reports(ray: Any, actors: Sequence[tuple[Any, str]], request: Any, spec: AuditSpec, listener: Listener) -> list[Report]:
     """What the workers say once they are ready.
 
     Raises:
         RobauditError: one cannot begin.
     """
-    calls = [actor.prepare.options(max_task_retries=2).remote(request, device) for actor, device in actors]
+    calls = [actor.prepare.options(max_task_retries=2).remote(request, spec, device) for actor, device in actors]
     waiting, reports = calls, dict[Any, Report]()
     try:
         while waiting:

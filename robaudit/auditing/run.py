@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from robaudit.auditing.expected import SPARE, WORTH_SAYING, as_begun, measure_sp
 from robaudit.auditing.loop import OnError, Workers, compute_missing, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
 from robaudit.auditing.prepare import OpenedAudit, PreparedAudit, Request, open_audit, prepare
-from robaudit.auditing.ray_cluster import ray_workers
+from robaudit.auditing.ray_cluster import Crew, ray_workers
 from robaudit.auditing.resume import (
     default_out,
     existing_info,
@@ -63,6 +63,7 @@ def audit(
     ray_address: str | None = None,
     budget: float | None = None,
     until: UntilDecided | None = None,
+    kept: Kept | None = None,
 ) -> Run:
     """Estimate every sample's robustness and write (or resume) a run folder.
 
@@ -82,6 +83,7 @@ def audit(
             An existing run is continued with the draws and images it was begun with.
         until: the analyses of a run that is sampled until its gates are decided, this one last; results of the previous analysis, from
             fewer draws, are replaced.
+        kept: model, data and workers of the earlier analyses of this run; those prepared here are kept in it for the next.
 
     Returns:
         The finished run.
@@ -113,7 +115,8 @@ def audit(
         if old is not None and not is_next(until, old):
             asked = extended(asked, old, str(folder.path))
         request = Request(asked, trust, on_error == "skip", model, dataset)
-        with prepared(request, log, ray_address=ray_address, budget=budget) as (audit, workers):
+        with Kept() if kept is None else nullcontext(kept) as keeping:
+            audit, workers = keeping.prepared(request, log, ray_address=ray_address, budget=budget)
             if old is not None:
                 refuse_another_machine(old, audit.info, str(folder.path), log)
             folder.create()
@@ -125,6 +128,29 @@ def audit(
         for text in run.info.get("review_warnings", ()):
             log.warn(text)
         return run
+
+
+class Kept(ExitStack):
+    """What audits of one spec share that differ in their numbers of draws alone: loaded model, opened data, and workers.
+
+    The workers end with the block.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ready: tuple[OpenedAudit, Workers] | None = None
+
+    def prepared(self, request: Request, listener: Listener, **how: Any) -> tuple[OpenedAudit, Workers]:
+        """The audit and its workers: those of the first request with the draws of this one; arguments as of :func:`prepared`."""
+        if self._ready is None:
+            self._ready = self.enter_context(prepared(request, listener, **how))
+            return self._ready
+        audit, workers = self._ready
+        audit = audit.again(request.spec)
+        if isinstance(workers, Crew):
+            workers.again(request.spec)
+        self._ready = audit, audit.worker() if isinstance(audit, PreparedAudit) else workers
+        return self._ready
 
 
 @contextmanager

@@ -7,16 +7,17 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from robaudit.auditing.chunks import Chunk, Step, Worker
 from robaudit.auditing.environment import deterministic, explained, pick_device
-from robaudit.auditing.prepare import Request, open_audit, prepare
+from robaudit.auditing.prepare import PreparedAudit, Request, open_audit, prepare
 from robaudit.errors import DataError, ModelError, RobauditError
 from robaudit.models.files import model_path
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener
+from robaudit.spec.model import AuditSpec
 from robaudit.system import keep_freed_memory
 
 
@@ -36,6 +37,21 @@ class Report:
     seen: Mapping[str, tuple[str, int | None]]
     told: Sequence[tuple[bool, str]]
     images: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """An audit that a worker has prepared."""
+
+    audit: PreparedAudit
+    worker: Worker
+    report: Report
+
+    @classmethod
+    def of(cls, audit: PreparedAudit, host: str, told: Sequence[tuple[bool, str]]) -> _Ready:
+        """With a worker for its chunks."""
+        worker = audit.worker()
+        return cls(audit, worker, Report(host, audit.info, audit.seen, told, worker.next_images(audit.tasks)))
 
 
 class RestartedError(Exception):
@@ -60,23 +76,27 @@ class RayWorker:
 
     def __init__(self) -> None:
         self._computing = threading.Lock()
-        self._worker: Worker | None = None
-        self._report: Report | None = None
+        self._ready: _Ready | None = None
         self._settings = ExitStack()
 
-    def prepare(self, request: Request, device: str) -> Report:
-        """Prepare the audit, unless that is done already.
+    def prepare(self, request: Request, spec: AuditSpec, device: str) -> Report:
+        """Prepare the audit; if that is done already, keep model and data, and change the numbers of draws.
 
         Args:
-            request: the spec, and objects in memory.
+            request: what is asked for, and objects in memory.
+            spec: the request's, with this analysis's numbers of draws.
             device: of this worker.
         """
-        if self._report is None:
-            with _explaining():
-                self._report = self._prepared(request, device)
-        return self._report
+        with self._computing, _explaining():
+            ready = self._ready
+            if ready is None:
+                ready = self._prepared(replace(request, spec=spec), device)
+            elif ready.audit.spec != spec:
+                ready = _Ready.of(ready.audit.again(spec), ready.report.host, ready.report.told)
+            self._ready = ready
+            return ready.report
 
-    def _prepared(self, request: Request, name: str) -> Report:
+    def _prepared(self, request: Request, name: str) -> _Ready:
         keep_freed_memory()  # the process is the worker's own
         device, host, heard, spec = pick_device(name), socket.gethostname(), _Collector(), request.spec
         self._settings.enter_context(deterministic(spec.run.deterministic, device))
@@ -93,8 +113,7 @@ class RayWorker:
             if path is None or os.access(path, os.R_OK):
                 raise
             raise ModelError(f"{host}: {error.where}", error.what, "put the model where all machines can read it") from error
-        self._worker = audit.worker()
-        return Report(host, audit.info, audit.seen, heard.told, self._worker.next_images(audit.tasks))
+        return _Ready.of(audit, host, heard.told)
 
     def compute(self, chunk: Chunk, ids: Sequence[str]) -> Iterator[tuple[Step, int, list[str]]]:
         """Compute a chunk; with each step come the size of the next chunk, and notes.
@@ -107,12 +126,12 @@ class RayWorker:
             RestartedError: the worker is not prepared.
             RobauditError: the audit cannot go on.
         """
-        worker, report, heard = self._worker, self._report, _Collector()
-        if worker is None or report is None:
+        if self._ready is None:
             raise RestartedError
+        worker, host, heard = self._ready.worker, self._ready.report.host, _Collector()
         with _explaining():
             if not worker.has(chunk.places, ids):
-                raise DataError(f"{report.host}: {worker.where}", "holds other samples there", "give all workers the same data")
+                raise DataError(f"{host}: {worker.where}", "holds other samples there", "give all workers the same data")
             images = list(worker.read(chunk.places))
             with self._computing:
                 for step in worker.compute(chunk.tasks, images, heard, lambda *_: None):

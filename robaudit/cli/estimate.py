@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -32,8 +32,8 @@ from robaudit.cli.options import (
 from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
+    from robaudit.auditing.run import Kept
     from robaudit.gates.decide import Decision, Verdict
-    from robaudit.gates.until import Audit
     from robaudit.spec.model import AuditSpec
     from robaudit.store.info import UntilDecided
     from robaudit.store.run import Run
@@ -292,7 +292,7 @@ def estimate(
     files.remove()
     command = command_line(sys.argv[1:])
 
-    def audited(wanted: AuditSpec, folder: Path | None, until: UntilDecided | None = None) -> Run:
+    def audited(wanted: AuditSpec, folder: Path | None, until: UntilDecided | None = None, kept: Kept | None = None) -> Run:
         with Reporter(quiet=quiet) as reporter:
             return audit(
                 wanted,
@@ -306,6 +306,7 @@ def estimate(
                 ray_address=ray_address,
                 budget=seconds,
                 until=until,
+                kept=kept,
             )
 
     from robaudit.gates.sources import refuse_beyond
@@ -338,7 +339,7 @@ def estimate(
 def _until_decided(
     spec: AuditSpec,
     out: Path | None,
-    audit: Audit,
+    audit: Callable[[AuditSpec, Path, UntilDecided | None, Kept], Run],
     files: _Files,
     written: Sequence[str],
     *,
@@ -352,6 +353,7 @@ def _until_decided(
     Raises:
         RobauditError: the audit or a gate is refused.
     """
+    from robaudit.auditing.run import Kept
     from robaudit.cli.console import say
     from robaudit.cli.gate import report_gates
     from robaudit.cli.reading import print_run
@@ -362,7 +364,13 @@ def _until_decided(
     from robaudit.report.ci.document import Subject
 
     gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)
-    outcome = sample_until_decided(spec, gates, out, audit, on_analysis=None if quiet else _say_analysis, **how)
+    on_analysis = None if quiet else _say_analysis
+    with Kept() as kept:
+
+        def kept_audit(wanted: AuditSpec, folder: Path, until: UntilDecided | None) -> Run:
+            return audit(wanted, folder, until, kept)
+
+        outcome = sample_until_decided(spec, gates, out, kept_audit, on_analysis=on_analysis, **how)
     files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=quiet)
     if not quiet:
         if outcome.draws:

@@ -24,7 +24,7 @@ def request(document: Mapping[str, Any], folder: Path | None = None, **rest: Any
 def prepared(given: Request) -> tuple[RayWorker, Report]:
     """A worker on this machine's processor, and what it says when it is ready."""
     worker = RayWorker()
-    return worker, worker.prepare(given, "cpu")
+    return worker, worker.prepare(given, given.spec, "cpu")
 
 
 class RayError(Exception):
@@ -71,7 +71,7 @@ class Actor:
     """
 
     def __init__(self, compute: Callable[..., Iterator[Any]], report: Callable[[], Report]) -> None:
-        self.calls, self.given = list[Call](), list[tuple[Any, ...]]()
+        self.calls, self.given, self.opened = list[Call](), list[tuple[Any, ...]](), list[tuple[Any, ...]]()
         self._compute, self._report = compute, report
         self.compute, self.prepare = SimpleNamespace(remote=self._computing), SimpleNamespace(remote=self._preparing)
 
@@ -80,7 +80,8 @@ class Actor:
         self.calls.append(call := Call(self, _raising(self._compute(*pickle.loads(pickle.dumps(args))))))
         return call
 
-    def _preparing(self, *_: Any) -> Call:
+    def _preparing(self, *args: Any) -> Call:
+        self.opened.append(args)
         return Call(self, iter([self._report()]))
 
     def lose(self) -> None:

@@ -81,7 +81,7 @@ def at_once(worker: RayWorker) -> Callable[..., Iterator[Answer]]:
 
 
 def crew_of(ray: FakeRay, actors: Sequence[Actor], reports: Sequence[Report], data: Any = OPENED.data) -> Crew:
-    return Crew(ray, [(actor, "cpu") for actor in actors], None, reports, data)
+    return Crew(ray, [(actor, "cpu") for actor in actors], None, OPENED.spec, reports, data)
 
 
 def carried_out(ray: FakeRay, actors: Sequence[Actor], report: Report, heard: Heard | None = None) -> list[Row]:
@@ -111,6 +111,20 @@ def test_lost_workers(ready: tuple[RayWorker, Report], members: int, lost_at: li
     note = r"worker \d on \S+: lost \(ActorDiedError\); its work goes to others until it is back"
     assert all(re.fullmatch(note, text) for text in heard.told)
     assert len(heard.told) <= len(lost_at)
+
+
+def test_the_next_analysis_is_by_the_same_workers(ready: tuple[RayWorker, Report]) -> None:
+    """They, and any that is lost later, are told the new numbers of draws before they get work."""
+    more = OPENED.again(request(digits(**{**SPEC, "estimators": [{"mc": {"samples": 9}}, "softmax"]})).spec)
+    ray, actors = FakeRay([2]), actors_of(ready, 2)
+    crew = crew_of(ray, actors, [ready[1]] * 2)
+    crew.again(more.spec)
+    with State() as state:
+        state.begin(OPENED.data, task_names(more.tasks))
+        compute_missing(state, OPENED.data, more.tasks, crew, Heard())
+        draws = [row.votes.draws for sample in state.results() for row in sample.rows if row.votes]
+    assert draws == [9] * 7 * 2
+    assert [spec.estimators for actor in actors for _, spec, _ in actor.opened] == [more.spec.estimators] * 3
 
 
 def test_a_worker_that_was_restarted_without_work_is_prepared_again(ready: tuple[RayWorker, Report]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 
+from robaudit.store.run import read_run
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, read_rows, save_npz, tree, write
 from tests.system.ray.clusters import Nodes, estimate
@@ -110,9 +112,12 @@ def test_begun_locally_continued_by_ray_extended_and_back(tmp_path: Path, nodes:
 
 def test_until_the_gates_are_decided(tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
     write(tmp_path, digits(limit=20, estimators=[{"mc": {"samples": 400}}]))
-    _, err = by_ray(tmp_path, nodes, "--gate", "mean >= 0.5")
-    assert "interim analysis after " in err
-    same(tmp_path, run_cli, "--gate", "mean >= 0.5")
+    assert run_cli("estimate", "spec.yaml", "--out", "plain").code == 0
+    close = ("--gate", f"mean >= {fmean(row.value for row in read_run(tmp_path / 'plain').rows)!r}", "--inconclusive", "pass")
+    _, err = by_ray(tmp_path, nodes, *close)
+    assert err.count("interim analysis after ") > 1
+    assert err.count("note: 2 workers: ") == 1
+    same(tmp_path, run_cli, *close)
 
 
 def test_paths_that_workers_cannot_read(tmp_path: Path, nodes: Nodes) -> None:

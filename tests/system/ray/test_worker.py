@@ -49,7 +49,16 @@ def test_a_chunk_is_computed() -> None:
     steps, (_, ids) = computed(worker, given, 2, 5), job(given, 2, 5)
     assert {(row.sample_id, row.estimator) for step in steps for row in step.rows} == {(n, e) for n in ids for e in ("mc", "softmax")}
     assert [name for step in steps for name in step.finished] == list(ids)
-    assert worker.prepare(given, "cpu") is report, "it is loaded once"
+    assert worker.prepare(given, given.spec, "cpu") is report, "it is loaded once"
+
+
+def test_other_numbers_of_draws_need_no_other_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = request(SPEC), request(digits(estimators=[{"mc": {"samples": 50}}, "softmax"]))
+    worker, report = prepared(first)
+    monkeypatch.setattr(worker_module, "prepare", None)
+    assert worker.prepare(first, second.spec, "cpu") == report
+    rows = [row for step in computed(worker, second, 2) for row in step.rows]
+    assert [row.votes.draws for row in rows if row.votes] == [50]
 
 
 def test_one_that_was_started_again_says_so() -> None:

@@ -86,6 +86,7 @@ def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
     assert code == 1
     assert err.count("interim analysis after ") == 2
     assert "interim analysis after 128 of 128" in err
+    assert err.count("clean accuracy") == 1, "model and data are prepared once"
     assert "(inconclusive counts as fail)" in out
     assert [row.value for row in read_run(tmp_path / "run").rows] == [row.value for row in read_run(tmp_path / "plain").rows]
 
