@@ -13,6 +13,7 @@ import logging
 import os
 import pickle
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -201,7 +202,10 @@ def _weights_only() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[list[BaseException]]:
-    """Keep torch's log lines about the layouts that it tries off stderr; yield a list that collects their errors."""
+    """Keep torch's log lines about the layouts that it tries off stderr; yield a list that collects their errors.
+
+    So too a warning of torch 2.10 about every file.
+    """
     errors: list[BaseException] = []
 
     def keep(record: logging.LogRecord) -> bool:
@@ -216,7 +220,9 @@ def _quiet() -> Iterator[list[BaseException]]:
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
     try:
-        yield errors
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
+            yield errors
     finally:
         for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate

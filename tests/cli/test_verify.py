@@ -252,7 +252,7 @@ def small(kind: str) -> nn.Module:
     return network
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 @pytest.mark.parametrize("kind", [pytest.param("linear", marks=pytest.mark.slow), "mlp"])
 def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli: RunCli) -> None:
     torch.jit.save(torch.jit.trace(small(kind), torch.rand(1, 1, 8, 8)), tmp_path / "network.pt")

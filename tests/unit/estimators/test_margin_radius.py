@@ -125,8 +125,8 @@ def test_no_rounding_flips_a_certified_image(offset: float) -> None:
     with torch.no_grad():
         layer.weight.copy_(torch.randn(4, 24, generator=torch.Generator().manual_seed(0)) / 10)
         layer.bias.fill_(offset)
-    shift = nn.BatchNorm1d(4, affine=False, eps=0.0)
-    shift.running_mean = torch.full((4,), offset)
+    shift = nn.BatchNorm1d(4, affine=False, eps=2**-20)
+    shift.running_mean, shift.running_var = torch.full((4,), offset), torch.full((4,), 1 - 2**-20)  # it divides by 1
     network = nn.Sequential(nn.Flatten(), layer, shift).eval()
     x = torch.rand(200, *SHAPE, generator=torch.Generator().manual_seed(1)) / 10
     batch = chunk(network, x, level=0.3)

@@ -130,6 +130,7 @@ def test_graphs_with_two_inputs(tmp_path: Path) -> None:
     assert one_line(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")  # of torch 2.10
 @pytest.mark.parametrize(("layers", "decomposed"), [([nn.BatchNorm2d(1), nn.Flatten()], True), ([nn.Flatten(), nn.Dropout()], False)])
 def test_training_mode_graphs(tmp_path: Path, layers: list[nn.Module], decomposed: bool) -> None:
     """A script can still be switched to eval mode, an exported graph cannot."""

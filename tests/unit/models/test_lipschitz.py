@@ -258,7 +258,8 @@ def test_a_dense_network_has_the_product_of_the_norms() -> None:
 
 def test_a_batch_norm_is_folded_into_its_convolution() -> None:
     """Channels of norm 1, 1 and scales 10, .1: the product of the norms would be near 10 sqrt 2, the folded one is 10."""
-    convolution, norm = nn.Conv2d(2, 2, 1, bias=False), nn.BatchNorm2d(2, eps=0.0)
+    convolution, norm = nn.Conv2d(2, 2, 1, bias=False), nn.BatchNorm2d(2, eps=2**-20)
+    norm.running_var = torch.full((2,), 1 - 2**-20)
     convolution.weight.data = torch.tensor([[1.0, 0.0], [0.6, 0.8]]).reshape(2, 2, 1, 1)
     norm.weight.data = torch.tensor([10.0, 0.1])
     head = nn.Sequential(convolution, norm, nn.ReLU(), nn.Flatten(), nn.Linear(72, 2))
