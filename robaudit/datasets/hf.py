@@ -142,17 +142,16 @@ class HfSpec(FilesSpec):
     def _by_name(self, own: tuple[str, ...], where: str) -> Labels:
         """The user's class index for each class of the data set; the last entry is -1, for no label.
 
-        Classes match by index if both have equally many names and names in common have the same index (if the names are the model's, at
-        least half must be in common). Otherwise they match by name, and the user's ``class_names`` must contain every name.
+        Classes match by index if both have equally many names and share at least half of them, each with the same index. Otherwise they
+        match by name, and the user's ``class_names`` must contain every name.
         """
         same = np.array([*range(len(own)), -1], dtype=np.int64)
         if self.class_names is None:
             return same
         classes = ClassIndex(self.class_names, self.class_ids)
         numbers = [classes.find(name) for name in own]
-        known = [number for number in numbers if number is not None]
         fits = len(own) == len(self.class_names) and all(number in (place, None) for place, number in enumerate(numbers))
-        if fits and (not self.names_of_model or 2 * len(known) >= len(own)):
+        if fits and 2 * numbers.count(None) <= len(own):
             return same
         return np.array([*(classes.index(name, where, f"its class {name!r}") for name in own), -1], dtype=np.int64)
 

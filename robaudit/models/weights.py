@@ -130,24 +130,6 @@ def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, tor
     return None
 
 
-def other_classes(source: Source, weights: Mapping[str, torch.Tensor]) -> int | None:
-    """The number of classes of weights that fit their architecture except in the last layer; None if they fit, or differ elsewhere.
-
-    Args:
-        source: the file, and the name of its architecture.
-        weights: the weights, with the keys of the file.
-
-    Raises:
-        ModelError: there is no such architecture.
-    """
-    wanted = build_architecture(source, weights, meta=True).state_dict()
-    tensors, _ = _stripped(weights, wanted.keys())
-    if any(key not in tensors for key in wanted if not key.endswith("num_batches_tracked")):
-        return None
-    differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
-    return _other_classes(wanted, tensors, differing) if differing else None
-
-
 def few(names: Iterable[str], most: int = 3) -> str:
     """The first few names of a list, as text."""
     names = [clipped(name, 120) for name in names]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
 from pydantic import (
     AfterValidator,
@@ -114,18 +114,6 @@ class BaseDatasetSpec(SpecSection):
             "or a file whose lines begin with them",
         )
     )
-
-    _names_of_model: bool = PrivateAttr(default=False)
-
-    @property
-    def names_of_model(self) -> bool:
-        """Whether class_names come from the model's own files."""
-        return self._names_of_model
-
-    def naming(self, names: tuple[str, ...] | None) -> Self:
-        """Record whether the class names come from the model's own files."""
-        self._names_of_model = names is not None and self.class_names == names
-        return self
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:  # noqa: ARG003  for kinds that have a path
