@@ -20,7 +20,6 @@ from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
 from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
-from robaudit.models.weights import fill
 from robaudit.spec.model import IN_MEMORY
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
@@ -84,11 +83,8 @@ def load_model(source: Source) -> LogitModel:
         form = own_code
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
-    loaded = form.load(source)
-    if not isinstance(loaded, LoadedNetwork):
-        loaded = fill(source, form.name, *loaded)
     device, dtype, where = source.device, source.dtype, source.where
-    return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=where)
+    return LogitModel(form.load(source), mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=where)
 
 
 def from_module(
