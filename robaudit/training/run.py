@@ -12,7 +12,7 @@ from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
 from robaudit.auditing.environment import pick_device
-from robaudit.errors import EstimatorError, RobauditError, RunError
+from robaudit.errors import RobauditError, RunError
 from robaudit.files import expanded, json_bytes, read_json, remove_leftovers, write_atomically
 from robaudit.memory import is_out_of_memory
 from robaudit.plugins import blaming
@@ -93,7 +93,7 @@ def _fitted(
 ) -> list[float]:
     """Run :func:`fit`, and explain a lack of memory and faults of plugins to the user; the mean loss of each epoch."""
     try:
-        with blaming(f"objective {spec.objective.name}", type(objective), EstimatorError):
+        with blaming(f"objective {spec.objective.name}", type(objective)):
             objective.check(Batch(network, images[:2], labels[:2]))
             return fit(network, objective, images, labels, spec, listener)
     except (RuntimeError, MemoryError) as error:
