@@ -22,8 +22,8 @@ def make(folder: Path, *names: str) -> None:
     [
         (["a.npz"], "a.npz", {"kind": "npz", "path": "a.npz"}),
         (["x/cat/a.png", "x/dog/b.png"], "x", {"kind": "images", "path": "x"}),
-        (["x/train/cat/a.png", "x/val/cat/b.png"], "x", {"kind": "images", "path": "x/val"}),
-        (["x/Train/cat/a.png", "x/Test/cat/b.png"], "x/", {"kind": "images", "path": "x/Test"}),
+        (["x/train/cat/a.png", "x/val/cat/b.png"], "x", {"kind": "images", "path": "x"}),
+        (["x/Train/cat/a.png", "x/Test/cat/b.png"], "x/", {"kind": "images", "path": "x"}),
         (["x/metadata.csv", "x/a.png"], "x", {"kind": "csv", "path": "x/metadata.csv"}),
         (["x/metadata.jsonl", "x/a.png"], "x/", {"kind": "hf", "path": "x/"}),
         (["x/train/a.png"], "x", {"kind": "images", "path": "x"}),
