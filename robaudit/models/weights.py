@@ -40,12 +40,10 @@ def fill(source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: 
         network: nn.Module = build_transformers(source, tensors)
         sha256 = hashlib.sha256(f"{sha256}\n{file_sha256(config_of(source))}".encode()).hexdigest()
     else:
-        network = build_architecture(source, tensors, meta=True)
+        network = build_architecture(source, tensors)
         fitted, more = _stripped(tensors, network.state_dict().keys())
         notes = (*notes, *more)
         _check_state(network, fitted, source.where)
-        if any(tensor.is_meta for tensor in network.state_dict().values()):
-            network = build_architecture(source, tensors)
         network.load_state_dict(fitted)
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
@@ -79,7 +77,7 @@ def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tup
 
 
 def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
-    """Compare a state dict with a network, which may be on the meta device: every key and every shape.
+    """Compare a state dict with a network: every key and every shape.
 
     Raises:
         ModelError: keys are missing or unexpected, or shapes differ; the first few are named.
