@@ -116,4 +116,6 @@ def check_finite(network: nn.Module, where: str) -> None:
         for name, tensor in chain(network.named_parameters(), network.named_buffers()):
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
                 kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
-                raise ModelError(where, f"the tensor {name} has {kind}", "train again, or take an earlier checkpoint")
+                raise ModelError(
+                    where, f"the tensor {name.removeprefix('network.')} has {kind}", "train again, or take an earlier checkpoint"
+                )

@@ -14,7 +14,7 @@ from robaudit.datasets.base import find
 from robaudit.errors import ModelError
 from robaudit.models import exported, onnx_file, python_callable, safetensors_file, state_dict, torchscript
 from robaudit.models.architectures import FAMILIES
-from robaudit.models.base import Format, LoadedNetwork, Source, check_finite
+from robaudit.models.base import Format, LoadedNetwork, Source
 from robaudit.models.files import weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
@@ -119,9 +119,7 @@ def from_module(
     device = torch.device(device)
     if isinstance(module, nn.Module):
         network = _twin(module, name)
-    network = network.eval().to(device=device, dtype=dtype)
-    check_finite(network, name)
-    loaded = LoadedNetwork(network, IN_MEMORY, fingerprint(module))
+    loaded = LoadedNetwork(network.eval(), IN_MEMORY, fingerprint(module))
     return LogitModel(loaded, mean=mean, std=std, output=output, device=device, dtype=dtype, name=name)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.architectures import build_architecture
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import LoadedNetwork, Source, file_sha256
 from robaudit.models.transformers_model import TRANSFORMERS, build_transformers, config_of
 from robaudit.text import clipped
 
@@ -45,8 +45,6 @@ def fill(source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: 
         notes = (*notes, *more)
         _check_state(network, fitted, source.where)
         network.load_state_dict(fitted)
-    network = network.to(device=source.device, dtype=source.dtype)
-    check_finite(network, source.where)
     return LoadedNetwork(network, form, sha256, notes=tuple(notes))
 
 
