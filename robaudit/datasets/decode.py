@@ -126,35 +126,11 @@ def file_pixels(value: object, where: str, folder: Path, root: Path, options: Im
     """The pixels of an image file, given by its path, its bytes, or ``{bytes, path}``.
 
     Args:
-        value: the file.
+        value: the file: a regular file (or a link to one).
         where: the sample, for messages.
         folder: the base of relative paths.
         root: the folder that must contain the file, links resolved.
         options: resize, crop and channels.
-
-    Raises:
-        SampleError: there is no image, or it is unusable.
-    """
-    content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
-    if isinstance(content, bytes):
-        with _sample_errors(where):
-            _refuse_size(len(content), where)
-            return _decoded(io.BytesIO(content), where, options)
-    if not isinstance(path, str) or not path:
-        raise SampleError(where, "has no image", "leave it out")
-    if "://" in path:
-        raise SampleError(where, f"its image is at {path!r}", "nothing is downloaded: store the images in the data set")
-    return read_image(folder / path, where, options, root)
-
-
-def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Tensor:
-    """Decode an image file named by a data set.
-
-    Args:
-        path: a regular file (or a link to one).
-        where: the sample, for messages.
-        options: resize, crop and channels.
-        root: the folder that must contain the file, links resolved.
 
     Returns:
         float64 (channels, height, width) in [0, 1].
@@ -162,8 +138,16 @@ def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Ten
     Raises:
         SampleError: the file is outside the root, missing, not a regular file, not an image, damaged, too large, or smaller than the crop.
     """
+    content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
     with _sample_errors(where):
-        real = Path(os.path.realpath(path))
+        if isinstance(content, bytes):
+            _refuse_size(len(content), where)
+            return _decoded(io.BytesIO(content), where, options)
+        if not isinstance(path, str) or not path:
+            raise SampleError(where, "has no image", "leave it out")
+        if "://" in path:
+            raise SampleError(where, f"its image is at {path!r}", "nothing is downloaded: store the images in the data set")
+        real = Path(os.path.realpath(folder / path))
         if not real.is_relative_to(root):
             raise SampleError(where, "leads out of the folder of the data", "set root to a folder that all images lie in")
         status = real.stat()

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from robaudit.datasets.decode import read_image
+from robaudit.datasets.decode import file_pixels
 from robaudit.errors import RobauditError
 from robaudit.models.pretrained import describe, imagenet_names
 from robaudit.spec.model import ImageOptions, ModelSpec
@@ -91,7 +91,7 @@ def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int
     )
     for path in files(draw(tmp_path / "images")):
         wanted = transform(Image.open(path).convert("RGB"))
-        found = read_image(path, path.name, options, path.parent.resolve())
+        found = file_pixels(path.name, path.name, path.parent, path.parent.resolve(), options)
         assert torch.equal((found * 255).round().to(torch.uint8), wanted)
 
 

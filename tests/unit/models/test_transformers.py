@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from robaudit.datasets.decode import read_image
+from robaudit.datasets.decode import file_pixels
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models.pretrained import describe
 from robaudit.spec.model import ImageOptions, ModelSpec
@@ -122,7 +122,7 @@ def test_the_pixels_of_image_processors(tmp_path: Path, name: str, options: dict
     for path in files(draw(tmp_path / "images")):
         wanted = np.asarray(processor(Image.open(path).convert("RGB"))["pixel_values"][0])
         how = ImageOptions(kind="images", **{key: value for key, value in about.items() if key not in ("mean", "std")})
-        found = (read_image(path, path.name, how, path.parent.resolve()).float() - mean) / std
+        found = (file_pixels(path.name, path.name, path.parent, path.parent.resolve(), how).float() - mean) / std
         assert found.shape == wanted.shape
         assert difference(found, torch.tensor(wanted)) <= 1e-6
 
