@@ -62,7 +62,7 @@ class Source:
         """The weights file; for format python any path, or None.
 
         Raises:
-            ModelError: it is a folder without a weights file, or with several.
+            ModelError: it is a folder without a weights file.
         """
         path = model_path(self.spec, self.base_dir)
         return path if path is None or self.spec.format == "python" else weights_file(path)
