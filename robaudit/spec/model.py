@@ -41,7 +41,7 @@ from robaudit.spec.gates import QUANTITIES, parse_gate
 from robaudit.spec.origin import Location, Origin
 
 MOST_NOISES, MOST_LEVELS = 100, 1000
-MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
+MOST_ROWS, MOST_GATES = 2**20, 1000
 MOST_RAY_WORKERS = 10_000
 
 
@@ -378,10 +378,8 @@ class RunSpec(SpecSection):
         "fp32",
         description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are faster; probabilities are always float64",
     )
-    workers: Literal["auto"] | Annotated[Whole, Field(ge=0, le=MOST_RAY_WORKERS)] = Field(
-        "auto",
-        description="threads that read and decode images in advance; auto: 4 with CUDA, 0 on the CPU; "
-        "with engine ray: the workers, as many as the cluster has room for by default",
+    workers: Literal["auto"] | Annotated[Count, Field(le=MOST_RAY_WORKERS)] = Field(
+        "auto", description="number of Ray workers; auto: as many as the cluster has room for"
     )
     memory: Literal["auto"] | Bytes = Field(
         "auto", description="main memory to use at most, for example 4GB or 512MiB (CUDA memory is measured); auto: what is free"
@@ -402,10 +400,9 @@ class RunSpec(SpecSection):
 
     @model_validator(mode="after")
     def _check(self) -> RunSpec:
-        if "engine" not in self.model_fields_set and self.gpus_per_worker != "auto":  # unused with an explicit engine: local
-            raise ValueError("gpus_per_worker is for engine: ray")
-        if self.engine == "local" and self.workers != "auto" and self.workers > MOST_WORKERS:
-            raise about_key(WRONG_KEY, "workers", f"{self.workers} threads are more than {MOST_WORKERS}, the most without engine: ray")
+        for key in ("workers", "gpus_per_worker"):
+            if "engine" not in self.model_fields_set and getattr(self, key) != "auto":  # unused with an explicit engine: local
+                raise ValueError(f"{key} is for engine: ray")
         return self
 
 
