@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from robaudit.datasets.base import reason
 from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
+from robaudit.text import first_line
 
 MOST_BYTES = 2**29
 """The largest image file: some of Pillow's decoders read it whole."""
@@ -171,7 +171,7 @@ def _sample_errors(where: str) -> Iterator[None]:
         raise SampleError(where, "has more pixels than Pillow decodes", "make it smaller before the audit") from None
     except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
         unknown = isinstance(error, UnidentifiedImageError)
-        what = "is not an image that Pillow can read" if unknown else f"cannot be read, or is damaged ({reason(error)})"
+        what = "is not an image that Pillow can read" if unknown else f"cannot be read, or is damaged ({first_line(error)})"
         raise SampleError(where, what, "repair or leave out this file") from None
 
 

@@ -21,14 +21,14 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from robaudit.datasets.base import Labels, boundary, different, find, reason
+from robaudit.datasets.base import Labels, boundary, different, find
 from robaudit.datasets.classes import ClassIndex, label_array, text_labels
 from robaudit.datasets.image_set import ImageSet, sample_parts
 from robaudit.datasets.listing import USUAL_LABELS, USUAL_PATHS, usual, visible_files
 from robaudit.errors import DataError, did_you_mean, needs_extra
 from robaudit.files import expanded
 from robaudit.spec.model import FilesSpec
-from robaudit.text import clipped
+from robaudit.text import clipped, first_line
 
 _RELATIVE = "paths are relative to the spec file"
 _HUB = f"{_RELATIVE}; nothing is downloaded: save a data set of the Hub first, with its save_to_disk"
@@ -202,7 +202,7 @@ def _opened(form: str, files: Sequence[Path], where: str) -> Any:
             names = [glob.escape(str(file.absolute())) for file in files]
             return datasets.load_dataset(form, data_files={"data": names}, split="data")
     except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
-        first = re.split(r"(?<=\.)\s", reason(error.__cause__ or error), maxsplit=1)[0]  # sentence; torch advises to unpickle
+        first = re.split(r"(?<=\.)\s", first_line(error.__cause__ or error), maxsplit=1)[0]  # sentence; torch advises to unpickle
         what = f"cannot be read by the library datasets ({first})"
         raise DataError(where, what, "repair it, or write it again; its cache, HF_DATASETS_CACHE, needs room, too") from None
 
@@ -228,7 +228,7 @@ def _checked(table: Any, name: str, where: str) -> Any:
     try:
         column.validate(full=True)
     except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
-        raise DataError(where, f"is damaged ({reason(error)})", "save the data set again with save_to_disk") from None
+        raise DataError(where, f"is damaged ({first_line(error)})", "save the data set again with save_to_disk") from None
     return column
 
 
