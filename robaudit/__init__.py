@@ -24,81 +24,53 @@ if _on_intel():
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 if TYPE_CHECKING:
-    from robaudit.api.audit import audit
-    from robaudit.api.pairs import compare_runs, verify_run
-    from robaudit.api.run import Run, read_run
-    from robaudit.errors import RobauditError, RobauditWarning
-    from robaudit.estimators.base import Estimator, Need
-    from robaudit.estimators.batch import ImageBatch
-    from robaudit.levels import LevelChoice, LevelName, NoiseLevel
-    from robaudit.names import Part, PartName
-    from robaudit.noise.base import AdditiveNoise, Noise
-    from robaudit.numerics.intervals import clopper_pearson
-    from robaudit.numerics.margins import margins
-    from robaudit.quantities import CERTIFIED, CONFIDENCE, LOSS, P_ROBUST, RADIUS, Interval, IntervalKind, Quantity
-    from robaudit.results import Certificate, LossNorm, Result, Searched, Votes
-    from robaudit.rows import Row
-    from robaudit.spec.load import load_spec
-    from robaudit.spec.model import AuditSpec
-
-__all__ = [
-    "CERTIFIED",
-    "CONFIDENCE",
-    "LOSS",
-    "P_ROBUST",
-    "RADIUS",
-    "AdditiveNoise",
-    "AuditSpec",
-    "Certificate",
-    "Estimator",
-    "ImageBatch",
-    "Interval",
-    "IntervalKind",
-    "LevelChoice",
-    "LevelName",
-    "LossNorm",
-    "Need",
-    "Noise",
-    "NoiseLevel",
-    "Part",
-    "PartName",
-    "Quantity",
-    "Result",
-    "RobauditError",
-    "RobauditWarning",
-    "Row",
-    "Run",
-    "Searched",
-    "Votes",
-    "audit",
-    "clopper_pearson",
-    "compare_runs",
-    "load_spec",
-    "margins",
-    "read_run",
-    "verify_run",
-]
+    from robaudit.api.audit import audit as audit
+    from robaudit.api.pairs import compare_runs as compare_runs, verify_run as verify_run
+    from robaudit.api.run import Run as Run, read_run as read_run
+    from robaudit.errors import RobauditError as RobauditError, RobauditWarning as RobauditWarning
+    from robaudit.estimators.base import Estimator as Estimator, Need as Need
+    from robaudit.estimators.batch import ImageBatch as ImageBatch
+    from robaudit.levels import LevelChoice as LevelChoice, LevelName as LevelName, NoiseLevel as NoiseLevel
+    from robaudit.names import Part as Part, PartName as PartName
+    from robaudit.noise.base import AdditiveNoise as AdditiveNoise, Noise as Noise
+    from robaudit.numerics.intervals import clopper_pearson as clopper_pearson
+    from robaudit.numerics.margins import margins as margins
+    from robaudit.quantities import (
+        CERTIFIED as CERTIFIED,
+        CONFIDENCE as CONFIDENCE,
+        LOSS as LOSS,
+        P_ROBUST as P_ROBUST,
+        RADIUS as RADIUS,
+        Interval as Interval,
+        IntervalKind as IntervalKind,
+        Quantity as Quantity,
+    )
+    from robaudit.results import Certificate as Certificate, LossNorm as LossNorm, Result as Result, Searched as Searched, Votes as Votes
+    from robaudit.rows import Row as Row
+    from robaudit.spec.load import load_spec as load_spec
+    from robaudit.spec.model import AuditSpec as AuditSpec
 
 _HOMES = {
+    "audit": "robaudit.api.audit",
+    **dict.fromkeys(("compare_runs", "verify_run"), "robaudit.api.pairs"),
+    **dict.fromkeys(("Run", "read_run"), "robaudit.api.run"),
+    **dict.fromkeys(("RobauditError", "RobauditWarning"), "robaudit.errors"),
+    **dict.fromkeys(("Estimator", "Need"), "robaudit.estimators.base"),
+    "ImageBatch": "robaudit.estimators.batch",
+    **dict.fromkeys(("LevelChoice", "LevelName", "NoiseLevel"), "robaudit.levels"),
+    **dict.fromkeys(("Part", "PartName"), "robaudit.names"),
+    **dict.fromkeys(("AdditiveNoise", "Noise"), "robaudit.noise.base"),
+    "clopper_pearson": "robaudit.numerics.intervals",
+    "margins": "robaudit.numerics.margins",
     **dict.fromkeys(
         ("CERTIFIED", "CONFIDENCE", "LOSS", "P_ROBUST", "RADIUS", "Interval", "IntervalKind", "Quantity"), "robaudit.quantities"
     ),
     **dict.fromkeys(("Certificate", "LossNorm", "Result", "Searched", "Votes"), "robaudit.results"),
-    **dict.fromkeys(("LevelChoice", "LevelName", "NoiseLevel"), "robaudit.levels"),
-    **dict.fromkeys(("AdditiveNoise", "Noise"), "robaudit.noise.base"),
-    **dict.fromkeys(("Estimator", "Need"), "robaudit.estimators.base"),
-    **dict.fromkeys(("Part", "PartName"), "robaudit.names"),
-    **dict.fromkeys(("Run", "read_run"), "robaudit.api.run"),
-    **dict.fromkeys(("RobauditError", "RobauditWarning"), "robaudit.errors"),
-    **dict.fromkeys(("compare_runs", "verify_run"), "robaudit.api.pairs"),
-    "AuditSpec": "robaudit.spec.model",
-    "ImageBatch": "robaudit.estimators.batch",
     "Row": "robaudit.rows",
-    "audit": "robaudit.api.audit",
-    "clopper_pearson": "robaudit.numerics.intervals",
     "load_spec": "robaudit.spec.load",
-    "margins": "robaudit.numerics.margins",
+    "AuditSpec": "robaudit.spec.model",
 }
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -65,12 +65,8 @@ class RunError(RobauditError):
     """The run folder is missing, damaged, or belongs to another audit."""
 
 
-class EstimatorError(RobauditError):
-    """A third-party estimator breaks its contract."""
-
-
-class NoiseError(RobauditError):
-    """A third-party noise breaks its contract."""
+class PluginError(RobauditError):
+    """A third-party plugin breaks its contract."""
 
 
 class NothingLeftError(RobauditError):

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from robaudit.errors import RobauditError, SpecError, did_you_mean
+from robaudit.errors import PluginError, RobauditError, SpecError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -100,29 +100,27 @@ class BrokenContractError(ValueError):
 
 
 @contextmanager
-def blaming(place: str, cls: type, error_class: type[RobauditError], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def blaming(place: str, cls: type) -> Iterator[None]:
     """Turn an exception in a third-party plugin into an error that names the plugin.
 
-    Exceptions of our own plugins, user errors, failed allocations and the classes in ``but`` pass unchanged.
+    Exceptions of our own plugins, user errors and failed allocations pass unchanged.
 
     Args:
         place: kind and name of the plugin, such as "estimator mc".
         cls: its class.
-        error_class: class of the error to raise.
-        but: exceptions that pass unchanged.
 
     Raises:
-        RobauditError: the plugin raised an exception (an ``error_class``).
+        PluginError: the plugin raised an exception.
     """
     try:
         yield
     except Exception as error:
         from robaudit.memory import is_out_of_memory
 
-        if is_ours(cls) or isinstance(error, (RobauditError, *but)) or is_out_of_memory(error):
+        if is_ours(cls) or isinstance(error, RobauditError) or is_out_of_memory(error):
             raise
         what = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}: {error}{_line(cls, error)}"
-        raise error_class(f"{place} ({cls.__module__}:{cls.__qualname__})", what, "fix or uninstall the plugin") from error
+        raise PluginError(f"{place} ({cls.__module__}:{cls.__qualname__})", what, "fix or uninstall the plugin") from error
 
 
 def is_ours(cls: type) -> bool:

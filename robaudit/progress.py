@@ -14,15 +14,6 @@ from robaudit.errors import RobauditError
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _LONGEST_SHOWN, _LONGEST_BUDGET = 1000 * _DAY, 1e8  # seconds
-_DAYS, _HOURS, _MINUTES, _SECONDS = (_DAY, "days"), (_HOUR, "h"), (_MINUTE, "min"), (1.0, "s")
-_STEPS = (  # durations below this many seconds are rounded to this many, and written in one unit or two
-    (100.0, 1.0, _SECONDS, _SECONDS),
-    (10 * _MINUTE, 10.0, _MINUTES, _SECONDS),
-    (100 * _MINUTE, _MINUTE, _MINUTES, _SECONDS),
-    (10 * _HOUR, 10 * _MINUTE, _HOURS, _MINUTES),
-    (72 * _HOUR, _HOUR, _HOURS, _MINUTES),
-    (10 * _DAY, 6 * _HOUR, _DAYS, _HOURS),
-)
 _DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
 _SECONDS_BETWEEN_UPDATES = 0.5
 AUDITING = "auditing"
@@ -182,15 +173,14 @@ def parse_duration(text: str, where: str = "--budget") -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration to about two figures: ``71 s``, ``4 min 10 s``, ``12 min``, ``3 h 20 min``, ``27 h``, ``3 days 6 h``."""
+    """A duration to two figures: ``71 s``, ``4.2 min``, ``12 min``, ``3.3 h``, ``27 h``, ``3.3 days``."""
     if not seconds < _LONGEST_SHOWN:
         return f"over {_LONGEST_SHOWN / _DAY:.0f} days"
-    for below, step, large, small in _STEPS:
-        if seconds < below - step / 2:
-            whole, rest = divmod(max(1.0, round(seconds / step)) * step, large[0])
-            parts = (whole, large[1]), (rest / small[0], small[1])
-            return " ".join(f"{number:.0f} {unit}" for number, unit in parts if number)
-    return f"{seconds / _DAY:.0f} days"
+    if seconds < 99.5:
+        return f"{max(1.0, seconds):.0f} s"
+    unit, name = next(((unit, name) for unit, name in ((_MINUTE, "min"), (_HOUR, "h")) if seconds < 72 * unit), (_DAY, "days"))
+    number = seconds / unit
+    return f"{number:.0f} {name}" if number >= 9.95 else f"{number:.2g} {name}"
 
 
 def rate_text(per_second: float) -> str:

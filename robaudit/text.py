@@ -34,8 +34,9 @@ def clipped(text: str, width: int) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, at most 200 characters; the error's type if there is no text."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
+    """The first line of an error's text, at most 200 characters, without the path of an OSError; the error's type if there is no text."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:200]
 
 
 def count(number: int, noun: str) -> str:

@@ -305,11 +305,11 @@ def _opened(
     Raises:
         NothingLeftError: the data set is empty.
     """
-    from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_random
+    from robaudit.datasets.in_memory import open_in_memory, refuse_random
     from robaudit.datasets.select import Selected, choose
 
     about = spec.dataset
-    opened = open_in_memory(data, Reading(about.limit, about.class_names, ids, layout, image_key, label_key))
+    opened = open_in_memory(data, class_names=about.class_names, ids=ids, layout=layout, image_key=image_key, label_key=label_key)
     if not len(opened):
         raise NothingLeftError("dataset", "the data set is empty", "give it samples")
     opened = Selected(opened, choose(opened, about), about.class_names)

@@ -16,7 +16,7 @@ from robaudit.auditing.chunk_sizes import ChunkSizer, Gauge
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
 from robaudit.auditing.units import accepted, level_findings, within_unit
-from robaudit.datasets.ahead import default_workers
+from robaudit.datasets.ahead import readers
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
@@ -218,9 +218,9 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
         "image_shape": list(image.shape),
         **_effects(spec, engine, data, listener, skip_bad=skip_bad),
     }
-    readers = default_workers(spec.run.workers, device, "python" if request.dataset is not None else spec.dataset.kind)
+    threads = readers(device, "python" if request.dataset is not None else spec.dataset.kind)
     known = {field.name: getattr(opened, field.name) for field in fields(opened)} | {"info": info, "seen": check.seen}
-    return PreparedAudit(**known, engine=engine, first=first[0], readers=readers, limit=limit)
+    return PreparedAudit(**known, engine=engine, first=first[0], readers=threads, limit=limit)
 
 
 def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:

@@ -321,16 +321,13 @@ def ray_workers(
     with _connected(address, devices, listener) as ray:
         if devices:  # each worker sees all of them, and takes its own
             names, each, threads = [str(device) for device in devices], 0.0, max(1, cores() // len(devices))
-            run = asked
         else:
             there = ray.cluster_resources()
             several, each = _room(asked, float(there.get("GPU", 0)), float(there.get("CPU", 0)))
             names, threads = ["cuda" if each else "cpu"] * several, 1
-            run = asked.model_copy(update={"workers": "auto"})  # of the workers themselves: threads
         bundle = {"CPU": float(threads), "GPU": each} if each else {"CPU": float(threads)}
         with _placed(ray, len(names), bundle, listener) as (placement, share, several):
             names = names[:several]
-            spec = request.spec.model_copy(update={"run": run})
             try:
                 sent = ray.put(replace(request, share=share, model=_on_cpu(request.model)))
             except (TypeError, AttributeError, pickle.PicklingError) as error:
@@ -338,8 +335,8 @@ def ray_workers(
             options = {"num_cpus": threads, "num_gpus": each, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": _AT_ONCE}
             kind = ray.remote(**options)(RayWorker)
             actors = [(kind.options(scheduling_strategy=placement).remote(), name) for name in names]
-            reports = _reports(ray, actors, sent, spec, listener)
-            crew = Crew(ray, actors, sent, spec, reports, data)
+            reports = _reports(ray, actors, sent, request.spec, listener)
+            crew = Crew(ray, actors, sent, request.spec, reports, data)
             for warning, text in reports[0].told:
                 (listener.warn if warning else listener.note)(text)
             hosts = Counter(report.host for report in reports)

@@ -85,7 +85,7 @@ def level_findings(noises: Sequence[NoiseProcess], image: Tensor, sample_id: str
         sample_id: its id.
 
     Raises:
-        NoiseError: the noise of a plugin fails.
+        PluginError: the noise of a plugin fails.
     """
     for noise in noises:
         beyond = sorted((at for at in noise.levels if at.name in (LevelName.SIGMA, LevelName.EPS)), key=lambda at: at.number)

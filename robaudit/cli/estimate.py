@@ -163,13 +163,7 @@ def estimate(
     seed: Annotated[int | None, typer.Option(min=0, metavar="N", rich_help_panel=SPEC, help="Seed of the noise.")] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            rich_help_panel=RUNNING,
-            help="Threads that read and decode images in advance (default: 4 with CUDA, 0 on the CPU); with --engine ray: the workers "
-            "(default: as many as the cluster has room for).",
-        ),
+        typer.Option(min=1, metavar="N", rich_help_panel="Ray", help="With --engine ray: number of workers. Default: as many as fit."),
     ] = None,
     gpus_per_worker: Annotated[
         float | None,

@@ -139,7 +139,6 @@ def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dic
     """
     from robaudit.models.load import needs_architecture
     from robaudit.models.pretrained import describe
-    from robaudit.models.transforms import Translation
     from robaudit.spec.model import ModelSpec
 
     if is_own_code(path):
@@ -149,7 +148,7 @@ def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dic
         remedy = "add --architecture torchvision:resnet18 or module:Class"
         raise SpecError(f"--model {path}", "needs its architecture", remedy)
     section = {"path": path} if architecture is None else {"path": path, "architecture": architecture}
-    source = "" if known is None or known.input == Translation() else known.source
+    source = "" if known is None or not (known.input or known.unknown) else known.source
     return section, source, is_own_code(architecture or "") and needs_architecture(base / path)
 
 

@@ -170,7 +170,7 @@ def _completing() -> bool:
 
 
 def _how_to_resume() -> str:
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["train"]) else ""
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
 
 
 def _usage(error: Any) -> str:

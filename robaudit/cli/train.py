@@ -32,8 +32,6 @@ def train(
 ) -> None:
     """Train a reference model, and write its weights with a spec that robaudit estimate takes.
 
-    If it is interrupted, the same command continues where it stopped, and gives the same weights.
-
     Example: robaudit train configs/training/digits-noise.yaml --set objective.augmentation.noise.sigma=0.3
     """
     from rich.markup import escape
@@ -46,7 +44,7 @@ def train(
     with starting(quiet=quiet):
         from robaudit.training.run import AUDIT, RECORD
         from robaudit.training.run import train as run
-    with Reporter(quiet=quiet, action="training", unit="steps") as reporter:
+    with Reporter(quiet=quiet, patient=False, action="training", unit="steps") as reporter:
         folder = run(training, out=out, device=device, trust=trust or _consents(set_ or (), training), listener=reporter)
     if not quiet:
         record = read_json(folder / RECORD)

@@ -6,29 +6,25 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Literal
 
 import torch
 
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import SampleError
 
-_WORKERS = 4  # on CUDA
+_ON_CUDA = 4
 
 Read = tuple[int, Sample | SampleError]
 
 
-def default_workers(requested: int | Literal["auto"], device: torch.device, kind: str) -> int:
-    """The number of threads that read ahead.
+def readers(device: torch.device, kind: str) -> int:
+    """The number of threads that read ahead: none on the CPU, whose cores the network needs.
 
     Args:
-        requested: the spec's run.workers.
-        device: the network's; on the CPU, the network itself needs the cores.
+        device: the network's.
         kind: of the data set; ``python`` code may not be thread-safe.
     """
-    if requested != "auto":
-        return requested
-    return 0 if device.type == "cpu" or kind == "python" else _WORKERS
+    return 0 if device.type == "cpu" or kind == "python" else _ON_CUDA
 
 
 def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: int) -> Generator[Read, None, None]:

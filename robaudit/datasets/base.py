@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robaudit.errors import DataError, NothingLeftError, RobauditError, SampleError, did_you_mean
 from robaudit.files import expanded
-from robaudit.text import clipped
+from robaudit.text import clipped, first_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,7 +94,7 @@ def find(
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             raise refuse(written, *_missing(path, kind, remedy)) from None
-        raise refuse(written, f"cannot be read ({reason(error)})", f"give a {kind} that you may read") from None
+        raise refuse(written, f"cannot be read ({first_line(error)})", f"give a {kind} that you may read") from None
     if kind == "folder" and not stat.S_ISDIR(mode):
         raise refuse(written, "is a file", "give the folder")
     if kind == "file" and not stat.S_ISREG(mode):
@@ -158,13 +158,6 @@ def _missing(path: Path, kind: str, remedy: str) -> tuple[str, str]:
     hint = did_you_mean(name, near)
     missing = f": {str(parent)!r} has no {name!r}" if parent != path.parent else f" in {str(parent)!r}"
     return f"no such {kind}{missing}", hint if hint.startswith("did you mean") else remedy
-
-
-def reason(error: BaseException) -> str:
-    """The message of an exception without the path that an OSError repeats."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
 
 
 def first_samples(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[Sample]:

@@ -11,12 +11,13 @@ from typing import Any, Literal, TextIO
 
 from pydantic import Field
 
-from robaudit.datasets.base import boundary, different, find, reason
+from robaudit.datasets.base import boundary, different, find
 from robaudit.datasets.classes import text_labels
 from robaudit.datasets.image_set import ImageSet
 from robaudit.datasets.listing import METADATA, USUAL_LABELS, USUAL_PATHS, usual
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.model import FilesSpec
+from robaudit.text import first_line
 
 _LONGEST_LINE = 2**20  # characters; a longer line is read in pieces, which are not rows
 
@@ -69,7 +70,7 @@ class CsvSpec(FilesSpec):
         except UnicodeDecodeError:
             raise DataError(self.path, "is not UTF-8 text", "save the file as UTF-8") from None
         except OSError as error:
-            raise DataError(self.path, f"cannot be read ({reason(error)})", "give a file that you may read") from None
+            raise DataError(self.path, f"cannot be read ({first_line(error)})", "give a file that you may read") from None
 
 
 def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]]:

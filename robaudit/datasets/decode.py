@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from robaudit.datasets.base import reason
 from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
+from robaudit.text import first_line
 
 MOST_BYTES = 2**29
 """The largest image file: some of Pillow's decoders read it whole."""
@@ -126,35 +126,11 @@ def file_pixels(value: object, where: str, folder: Path, root: Path, options: Im
     """The pixels of an image file, given by its path, its bytes, or ``{bytes, path}``.
 
     Args:
-        value: the file.
+        value: the file: a regular file (or a link to one).
         where: the sample, for messages.
         folder: the base of relative paths.
         root: the folder that must contain the file, links resolved.
         options: resize, crop and channels.
-
-    Raises:
-        SampleError: there is no image, or it is unusable.
-    """
-    content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
-    if isinstance(content, bytes):
-        with _sample_errors(where):
-            _refuse_size(len(content), where)
-            return _decoded(io.BytesIO(content), where, options)
-    if not isinstance(path, str) or not path:
-        raise SampleError(where, "has no image", "leave it out")
-    if "://" in path:
-        raise SampleError(where, f"its image is at {path!r}", "nothing is downloaded: store the images in the data set")
-    return read_image(folder / path, where, options, root)
-
-
-def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Tensor:
-    """Decode an image file named by a data set.
-
-    Args:
-        path: a regular file (or a link to one).
-        where: the sample, for messages.
-        options: resize, crop and channels.
-        root: the folder that must contain the file, links resolved.
 
     Returns:
         float64 (channels, height, width) in [0, 1].
@@ -162,8 +138,16 @@ def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Ten
     Raises:
         SampleError: the file is outside the root, missing, not a regular file, not an image, damaged, too large, or smaller than the crop.
     """
+    content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
     with _sample_errors(where):
-        real = Path(os.path.realpath(path))
+        if isinstance(content, bytes):
+            _refuse_size(len(content), where)
+            return _decoded(io.BytesIO(content), where, options)
+        if not isinstance(path, str) or not path:
+            raise SampleError(where, "has no image", "leave it out")
+        if "://" in path:
+            raise SampleError(where, f"its image is at {path!r}", "nothing is downloaded: store the images in the data set")
+        real = Path(os.path.realpath(folder / path))
         if not real.is_relative_to(root):
             raise SampleError(where, "leads out of the folder of the data", "set root to a folder that all images lie in")
         status = real.stat()
@@ -187,7 +171,7 @@ def _sample_errors(where: str) -> Iterator[None]:
         raise SampleError(where, "has more pixels than Pillow decodes", "make it smaller before the audit") from None
     except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
         unknown = isinstance(error, UnidentifiedImageError)
-        what = "is not an image that Pillow can read" if unknown else f"cannot be read, or is damaged ({reason(error)})"
+        what = "is not an image that Pillow can read" if unknown else f"cannot be read, or is damaged ({first_line(error)})"
         raise SampleError(where, what, "repair or leave out this file") from None
 
 

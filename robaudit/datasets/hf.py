@@ -21,16 +21,17 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from robaudit.datasets.base import Labels, boundary, different, find, reason
+from robaudit.datasets.base import Labels, boundary, different, find
 from robaudit.datasets.classes import ClassIndex, label_array, text_labels
 from robaudit.datasets.image_set import ImageSet, sample_parts
-from robaudit.datasets.listing import SPLITS, USUAL_LABELS, USUAL_PATHS, preferred, usual, visible_files
+from robaudit.datasets.listing import USUAL_LABELS, USUAL_PATHS, usual, visible_files
 from robaudit.errors import DataError, did_you_mean, needs_extra
 from robaudit.files import expanded
 from robaudit.spec.model import FilesSpec
-from robaudit.text import clipped
+from robaudit.text import clipped, first_line
 
-_HUB = "paths are relative to the spec file; nothing is downloaded: save a data set of the Hub first, with its save_to_disk"
+_RELATIVE = "paths are relative to the spec file"
+_HUB = f"{_RELATIVE}; nothing is downloaded: save a data set of the Hub first, with its save_to_disk"
 _FORMS = {
     ".arrow": "arrow",
     ".parquet": "parquet",
@@ -41,7 +42,7 @@ _FORMS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }  # the library's readers
-_SHARD = re.compile(r"(.+?)-\d+-of-\d+(-[0-9a-f]+)?")
+_SHARD = re.compile(r"[-_.]?\d+(-of-\d+(-[0-9a-f]+)?)?(?=\.[^/]*$)")
 _MOST_LISTED = 10**5  # entries of a folder that are examined to recognise it
 _KEY, _TAR = "__key__", "__url__"  # columns of WebDataset tars
 
@@ -51,7 +52,6 @@ class HfSpec(FilesSpec):
 
     kind: Literal["hf"] = "hf"
     path: str = Field(description="a file, a folder, or a pattern such as data/test-*.parquet")
-    split: str | None = Field(None, description="default: test, else validation, else train; not needed where there is only one")
     image_column: str | None = Field(None, description="encoded images or their paths; default: the only column that can be")
     label_column: str | None = Field(
         "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, cls, ...; null: no labels"
@@ -76,7 +76,7 @@ class HfSpec(FilesSpec):
         """
         from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
 
-        table, where, files, root = self._table(base_dir)
+        (table, files, root), where = self._table(base_dir), self.path
         kinds = _kinds(table)
         image = _column("image_column", self.image_column, ("image", "bytes", "text"), USUAL_PATHS, kinds, where)
         if image is None:
@@ -107,23 +107,22 @@ class HfSpec(FilesSpec):
         Raises:
             DataError: there is no column of this name, or it holds no numbers, classes or texts.
         """
-        table, where, _, _ = self._table(base_dir)
+        (table, _, _), where = self._table(base_dir), self.path
         name = _column("--by", name, ("class", "number", "text"), (), _kinds(table), where) or name
         classes = getattr(table.features[name], "names", None)
         return [
             "" if value is None else str(value if classes is None else classes[value]) for value in _checked(table, name, where).to_pylist()
         ]
 
-    def _table(self, base_dir: Path) -> tuple[Any, str, list[Path], Path]:
-        """The table, its name in messages, its files, and the folder that all image files must lie in."""
-        place = base_dir / expanded(self.path)
-        form, files, split = _chosen_files(self, base_dir)
-        where = f"{self.path}, split {split}" if split else self.path
+    def _table(self, base_dir: Path) -> tuple[Any, list[Path], Path]:
+        """The table, its files, and the folder that all image files must lie in."""
+        place, where = base_dir / expanded(self.path), self.path
+        form, files = _chosen_files(where, base_dir)
         root = boundary(self.root, base_dir, place if place.is_dir() else Path(os.path.commonpath([file.parent for file in files])))
         for file in files if place.is_dir() else ():  # otherwise the spec names the files
             if not Path(os.path.realpath(file)).is_relative_to(root) or not file.is_file():
                 raise DataError(where, f"its file {file.name!r} is not a file in its folder", "set root to a folder that all files lie in")
-        return _opened(form, files, where).flatten(), where, files, root
+        return _opened(form, files, where).flatten(), files, root
 
     def _labels(self, table: Any, column: str, kind: str, where: str) -> tuple[Labels, tuple[str, ...] | None]:
         """The labels as class indices, -1 for none, and the class names."""
@@ -142,77 +141,51 @@ class HfSpec(FilesSpec):
     def _by_name(self, own: tuple[str, ...], where: str) -> Labels:
         """The user's class index for each class of the data set; the last entry is -1, for no label.
 
-        Classes match by index if both have equally many names and names in common have the same index (if the names are the model's, at
-        least half must be in common). Otherwise they match by name, and the user's ``class_names`` must contain every name.
+        Classes match by index if both have equally many names and share at least half of them, each with the same index. Otherwise they
+        match by name, and the user's ``class_names`` must contain every name.
         """
         same = np.array([*range(len(own)), -1], dtype=np.int64)
         if self.class_names is None:
             return same
         classes = ClassIndex(self.class_names, self.class_ids)
         numbers = [classes.find(name) for name in own]
-        known = [number for number in numbers if number is not None]
         fits = len(own) == len(self.class_names) and all(number in (place, None) for place, number in enumerate(numbers))
-        if fits and (not self.names_of_model or 2 * len(known) >= len(own)):
+        if fits and 2 * numbers.count(None) <= len(own):
             return same
         return np.array([*(classes.index(name, where, f"its class {name!r}") for name in own), -1], dtype=np.int64)
 
 
-def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
-    """The reader's name, the files of the split in order, and the split's name, '' if there is only one.
+def _chosen_files(path: str, base_dir: Path) -> tuple[str, list[Path]]:
+    """The reader's name, and the files in order.
 
     Raises:
-        DataError: there are no files, or no such split.
+        DataError: there are no files, or a folder holds several sets of them, such as the splits of a data set.
     """
-    place = base_dir / expanded(spec.path)
+    place, suffixes = base_dir / expanded(path), f"known suffixes: {' '.join(_FORMS)}"
     if place.is_dir():
         names = sorted(name for name in visible_files(place) if _form_of(name))
         form = next((form for form in _FORMS.values() if any(_form_of(name) == form for name in names)), None)
+        sets = list(dict.fromkeys(_SHARD.sub("*", name) for name in names if _form_of(name) == form))
+        if len(sets) > 1:
+            what = f"holds {len(sets)} sets of files ({', '.join(sets[:5])})"
+            raise DataError(path, what, f"name one: path: {path.rstrip('/')}/{sets[0]}")
         files = [place / name for name in names if _form_of(name) == form]
-    elif glob.has_magic(spec.path) and not os.path.lexists(place):
+    elif glob.has_magic(path) and not os.path.lexists(place):
         files = [find(name, base_dir, "file") for name in sorted(glob.glob(str(place), recursive=True))]  # noqa: PTH207  absolute patterns
     else:
-        files = [find(spec.path, base_dir, "file", _HUB)]
-    if not files and not place.is_dir():
-        raise DataError(spec.path, "matches no file", "paths are relative to the spec file")
+        files = [find(path, base_dir, "file", _HUB)]
     if not files:
-        raise DataError(spec.path, "has no data files", f"known suffixes: {' '.join(_FORMS)}")
+        raise DataError(path, "has no data files" if place.is_dir() else "matches no file", suffixes if place.is_dir() else _RELATIVE)
     form = _form_of(files[0].name)
     if form is None or any(_form_of(file.name) != form for file in files):
-        raise DataError(spec.path, "is no file of a known form, or names several", f"known suffixes: {' '.join(_FORMS)}")
-    if not place.is_dir():
-        if spec.split is not None:
-            raise DataError(spec.path, f"has no split {spec.split!r}", "splits are parts of a folder: leave out split")
-        return form, files, ""
-    splits: dict[str, list[Path]] = {}
-    for file in files:
-        splits.setdefault(split_of(file.relative_to(place)), []).append(file)
-    split = spec.split or preferred(splits)
-    if spec.split is not None and split not in splits:
-        raise DataError(spec.path, f"has no split {split!r}", did_you_mean(split, splits))
-    if spec.split is None and len(splits) > 1 and split.lower() not in SPLITS:
-        raise DataError(spec.path, f"has the splits {', '.join(map(repr, splits))}", f"choose one: split: {did_you_mean(split, splits)}")
-    if len(folders := sorted({file.parent.relative_to(place).as_posix() for file in splits[split]})) > 1:
-        raise DataError(
-            spec.path, f"has its data in {len(folders)} folders ({', '.join(folders[:5])})", f"set path: {spec.path}/{folders[0]}"
-        )
-    return form, splits[split], split if len(splits) > 1 else ""
+        raise DataError(path, "is no file of a known form, or names several", suffixes)
+    return form, files
 
 
 def _form_of(name: str) -> str | None:
     """The library's reader for a file of this name, if any."""
     own_cache = name.rpartition("/")[2].startswith("cache-")  # beside saved data
     return None if own_cache else next((form for suffix, form in _FORMS.items() if name.lower().endswith(suffix)), None)
-
-
-def split_of(path: Path) -> str:
-    """The split of a data file, by its name or its folder's, as on the Hub; '' if they name none.
-
-    ``test-00000-of-00002.parquet``, ``my_val_images.tar`` and ``test/data-00000-of-00001.arrow`` belong to test, val and test.
-    """
-    shard = _SHARD.fullmatch(path.stem)
-    if shard and shard[1] != "data":
-        return shard[1]
-    return next((word for word in (*re.split(r"[-._ ]", path.stem), path.parent.name) if word in SPLITS), "")
 
 
 def _opened(form: str, files: Sequence[Path], where: str) -> Any:
@@ -229,7 +202,7 @@ def _opened(form: str, files: Sequence[Path], where: str) -> Any:
             names = [glob.escape(str(file.absolute())) for file in files]
             return datasets.load_dataset(form, data_files={"data": names}, split="data")
     except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
-        first = re.split(r"(?<=\.)\s", reason(error.__cause__ or error), maxsplit=1)[0]  # sentence; torch advises to unpickle
+        first = re.split(r"(?<=\.)\s", first_line(error.__cause__ or error), maxsplit=1)[0]  # sentence; torch advises to unpickle
         what = f"cannot be read by the library datasets ({first})"
         raise DataError(where, what, "repair it, or write it again; its cache, HF_DATASETS_CACHE, needs room, too") from None
 
@@ -255,7 +228,7 @@ def _checked(table: Any, name: str, where: str) -> Any:
     try:
         column.validate(full=True)
     except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
-        raise DataError(where, f"is damaged ({reason(error)})", "save the data set again with save_to_disk") from None
+        raise DataError(where, f"is damaged ({first_line(error)})", "save the data set again with save_to_disk") from None
     return column
 
 

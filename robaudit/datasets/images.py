@@ -14,12 +14,13 @@ import numpy as np
 from robaudit.datasets.base import Labels, boundary, find, name_text
 from robaudit.datasets.classes import ClassIndex
 from robaudit.datasets.image_set import ImageSet
-from robaudit.datasets.listing import METADATA, SPLITS, preferred, visible_files, visible_folders
+from robaudit.datasets.listing import METADATA, visible_files, visible_folders
 from robaudit.errors import DataError
 from robaudit.spec.model import FilesSpec
 from robaudit.text import count
 
 _SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
+_SPLITS = frozenset(("test", "testing", "validation", "valid", "val", "dev", "eval", "evaluation", "train", "training"))
 _SYNSET = re.compile(r"n\d{8}")
 
 
@@ -30,15 +31,8 @@ class ImagesSpec(FilesSpec):
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
-        """Any folder; in a folder of splits, the preferred split."""
-        if not place.is_dir():
-            return None
-        folders = visible_folders(place)
-        if folders and all(name.lower() in SPLITS for name in folders):
-            best = preferred(folders)
-            if len(folders) > 1 or visible_folders(place / best):
-                return {"path": f"{written.rstrip('/')}/{best}"}
-        return {"path": written.rstrip("/")}
+        """Any folder."""
+        return {"path": written.rstrip("/")} if place.is_dir() else None
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """List the images, ordered by path; ids are paths relative to the folder, with slashes.
@@ -94,16 +88,8 @@ def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], 
 
 
 def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse folders that contain class folders: splits, or a single folder around all others."""
-    if spec.class_names is not None:
-        return
-    places = [name.split("/") for name in names]
-    deep = min(map(len, places)) > 2
-    splits = [folder for folder in folders if folder.lower() in SPLITS]
-    if len(splits) == len(folders) and (deep or len(splits) > 1):
-        what = f"holds the {'splits' if len(splits) > 1 else 'split'} {', '.join(splits)}, which are not classes"
-        raise DataError(spec.path, what, f"choose one: path: {spec.path.rstrip('/')}/{preferred(splits)}")
-    below = len({tuple(parts[:2]) for parts in places}) if deep else 0
-    if len(folders) == 1 and below > 1:
-        what = f"has a single class folder {folders[0]!r}, whose images lie in {below} folders"
-        raise DataError(spec.path, what, f"set path: {spec.path.rstrip('/')}/{folders[0]}, or class_names if it is one class")
+    """Refuse folders that are splits, or hold no image but folders of images."""
+    deep, splits = all(name.count("/") > 1 for name in names), len(folders) > 1 and all(name.lower() in _SPLITS for name in folders)
+    if spec.class_names is None and (deep or splits):
+        what = f"has folders that {'hold only folders' if deep else 'are splits, not classes'} ({', '.join(folders[:5])})"
+        raise DataError(spec.path, what, f"name one: path: {spec.path.rstrip('/')}/{folders[-1]}; or write class_names if they are classes")

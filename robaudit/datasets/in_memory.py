@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +19,6 @@ from robaudit.datasets.decode import image_pixels, object_pixels
 from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet, sample_parts
 from robaudit.datasets.listing import USUAL_LABELS
 from robaudit.errors import DataError, SampleError, did_you_mean
-from robaudit.python_code import describe
 from robaudit.spec.model import ImageOptions
 
 Layout = Literal["nchw", "nhwc"]
@@ -33,43 +30,34 @@ _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polar
 _CHECKED = 32  # the first images, which are read twice
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Options for reading a program's samples; None: inferred from the samples.
-
-    Attributes:
-        limit: number of samples to read from an iterable without a length.
-        class_names: by class index.
-        ids: of the samples, in order; default: their indices.
-        layout: of arrays and tensors.
-        image_key, label_key: keys of samples that are mappings; columns of a Hugging Face data set.
-    """
-
-    limit: int | None = None
-    class_names: Sequence[str] | None = None
-    ids: Sequence[object] | None = None
-    layout: Layout | None = None
-    image_key: str | None = None
-    label_key: str | None = None
-
-
-def open_in_memory(data: object, reading: Reading | None = None, where: str | None = None) -> Dataset:
-    """The samples of a Python program as a data set; an iterable without indexing is read now.
+def open_in_memory(
+    data: object,
+    where: str | None = None,
+    *,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[object] | None = None,
+    layout: Layout | None = None,
+    image_key: str | None = None,
+    label_key: str | None = None,
+) -> Dataset:
+    """The samples of a Python program as a data set.
 
     Args:
         data: a :class:`~robaudit.datasets.base.Dataset`; a torch or Hugging Face data set; (x, y), or an array or tensor
-            x alone; a sequence of images (PIL, arrays, tensors), of (image, label) or of mappings; or an iterable of samples, with a limit.
-        reading: the options.
+            x alone; or a sequence of images (PIL, arrays, tensors), of (image, label) or of mappings.
         where: its name in messages; default: by its type.
+        class_names: by class index; default: the data's own.
+        ids: of the samples, in order; default: their indices.
+        layout: of arrays and tensors; default: by their shape.
+        image_key, label_key: keys of samples that are mappings, columns of a Hugging Face data set; default: by type and name.
 
     Raises:
         DataError: the data have another form, or labels, ids or keys do not fit.
     """
-    reading = reading or Reading()
     if all(hasattr(data, name) for name in ("where", "class_names", "sample_id", "labels", "__getitem__", "__len__")):
         return data  # type: ignore[return-value]
-    if reading.layout not in (None, "nchw", "nhwc"):
-        raise DataError("layout", f"{reading.layout!r} is unknown", "'nchw' or 'nhwc'")
+    if layout not in (None, "nchw", "nhwc"):
+        raise DataError("layout", f"{layout!r} is unknown", "'nchw' or 'nhwc'")
     if isinstance(data, Mapping) or type(data).__name__ in _TABLES:
         remedy = "pass its columns, (list(data['image']), list(data['label'])), or one of several splits, data['test']"
         raise DataError(where or "dataset", f"is a {type(data).__name__}", remedy)
@@ -78,28 +66,32 @@ def open_in_memory(data: object, reading: Reading | None = None, where: str | No
     kind = type(data)
     where = where or ("data in memory" if kind.__module__ in ("builtins", "numpy", "torch") else f"{kind.__name__} in memory")
     images, labels = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
-    items: Any = images if _is_indexed(images) else _read(images, reading.limit)
-    ids = None if reading.ids is None else different(tuple(map(str, reading.ids)), "ids")
-    if ids is not None and len(ids) != len(items):
-        raise DataError("ids", f"there are {len(ids)} for {len(items)} samples", "give each sample one")
-    first, names = _first_readable(items), reading.class_names
+    if not (hasattr(images, "__len__") and hasattr(images, "__getitem__")) or isinstance(images, str | bytes | IterableDataset | type):
+        is_stream = hasattr(images, "__iter__") and not isinstance(images, str | bytes | type)
+        remedy = "read them first: list(itertools.islice(data, 1000))" if is_stream else f"pass {_FORMS}; or name files in a spec"
+        raise DataError("dataset", f"is {images!r:.100}" + (", samples without a length and an order" if is_stream else ""), remedy)
+    items: Any = images
+    names = None if ids is None else different(tuple(map(str, ids)), "ids")
+    if names is not None and len(names) != len(items):
+        raise DataError("ids", f"there are {len(names)} for {len(items)} samples", "give each sample one")
+    first = _first_readable(items)
     if labels is not None or isinstance(items, Tensor | np.ndarray):
-        known = None if labels is None else label_array(labels, "dataset", len(items), names)
-        return ImageSet(where, items, _decoder(first, reading), labels=known, ids=ids, class_names=_texts(names), parallel=False)
+        known = None if labels is None else label_array(labels, "dataset", len(items), class_names)
+        return ImageSet(where, items, _decoder(first, layout), labels=known, ids=names, class_names=_texts(class_names), parallel=False)
     features = getattr(images, "features", None) if hasattr(images, "column_names") else None
     features = features if isinstance(features, Mapping) else {}
     keys: tuple[str, str | None] = ("", None)
     if isinstance(first, Mapping):
-        keys = _keys(first, reading, features)
+        keys = _keys(first, image_key, label_key, features)
         classes = [features[keys[1]]] if keys[1] in features else [feature for feature in features.values() if hasattr(feature, "names")]
-        names = names or (getattr(classes[0], "names", None) if len(classes) == 1 else None)
+        class_names = class_names or (getattr(classes[0], "names", None) if len(classes) == 1 else None)
     parts = partial(sample_parts, keys=keys)
     try:
         image = parts(first, where)[0]
     except SampleError:
         image = None
-    class_names = _texts(names or _names(images))
-    return ImageSet(where, items, _decoder(image, reading), ids=ids, class_names=class_names, parts=parts, parallel=False)
+    texts = _texts(class_names or _names(images))
+    return ImageSet(where, items, _decoder(image, layout), ids=names, class_names=texts, parts=parts, parallel=False)
 
 
 def _first_readable(items: Any) -> Any:
@@ -129,38 +121,16 @@ def refuse_random(dataset: Dataset, *, skip_bad: bool) -> None:
             raise DataError("dataset", what, "pass the data with the transform of evaluation, without augmentation")
 
 
-def _is_indexed(data: object) -> bool:
-    """Whether it has a length and random access."""
-    return hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, str | bytes | IterableDataset | type)
-
-
-def _read(data: Any, limit: int | None) -> list[Any]:
-    """The first ``limit`` samples of an iterable without indexing.
-
-    Raises:
-        DataError: it is not iterable, has no end, or raises an exception.
-    """
-    if isinstance(data, str | bytes | type) or not hasattr(data, "__iter__"):
-        raise DataError("dataset", f"is {data!r}", f"pass {_FORMS}; or name files in a spec")
-    if limit is None and not hasattr(data, "__len__"):
-        what = f"{type(data).__name__} has no length: how many samples to read is not known"
-        raise DataError("dataset", what, "give limit=, for example 1000")
-    try:
-        return list(islice(data, len(data) if limit is None else limit))
-    except Exception as error:
-        raise DataError("dataset", f"reading it raised {describe(error)}", "repair it, or pass a list") from error
-
-
-def _decoder(first: object, reading: Reading) -> Any:
+def _decoder(first: object, layout: Layout | None) -> Any:
     """The function that decodes an image; the first image decides whether all PIL images are grey."""
     options = ImageOptions.model_construct(kind="memory", channels=None)  # type: ignore[arg-type]
     if isinstance(first, Image.Image):
         with contextlib.suppress(SampleError):
             options = options.model_copy(update={"channels": len(image_pixels(first, "", options))})
-    return partial(object_pixels, options=options, layout=reading.layout)
+    return partial(object_pixels, options=options, layout=layout)
 
 
-def _keys(first: Mapping[Any, Any], reading: Reading, features: Mapping[str, Any]) -> tuple[str, str | None]:
+def _keys(first: Mapping[Any, Any], image_key: str | None, label_key: str | None, features: Mapping[str, Any]) -> tuple[str, str | None]:
     """The keys of image and label: the user's, else by the column types of a Hugging Face data set, else the first usual keys.
 
     Columns added by a transform are the network's input.
@@ -169,16 +139,16 @@ def _keys(first: Mapping[Any, Any], reading: Reading, features: Mapping[str, Any
         DataError: the user's key does not exist, or no key is usual for images.
     """
     known = [str(key) for key in first]
-    for argument, key in (("image_key", reading.image_key), ("label_key", reading.label_key)):
+    for argument, key in (("image_key", image_key), ("label_key", label_key)):
         if key not in (None, *known):
             raise DataError(argument, f"the samples have no {key!r}", did_you_mean(str(key), known))
     images, classes = ([name for name in known if type(features.get(name)).__name__ == kind] for kind in ("Image", "ClassLabel"))
     added = [name for name in _IMAGE_KEYS if name in known and features and name not in features]
-    image = reading.image_key or next(iter([*added, *(images if len(images) == 1 else ()), *(k for k in _IMAGE_KEYS if k in known)]), None)
+    image = image_key or next(iter([*added, *(images if len(images) == 1 else ()), *(k for k in _IMAGE_KEYS if k in known)]), None)
     if image is None:
         raise DataError("dataset", f"its samples have the keys {', '.join(known)}, and none of them is usual for images", "give image_key=")
     usual = [name for name in _LABEL_KEYS if name in (classes or known)]
-    return image, reading.label_key or next(iter([*(classes if len(classes) == 1 else ()), *usual]), None)
+    return image, label_key or next(iter([*(classes if len(classes) == 1 else ()), *usual]), None)
 
 
 def _texts(names: Iterable[object] | None) -> tuple[str, ...] | None:

@@ -1,16 +1,14 @@
-"""The usual names of splits and columns, and the visible files of a folder."""
+"""The usual names of columns, and the visible files of a folder."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from robaudit.errors import DataError
 
-SPLITS = ("test", "testing", "validation", "valid", "val", "dev", "eval", "evaluation", "train", "training")
-"""Usual names of splits, in order of preference."""
 USUAL_PATHS = ("path", "file_name", "filename", "file", "filepath", "file_path", "image_path", "img_path", "image", "img")
 """Usual names of columns of image paths."""
 USUAL_LABELS = (
@@ -20,11 +18,6 @@ USUAL_LABELS = (
 """Usual names of columns of labels."""
 METADATA = "metadata.csv"
 """The file with labels of the images in its folder, as in the library ``datasets``; its column of paths is ``file_name``."""
-
-
-def preferred(splits: Iterable[str]) -> str:
-    """The preferred split for an audit: test, else validation, ..., else the first."""
-    return min(splits, key=lambda name: SPLITS.index(name.lower()) if name.lower() in SPLITS else len(SPLITS))
 
 
 def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:

@@ -13,12 +13,13 @@ import psutil
 from numpy.typing import NDArray
 from pydantic import Field
 
-from robaudit.datasets.base import find, reason
+from robaudit.datasets.base import find
 from robaudit.datasets.classes import label_array
 from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.fields import Positive
 from robaudit.spec.model import BaseDatasetSpec
+from robaudit.text import first_line
 
 _MOST_VALUES = 3 * 2**24
 _LISTED = 20
@@ -91,10 +92,10 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
     except DataError:
         raise
     except zipfile.BadZipFile as error:
-        what = f"is not a .npz file (a zip archive), or is damaged: {reason(error)}"
+        what = f"is not a .npz file (a zip archive), or is damaged: {first_line(error)}"
         raise DataError(where, what, "it may be truncated; save it again with numpy.savez_compressed") from None
     except Exception as error:  # noqa: BLE001  damaged archives and headers raise nearly anything
-        what = f"array {key!r} cannot be read ({reason(error)})"
+        what = f"array {key!r} cannot be read ({first_line(error)})"
         raise DataError(where, what, "it may be damaged; save it again as numbers with numpy.savez_compressed") from None
     return array
 

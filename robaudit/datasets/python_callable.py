@@ -29,7 +29,7 @@ class PythonDatasetSpec(BaseDatasetSpec):
         Raises:
             DataError: the code is not trusted, raises an exception, or returns something else.
         """
-        from robaudit.datasets.in_memory import Reading, open_in_memory  # imports torch, which reading a spec does not need
+        from robaudit.datasets.in_memory import open_in_memory  # imports torch, which reading a spec does not need
 
         if not trust:
             remedy = "pass --trust if you trust the code, or write the images to a .npz file (kind npz)"
@@ -42,5 +42,5 @@ class PythonDatasetSpec(BaseDatasetSpec):
                 raise DataError(self.target, f"raised {describe(error)}", "it must return a collection with len() and items") from None
         if not hasattr(items, "__getitem__"):
             raise DataError(self.target, f"returned {type(items).__name__}, which cannot be indexed", "return a list or a data set")
-        reading = Reading(class_names=getattr(items, "class_names", None), ids=getattr(items, "ids", None))
-        return open_in_memory(items, reading, self.target)
+        names, ids = getattr(items, "class_names", None), getattr(items, "ids", None)
+        return open_in_memory(items, self.target, class_names=names, ids=ids)

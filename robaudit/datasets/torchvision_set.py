@@ -12,11 +12,12 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from robaudit.datasets.base import Labels, name_text, reason
+from robaudit.datasets.base import Labels, name_text
 from robaudit.datasets.image_set import ImageSet, sample_parts
 from robaudit.errors import DataError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec.model import ImageOptions
+from robaudit.text import first_line
 
 _OWN_KEYS = ("root", "download", "transform", "transforms")
 _UNPICKLED = ("LSUN", "LSUNClass")
@@ -80,7 +81,7 @@ def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
             len(built)
     except Exception as error:  # noqa: BLE001  every data set raises its own
         remedy = "correct name, root, split or options" if spec.download else "set download: true, or correct name, root, split or options"
-        raise DataError(where, f"cannot be opened in {spec.root!r} ({reason(error)})", remedy) from None
+        raise DataError(where, f"cannot be opened in {spec.root!r} ({first_line(error)})", remedy) from None
     return built
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from robaudit.errors import EstimatorError, ModelError, SpecError, did_you_mean
+from robaudit.errors import SpecError, did_you_mean
 from robaudit.estimators.base import Estimator, Need
 from robaudit.levels import NoiseLevel
 from robaudit.names import ResultName
@@ -67,11 +66,11 @@ class Task:
         The notes state the number of copies with non-finite logits, as counted by :meth:`ImageBatch.noisy`.
 
         Raises:
-            EstimatorError: a plugin raised an exception, or did not return a valid Result for each image and value.
+            PluginError: a plugin raised an exception, or did not return a valid Result for each image and value.
         """
         batch.lost.clear()
         parts, quantity = self.estimator.parts, self.estimator.quantity
-        with _blaming(self.label, type(self.estimator)):
+        with blaming(f"estimator {self.label}", type(self.estimator)):
             results = [values if isinstance(values, tuple) else (values,) for values in self.estimator.estimate(batch)]
             if len(results) != len(batch.x):
                 raise BrokenContractError(f"estimate() returned {len(results)} results for {len(batch.x)} image{'s' * (len(batch.x) != 1)}")
@@ -176,7 +175,7 @@ def check_model(tasks: Sequence[Task], model: LogitModel, image: Tensor) -> None
     """
     image = image.to(model.device, model.dtype)
     for label, estimator in {task.label: task.estimator for task in tasks}.items():
-        with _blaming(label, type(estimator), (ModelError,)):
+        with blaming(f"estimator {label}", type(estimator)):
             estimator.check_model(model, image)
 
 
@@ -199,31 +198,24 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
     return load_class(ESTIMATORS, "estimator", name, Estimator, where)  # type: ignore[type-abstract]
 
 
-@contextmanager
-def _blaming(name: str, cls: type[Estimator], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn an exception in a plugin's code into an error that names it: :func:`robaudit.plugins.blaming`."""
-    with blaming(f"estimator {name}", cls, EstimatorError, but):
-        yield
-
-
 def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> dict[str, Estimator]:
     """Estimators by label, with their options checked.
 
     Raises:
         SpecError: unknown name or option, bad value, or a repeated label.
-        EstimatorError: a plugin breaks its contract.
+        PluginError: a plugin breaks its contract.
     """
     built: dict[str, Estimator] = {}
     taken: set[str] = set()
     for i, spec in enumerate(specs):
         cls = load(spec.name, f"{where}[{i}]")
-        try:
-            with _blaming(spec.name, cls, but=(ValidationError,)):
+        with blaming(f"estimator {spec.name}", cls):
+            try:
                 task = Task(cls.model_validate(spec.options), spec.label)
-                task.cost(10)
-                names = task.values
-        except ValidationError as error:
-            raise explain(error, f"{where}[{i}].{spec.name}") from error
+            except ValidationError as error:
+                raise explain(error, f"{where}[{i}].{spec.name}") from error
+            task.cost(10)
+            names = task.values
         remedy = f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"
         if spec.label in built:
             raise SpecError(f"{where}[{i}]", f"two estimators are called {spec.label!r}", remedy)

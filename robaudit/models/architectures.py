@@ -13,7 +13,7 @@ from torch import nn
 from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.base import Source
 from robaudit.models.python_callable import call_target
-from robaudit.models.size import build_within
+from robaudit.models.size import rehearsed
 
 
 def digits_cnn(channels: Sequence[int] = (16, 48), num_classes: int = 10) -> nn.Sequential:
@@ -157,7 +157,7 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
 _FETCHING = ("weights", "weights_backbone", "pretrained", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
 
 
-def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | None, *, meta: bool = False) -> nn.Module:
+def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | None) -> nn.Module:
     """The network that ``architecture`` names, with fresh weights and in eval mode.
 
     The global random state does not change.
@@ -165,7 +165,6 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
     Args:
         source: where the model comes from.
         tensors: its weights; a clearly larger network is not built (trusted code is not limited). None: not known yet.
-        meta: build it on torch's meta device, without memory for the weights, unless the builder (or trusted code) needs their values.
 
     Raises:
         ModelError: the name is unknown, the options do not fit, or the code is not trusted.
@@ -184,7 +183,9 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
                 raise ModelError(where, what, "leave it out: the weights come from model.path")
             try:
                 build = partial(builder, **options)
-                network = build() if tensors is None else build_within(tensors, source.where, name, options, build, meta=meta)
+                if tensors is not None:
+                    rehearsed(tensors, source.where, name, options, build)
+                network = build()
             except ModelError:
                 raise
             except Exception as error:

@@ -15,9 +15,6 @@ from robaudit.errors import ModelError
 from robaudit.models.files import model_path, weights_file
 from robaudit.spec.model import ModelSpec
 
-Weights = tuple[dict[str, torch.Tensor], tuple[str, ...]]
-"""Tensors by name, and lines for the user."""
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedNetwork:
@@ -65,7 +62,7 @@ class Source:
         """The weights file; for format python any path, or None.
 
         Raises:
-            ModelError: it is a folder without a weights file, or with several.
+            ModelError: it is a folder without a weights file.
         """
         path = model_path(self.spec, self.base_dir)
         return path if path is None or self.spec.format == "python" else weights_file(path)
@@ -89,15 +86,14 @@ class Format:
 
     Attributes:
         name: in specs and messages.
-        load: loads a network, or the tensors of a format that holds only weights, with lines for the user; the first line of its
-            docstring says what.
+        load: the first line of its docstring says what it loads.
         suffixes: of its files; empty for a format without files (Python code).
         recognises: whether a file has this format, by its first 32 bytes and, for a zip archive, its members' names below its folder.
         only_weights: whether it needs an architecture.
     """
 
     name: str
-    load: Callable[[Source], LoadedNetwork | Weights]
+    load: Callable[[Source], LoadedNetwork]
     suffixes: tuple[str, ...] = ()
     recognises: Callable[[bytes, Sequence[str]], bool] = lambda _head, _members: False
     only_weights: bool = False
@@ -120,4 +116,6 @@ def check_finite(network: nn.Module, where: str) -> None:
         for name, tensor in chain(network.named_parameters(), network.named_buffers()):
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
                 kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
-                raise ModelError(where, f"the tensor {name} has {kind}", "train again, or take an earlier checkpoint")
+                raise ModelError(
+                    where, f"the tensor {name.removeprefix('network.')} has {kind}", "train again, or take an earlier checkpoint"
+                )

@@ -24,7 +24,7 @@ from torch.export.passes import move_to_device_pass
 
 from robaudit.errors import ModelError
 from robaudit.models.arithmetic import check_operators
-from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, check_finite, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
 from robaudit.models.safety import members, reader_of, refusal
 from robaudit.text import first_line
 
@@ -79,8 +79,6 @@ def load_exported(source: Source) -> LoadedNetwork:
         program = move_to_device_pass(program, source.device)
     program._guards_code = []  # they are Python code in the file, which would be compiled and run
     network: nn.Module = program.module(check_guards=False)
-    network = network.to(device=source.device, dtype=source.dtype)
-    check_finite(network, source.where)
     notes = (NOTE, batch_note("pt2", least)) if least == most else (NOTE,)
     return LoadedNetwork(network, "pt2", file_sha256(source.file), least_batch=least, most_batch=most, notes=notes)
 

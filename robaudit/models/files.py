@@ -15,13 +15,7 @@ from robaudit.text import first_line
 CONFIG = "config.json"
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 """The files that say how Transformers prepares images."""
-_PREFERRED = (
-    "model.safetensors",
-    "pytorch_model.bin",
-    "pytorch_model.pth",
-    "model.pth",
-)
-_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".pt2", ".onnx")
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
 _MOST_BYTES = 2**25  # of a configuration; 21,000 class names take two million
 
 
@@ -34,24 +28,13 @@ def weights_file(path: Path) -> Path:
     """The path itself, or, for a folder, the weights file in it.
 
     Raises:
-        ModelError: there is no weights file, or more than one.
+        ModelError: there is no weights file.
     """
     if not os.path.isdir(path):  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
         return path
-    folder = path
-    for name in _PREFERRED:
-        if (folder / name).exists():
-            return folder / name
-    try:
-        others = sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES and not file.name.startswith("."))
-    except OSError as error:
-        raise ModelError(str(folder), f"cannot be listed: {error.strerror or error}", "give a folder that you may read") from error
-    if len(others) == 1:
-        return others[0]
-    if not others:
-        raise ModelError(str(folder), "is a directory without weights", f"give the weights file, or a folder with {_PREFERRED[0]}")
-    listed = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
-    raise ModelError(str(folder), f"is a directory with several weights files ({listed})", "name one of them")
+    if (file := next((path / name for name in _WEIGHTS if (path / name).exists()), None)) is None:
+        raise ModelError(str(path), f"is a directory without {_WEIGHTS[0]}", "give the weights file, or a folder of timm or Transformers")
+    return file
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -14,13 +14,12 @@ from robaudit.datasets.base import find
 from robaudit.errors import ModelError
 from robaudit.models import exported, onnx_file, python_callable, safetensors_file, state_dict, torchscript
 from robaudit.models.architectures import FAMILIES
-from robaudit.models.base import Format, LoadedNetwork, Source, check_finite
+from robaudit.models.base import Format, LoadedNetwork, Source
 from robaudit.models.files import weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
 from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
-from robaudit.models.weights import fill
 from robaudit.spec.model import IN_MEMORY
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
@@ -84,11 +83,8 @@ def load_model(source: Source) -> LogitModel:
         form = own_code
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
-    loaded = form.load(source)
-    if not isinstance(loaded, LoadedNetwork):
-        loaded = fill(source, form.name, *loaded)
     device, dtype, where = source.device, source.dtype, source.where
-    return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=where)
+    return LogitModel(form.load(source), mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=where)
 
 
 def from_module(
@@ -123,9 +119,7 @@ def from_module(
     device = torch.device(device)
     if isinstance(module, nn.Module):
         network = _twin(module, name)
-    network = network.eval().to(device=device, dtype=dtype)
-    check_finite(network, name)
-    loaded = LoadedNetwork(network, IN_MEMORY, fingerprint(module))
+    loaded = LoadedNetwork(network.eval(), IN_MEMORY, fingerprint(module))
     return LogitModel(loaded, mean=mean, std=std, output=output, device=device, dtype=dtype, name=name)
 
 

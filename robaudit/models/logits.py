@@ -15,7 +15,7 @@ from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.memory import is_out_of_memory
-from robaudit.models.base import LoadedNetwork
+from robaudit.models.base import LoadedNetwork, check_finite
 from robaudit.spec.model import Precision
 from robaudit.text import count
 
@@ -99,13 +99,16 @@ class LogitModel(nn.Module):
     the two classes (0, z).
 
     Args:
-        loaded: the network and what is known about it; it is moved to ``device`` and ``dtype`` by its loader.
+        loaded: the network and what is known about it; it is moved to ``device`` and ``dtype``.
         mean: per channel, or one number for all; none: 0.
         std: the same; none: 1.
         output: key or index of the logits if the network returns a mapping or a sequence.
         device: of the network.
         dtype: of the pixels and the logits, and of the network unless :meth:`compute_in` says otherwise.
         name: the model's name in messages.
+
+    Raises:
+        ModelError: a weight is NaN or infinite.
 
     Attributes:
         clip: whether the pixels are clipped to [0, 1] first: see :meth:`clipping`.
@@ -137,7 +140,8 @@ class LogitModel(nn.Module):
         self.device, self.dtype = device or torch.device("cpu"), dtype
         self._compute = dtype
         self.notes = list(loaded.notes)
-        self.network = loaded.network
+        self.network = loaded.network.to(device=self.device, dtype=dtype)
+        check_finite(self.network, name)
         for parameter in self.network.parameters():
             parameter.requires_grad_(False)
         self._normalises = bool(mean or std)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,14 @@ from pydantic import ValidationError
 
 from robaudit.errors import ModelError, RobauditError, needs_extra
 from robaudit.files import expanded
-from robaudit.models.base import Source
 from robaudit.models.files import CONFIG, PROCESSORS, read_object
-from robaudit.models.load import guess_format
 from robaudit.models.transformers_model import TRANSFORMERS, quiet
-from robaudit.models.transforms import Translation, translated
-from robaudit.models.weights import other_classes
+from robaudit.models.transforms import translated
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
 from robaudit.text import clipped, count, distinct, first_line
 
 TIMM, TORCHVISION = "timm:", "torchvision:"
+_NORMALISATION = ("mean", "std")
 _GEOMETRY = ("resize", "crop", "crop_rounding")
 _ONLY_WEIGHTS = (".safetensors", ".bin")
 _SHOWN = 3  # names
@@ -41,18 +38,18 @@ class Pretrained:
         source: the file or the library's entry, for messages.
         architecture: timm:NAME, transformers:CLASS or torchvision:NAME.
         options: keyword arguments of the architecture.
-        input: mean, std, and what images need; or the error to raise unless the spec has mean or std.
-        class_names: by class index; None if the files have none.
-        class_ids: other names of the classes (synsets).
+        input: the keys mean, std and those of `ImageOptions`.
+        unknown: why the input is not known, raised unless the spec has mean or std; or None.
+        classes: the keys class_names and class_ids.
         notes: further lines for the user.
     """
 
     source: str
     architecture: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    input: Translation | ModelError = field(default_factory=Translation)
-    class_names: tuple[str, ...] | None = None
-    class_ids: tuple[str, ...] | None = None
+    input: Mapping[str, Any] = field(default_factory=dict)
+    unknown: ModelError | None = None
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -70,63 +67,57 @@ def filled(spec: AuditSpec) -> AuditSpec:
     pretrained = describe(spec.model, spec.base_dir)
     if pretrained is None:
         return spec
-    taken = _for_model(spec.model, pretrained)
-    dataset = _for_dataset(type(spec.dataset), spec.dataset.model_fields_set, pretrained)
+    model, dataset = _for_model(spec.model, pretrained), _for_dataset(spec.dataset, pretrained)
     try:
         changes = {
-            "model": ModelSpec.model_validate({**spec.model.model_dump(exclude_unset=True), **taken}),
-            "dataset": type(spec.dataset)
-            .model_validate({**spec.dataset.model_dump(exclude_unset=True), **dataset})
-            .naming(pretrained.class_names),
+            "model": ModelSpec.model_validate({**spec.model.model_dump(exclude_unset=True), **model}),
+            "dataset": type(spec.dataset).model_validate({**spec.dataset.model_dump(exclude_unset=True), **dataset}),
         }
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = f"gives {'.'.join(map(str, first['loc']))} a value that a spec cannot have: {first['msg']}"
         raise ModelError(pretrained.source, what, "restore the model's own file, or correct it") from error
     source = pretrained.source.replace(f"{spec.base_dir}/", "")
-    lines = _lines(pretrained, {**taken, **dataset}, source, files=isinstance(spec.dataset, ImageOptions))
+    lines = _lines(pretrained, {**model, **dataset}, source, files=isinstance(spec.dataset, ImageOptions))
     return spec.model_copy(update=changes).coming(replace(spec.origin, taken=lines))
 
 
 def _for_model(model: ModelSpec, pretrained: Pretrained) -> dict[str, Any]:
+    """The model keys that the spec lacks."""
     written, taken = model.model_fields_set, dict[str, Any]()
     if "architecture" not in written:
         taken["architecture"] = pretrained.architecture
-    if model.architecture in (None, pretrained.architecture) and pretrained.options:
-        missing = {key: value for key, value in pretrained.options.items() if key not in model.architecture_options}
-        if missing:
-            taken["architecture_options"] = {**model.architecture_options, **missing}
+    options = {**pretrained.options, **model.architecture_options}
+    if model.architecture in (None, pretrained.architecture) and options != model.architecture_options:
+        taken["architecture_options"] = options
     if "mean" not in written and "std" not in written:
-        if isinstance(pretrained.input, ModelError):
-            raise pretrained.input
-        taken |= {key: value for key, value in (("mean", pretrained.input.mean), ("std", pretrained.input.std)) if value}
+        if pretrained.unknown is not None:
+            raise pretrained.unknown
+        taken |= {key: pretrained.input[key] for key in _NORMALISATION if key in pretrained.input}
     return taken
 
 
-def _for_dataset(kind: type[BaseDatasetSpec], written: Set[str], pretrained: Pretrained) -> dict[str, Any]:
-    """The dataset keys from the model's own files; a geometry key in the spec rules out all geometry keys of the files."""
-    taken = dict[str, Any]()
-    if issubclass(kind, ImageOptions) and isinstance(pretrained.input, Translation):
-        closed = {*written, *(_GEOMETRY if written & set(_GEOMETRY) else ())}
-        taken = {key: value for key, value in pretrained.input.images.items() if key not in closed}
-        if kind.model_fields["channels"].default is None:
-            taken.pop("channels", None)
-    if kind.names_from_model and pretrained.class_names and "class_names" not in written:
-        taken["class_names"] = pretrained.class_names
-        if pretrained.class_ids and "class_ids" not in written:
-            taken["class_ids"] = pretrained.class_ids
+def _for_dataset(dataset: BaseDatasetSpec, pretrained: Pretrained) -> dict[str, Any]:
+    """The dataset keys that the spec lacks; a geometry key in the spec rules out all geometry keys of the files."""
+    written, taken = dataset.model_fields_set, dict[str, Any]()
+    if isinstance(dataset, ImageOptions):
+        closed = {*written, *_NORMALISATION, *(_GEOMETRY if written & set(_GEOMETRY) else ())}
+        if type(dataset).model_fields["channels"].default is None:
+            closed.add("channels")
+        taken = {key: value for key, value in pretrained.input.items() if key not in closed}
+    if dataset.names_from_model and "class_names" not in written:
+        taken |= {key: names for key, names in pretrained.classes.items() if key not in written}
     return taken
 
 
 def _lines(pretrained: Pretrained, taken: dict[str, Any], source: str, *, files: bool) -> tuple[str, ...]:
     """The filled-in values as a line for the user; for data without image files, also the size that the model expects."""
-    shown = [f"{key} {_value(taken[key])}" for key in ("mean", "std", *_GEOMETRY, "interpolation", "channels") if key in taken]
+    shown = [f"{key} {_value(taken[key])}" for key in (*_NORMALISATION, *_GEOMETRY, "interpolation", "channels") if key in taken]
     if "class_names" in taken:
         names = taken["class_names"]
         listed = ", ".join(clipped(name, 40) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         shown.append(f"{count(len(names), 'class name')} ({listed})")
-    images = pretrained.input.images if isinstance(pretrained.input, Translation) else {}
-    side = images.get("crop", images.get("resize"))
+    side = pretrained.input.get("crop", pretrained.input.get("resize"))
     if side is not None and not files:
         height, width = side if isinstance(side, tuple) else (side, side)
         shown.append(f"made for images of {height} x {width}, which the data must have already")
@@ -147,7 +138,7 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
     """The description of a spec's model from its files; None if they have none, so that the spec must say everything.
 
     The configuration is used for a folder, and for a file beside it if the spec's architecture is from timm or Transformers (or missing,
-    and the file is .safetensors or .bin). Otherwise a network of timm or torchvision has as many classes as its weights.
+    and the file is .safetensors or .bin).
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported, or its library is not installed.
@@ -163,24 +154,9 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
             pretrained = _of_folder(path if is_folder else path.parent, strict=is_folder)
             if pretrained is not None:
                 return pretrained
-    if not architecture.startswith((TIMM, TORCHVISION)):
-        return None
     library, _, name = architecture.partition(":")
-    pretrained = _of_timms_name(name, model.architecture_options) if library == "timm" else _of_torchvisions_name(name)
-    classes = _other_classes(model, base_dir)
-    if classes is None:
-        return pretrained
-    known = pretrained or Pretrained(f"the last layer of {model.path}", architecture)
-    return replace(known, options={**known.options, "num_classes": classes}, class_names=None, class_ids=None)
-
-
-def _other_classes(model: ModelSpec, base_dir: Path) -> int | None:
-    """The number of classes in weights that otherwise fit their architecture, as after fine-tuning."""
-    source = Source(model, base_dir)
-    if source.path is None or not os.path.isfile(source.path):  # noqa: PTH113
-        return None
-    weights = form.load(source) if (form := guess_format(source.path, model.format)).only_weights else None
-    return other_classes(source, weights[0]) if isinstance(weights, tuple) else None
+    of_name = {"timm": _of_timms_name, "torchvision": _of_torchvisions_name}.get(library)
+    return None if of_name is None else of_name(name, model.architecture_options)
 
 
 def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:
@@ -214,15 +190,19 @@ def _read_by(library: str, source: str) -> Iterator[None]:
         raise ModelError(source, what, "restore the model's own file, or correct it; or write what it says in the spec") from error
 
 
-def _input(library: str, source: str, read: Callable[[], Translation | None]) -> Translation | ModelError:
-    """The input of a model as its library prepares it, or the error if it is not known."""
+def _input(
+    library: str, source: str, read: Callable[..., Mapping[str, Any] | None], *arguments: Any
+) -> tuple[Mapping[str, Any], ModelError | None]:
+    """The input of a model as its library prepares it, and the error if it is not known."""
     try:
         with _read_by(library, source):
-            translation = read()
+            found = read(*arguments)
     except ModelError as error:
-        return error
-    what = "prepares images in a way that is not known here"
-    return translation or ModelError(source, what, "write mean and std in the model section, and what images need")
+        return {}, error
+    if found is None:
+        what = "prepares images in a way that is not known here"
+        return {}, ModelError(source, what, "write mean and std in the model section, and what images need")
+    return found, None
 
 
 def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
@@ -233,18 +213,17 @@ def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
         raise ModelError(source, "describes a network without a classifier (num_classes 0)", "give a model that was trained to classify")
     classes = settings.get("num_classes")
     options = {**({} if classes is None else {"num_classes": classes}), **arguments}
-    named = settings.get("label_names") or settings.get("labels")
-    names: tuple[str, ...] | None = None
-    ids: tuple[str, ...] | None = None
+    named, known = settings.get("label_names") or settings.get("labels"), dict[str, tuple[str, ...]]()
     if named:
         labels = _by_index(named) if isinstance(named, Mapping) else tuple(map(str, named))
         descriptions = settings.get("label_descriptions") or {}
         if len(labels) == (classes or len(labels)):
-            names = distinct([str(descriptions.get(label, label)) for label in labels], labels if descriptions else None)
-            ids = distinct(labels) if descriptions else None
+            known["class_names"] = distinct([str(descriptions.get(label, label)) for label in labels], labels if descriptions else None)
+            known |= {"class_ids": distinct(labels)} if descriptions else {}
     elif classes == 1000 and str(settings.get("tag") or "").endswith("in1k"):
-        names, ids = imagenet_names()
-    return Pretrained(source, f"{TIMM}{config['architecture']}", options, _timms_input(source, settings, arguments), names, ids)
+        known = imagenet_names()
+    prepared = _input("timm", source, _timms_transform, settings, arguments)
+    return Pretrained(source, f"{TIMM}{config['architecture']}", options, *prepared, known)
 
 
 def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:
@@ -261,24 +240,20 @@ def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:
         settings = config.to_dict()
         source = f"timm's entry for {name}{f'.{config.tag}' if config.tag and '.' not in name else ''}"
         known = options.get("num_classes", settings.get("num_classes")) == 1000 and str(config.tag or "").endswith("in1k")
-        names, ids = imagenet_names() if known else (None, None)
-        return Pretrained(source, TIMM + name, {}, _timms_input(source, settings, options), names, ids)
+        prepared = _input("timm", source, _timms_transform, settings, options)
+        return Pretrained(source, TIMM + name, {}, *prepared, imagenet_names() if known else {})
 
 
-def imagenet_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names and synsets of ImageNet's 1000 classes, from timm's own lists."""
+def imagenet_names() -> dict[str, tuple[str, ...]]:
+    """Names and synsets of ImageNet's 1000 classes, from timm's own lists, as keys of a spec."""
     from timm.data.imagenet_info import ImageNetInfo
 
     info: Any = ImageNetInfo()
     ids = tuple(info.label_names())
-    return distinct([info.label_name_to_description(synset) for synset in ids], ids), ids
+    return {"class_names": distinct([info.label_name_to_description(synset) for synset in ids], ids), "class_ids": ids}
 
 
-def _timms_input(source: str, settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> Translation | ModelError:
-    return _input("timm", source, partial(_timms_transform, settings, arguments))
-
-
-def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> Translation | None:
+def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The evaluation transform of timm for a pretrained_cfg and the arguments of the model."""
     from timm import data as timms
 
@@ -305,14 +280,15 @@ def _of_transformers(config: dict[str, Any], path: Path) -> Pretrained:
     """The model in a folder of ``save_pretrained``: config.json, and beside it the description of the image processor."""
     kind, labels = _class_of(config, path), config.get("id2label") or {}
     unnamed = all(_UNNAMED.fullmatch(str(label)) for label in labels.values())  # LABEL_0, LABEL_1, ...
-    names = None if unnamed else distinct(_by_index(labels)) or None
+    names = () if unnamed else distinct(_by_index(labels))
+    classes = {"class_names": names} if names else {}
     processor = next((file for file in (path.parent / name for name in PROCESSORS) if file.is_file()), None)
     if processor is None:
         note = f"there is no {PROCESSORS[0]} with it: mean, std, resize and crop are the spec's"
-        return Pretrained(str(path), TRANSFORMERS + kind, class_names=names, notes=(note,))
+        return Pretrained(str(path), TRANSFORMERS + kind, classes=classes, notes=(note,))
     read_object(processor)
-    translation = _input("transformers", str(processor), partial(_processor, path.parent, config.get("num_channels", 3)))
-    return Pretrained(f"{path} and {processor.name}", TRANSFORMERS + kind, {}, translation, names)
+    prepared = _input("transformers", str(processor), _processor, path.parent, config.get("num_channels", 3))
+    return Pretrained(f"{path} and {processor.name}", TRANSFORMERS + kind, {}, *prepared, classes)
 
 
 def _class_of(config: Mapping[str, Any], path: Path) -> str:
@@ -325,7 +301,7 @@ def _class_of(config: Mapping[str, Any], path: Path) -> str:
     return listed[0]
 
 
-def _processor(folder: Path, channels: int) -> Translation | None:
+def _processor(folder: Path, channels: int) -> Mapping[str, Any] | None:
     """The image processor of Transformers in its Pillow backend; code in the folder never runs, and nothing is looked up on the Hub."""
     import transformers
 
@@ -364,7 +340,7 @@ def _by_index(labels: Mapping[Any, Any]) -> tuple[str, ...]:
     return tuple(by_index[index] for index in range(len(by_index))) if max(by_index, default=0) < len(by_index) else ()
 
 
-def _of_torchvisions_name(name: str) -> Pretrained | None:
+def _of_torchvisions_name(name: str, chosen: Mapping[str, Any]) -> Pretrained | None:
     """torchvision's transform and class names for an architecture with the tag of its weights; None if there are none."""
     from torchvision import models
 
@@ -380,6 +356,7 @@ def _of_torchvisions_name(name: str) -> Pretrained | None:
         options["transform_input"] = True
     if model.startswith("vit_") and "min_size" in weights.meta:
         options["image_size"] = weights.meta["min_size"][0]
-    source = f"torchvision's entry for {name}"
-    translation = _input("torchvision", source, partial(translated, transform, [images], 3))
-    return Pretrained(source, TORCHVISION + name, options, translation, distinct(weights.meta["categories"]))
+    source, names = f"torchvision's entry for {name}", distinct(weights.meta["categories"])
+    prepared = _input("torchvision", source, translated, transform, [images], 3)
+    own = chosen.get("num_classes", len(names)) == len(names)
+    return Pretrained(source, TORCHVISION + name, options, *prepared, {"class_names": names} if own else {})

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, file_sha256
 from robaudit.models.fingerprint import fingerprint
 from robaudit.python_code import describe, user_function
 
@@ -48,10 +48,8 @@ def load_python(source: Source) -> LoadedNetwork:
         raise ModelError(
             source.where, f"{source.spec.architecture} returned {type(value).__name__}", "return a torch.nn.Module or a callable"
         )
-    network = network.eval().to(device=source.device, dtype=source.dtype)
-    check_finite(network, source.where)
     sha256 = file_sha256(source.path) if source.path is not None and source.path.is_file() else fingerprint(value)
-    return LoadedNetwork(network, "python", sha256, notes=(f"the network comes from your Python code, {source.spec.architecture}",))
+    return LoadedNetwork(network.eval(), "python", sha256, notes=(f"the network comes from your Python code, {source.spec.architecture}",))
 
 
 FORMAT = Format("python", load_python)

@@ -22,16 +22,10 @@ _OPTION = 100_000
 """Option values up to this are always allowed: a small file may belong to a network for large images."""
 
 
-def build_within(
-    tensors: Mapping[str, torch.Tensor],
-    where: str,
-    network: str,
-    options: Mapping[str, Any],
-    build: Callable[[], T],
-    *,
-    meta: bool,
-) -> T:
-    """Build a network, and stop as soon as it has clearly more parts or numbers than its weights file.
+def rehearsed(tensors: Mapping[str, torch.Tensor], where: str, network: str, options: Mapping[str, Any], build: Callable[[], T]) -> T:
+    """Build a network on trial, and stop as soon as it has clearly more parts or numbers than its weights file.
+
+    The trial is on torch's meta device, where weights take no memory; in memory if the builder needs their values.
 
     Args:
         tensors: the weights, already read.
@@ -39,22 +33,19 @@ def build_within(
         network: its name, for messages.
         options: its options, from the user or the model's configuration.
         build: the builder.
-        meta: build on torch's meta device, where weights take no memory; in memory if the builder needs their values.
 
     Raises:
         ModelError: it is larger, or an option (the sum of a list) exceeds both 100,000 and the count of numbers in the file.
         Exception: from the builder.
     """
-    if meta:
-        try:
-            with _no_larger(tensors, where, network, options), torch.device("meta"):
-                return build()
-        except ModelError:
-            raise
-        except Exception:  # noqa: S110, BLE001  the builder reads values, or raises the same below
-            pass
-    with _no_larger(tensors, where, network, options):
-        return build()
+    try:
+        with _no_larger(tensors, where, network, options), torch.device("meta"):
+            return build()
+    except ModelError:
+        raise
+    except Exception:  # noqa: BLE001  the builder reads values, or raises the same below
+        with _no_larger(tensors, where, network, options):
+            return build()
 
 
 @contextmanager

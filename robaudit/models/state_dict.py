@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from robaudit.errors import ModelError, did_you_mean
-from robaudit.models.base import Format, Source, Weights
+from robaudit.models.base import Format, LoadedNetwork, Source
 from robaudit.models.safety import load_tensors
-from robaudit.models.weights import few
+from robaudit.models.weights import few, fill
 
 _PLAIN = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
 _AVERAGED = ("state_dict_ema", "model_ema", "ema", "ema_state_dict", "ema_model", "model_ema_state_dict")
 
 
-def load_state_dict_file(source: Source) -> Weights:
+def load_state_dict_file(source: Source) -> LoadedNetwork:
     """Load a state dict or checkpoint of ``torch.save`` into its architecture, with ``weights_only=True``.
 
     Without an entry in the spec it is the first usual key, plain weights before averaged weights (EMA).
@@ -25,7 +25,8 @@ def load_state_dict_file(source: Source) -> Weights:
         ModelError: there is no state dict, or none under this key.
     """
     tensors, notes = _chosen(load_tensors(source.file), source.spec.entry, source.where)
-    return tensors, ("state dict of torch.save: only its numbers are read, no code in it runs", *notes)
+    read = "state dict of torch.save: only its numbers are read, no code in it runs"
+    return fill(source, FORMAT.name, tensors, (read, *notes))
 
 
 def _recognises(head: bytes, members: Sequence[str]) -> bool:
@@ -36,7 +37,7 @@ def _recognises(head: bytes, members: Sequence[str]) -> bool:
 FORMAT = Format("state dict", load_state_dict_file, (".pth",), _recognises, only_weights=True)
 
 
-def _chosen(content: Any, entry: str | None, where: str) -> Weights:
+def _chosen(content: Any, entry: str | None, where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     """The state dict in a file's contents, or in an entry of a checkpoint; and notes on the entry and on the other entries."""
     if not isinstance(content, Mapping):
         raise ModelError(where, f"holds {type(content).__name__}, not a state dict", "save model.state_dict() as safetensors")

@@ -15,7 +15,7 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.arithmetic import check_operators
-from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, file_sha256
 from robaudit.models.safety import Unread, members, reader_of
 from robaudit.text import first_line
 
@@ -47,9 +47,8 @@ def load_torchscript(source: Source) -> LoadedNetwork:
         raise
     except Exception as error:
         raise ModelError(source.where, f"torch.jit cannot load it: {first_line(error)}", "save it again with torch.jit.save") from error
-    network = network.eval().to(dtype=source.dtype)
+    network.eval()
     _refuse_training(network, source.where)
-    check_finite(network, source.where)
     return LoadedNetwork(AsWritten(network).eval(), "torchscript", file_sha256(path), notes=(NOTE,))
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.base import Source
 from robaudit.models.files import CONFIG, read_object
-from robaudit.models.size import build_within
+from robaudit.models.size import rehearsed
 from robaudit.text import clipped, count, first_line
 
 TRANSFORMERS = "transformers:"
@@ -71,7 +71,7 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
     state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
     with quiet(transformers), torch.random.fork_rng(devices=[]):
         try:
-            config, kind = build_within(tensors, source.where, wanted, values, partial(_described, transformers, values), meta=True)
+            config, kind = rehearsed(tensors, source.where, wanted, values, partial(_described, transformers, values))
         except ModelError:
             raise
         except Exception as error:

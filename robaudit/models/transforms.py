@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,22 +21,8 @@ _ROUNDING = 5e-7  # of float32, in normalised pixels
 _TOLERANCE = 1e-3  # for pixels in [0, 1]; an 8-bit step is 4e-3
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """A transform in the keys of a spec.
-
-    Attributes:
-        mean, std: of the pixels in [0, 1], per channel, including any rescale factor; empty: none.
-        images: the keys of `ImageOptions`.
-    """
-
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-    images: Mapping[str, Any] = field(default_factory=dict)
-
-
-def translated(transform: Transform, candidates: Sequence[Mapping[str, Any]], channels: int) -> Translation | None:
-    """The first candidate that gives the same pixels as the transform, with the transform's mean and std.
+def translated(transform: Transform, candidates: Sequence[Mapping[str, Any]], channels: int) -> dict[str, Any] | None:
+    """The first candidate that gives the same pixels as the transform, with channels and the transform's mean and std.
 
     Args:
         transform: the library's.
@@ -45,7 +30,8 @@ def translated(transform: Transform, candidates: Sequence[Mapping[str, Any]], ch
         channels: of the network's input.
 
     Returns:
-        The translation; None if no candidate gives the same pixels, or a size exceeds 4096.
+        The keys; mean and std are those of pixels in [0, 1] and include any rescale factor, and are left out where they change nothing.
+        None if no candidate gives the same pixels, or a size exceeds 4096.
     """
     largest = max(_sides(candidates), default=1)
     if channels not in (1, 3) or largest > _MOST_SIDE:
@@ -61,9 +47,8 @@ def translated(transform: Transform, candidates: Sequence[Mapping[str, Any]], ch
     if images is None:
         return None
     means, stds = (tuple(map(_shortest, values.tolist(), (_ROUNDING * std).tolist())) for values in (mean, std))
-    if not any(means) and set(stds) == {1.0}:
-        means, stds = (), ()
-    return Translation(means, stds, {**images, "channels": channels})
+    normalisation = {"mean": means, "std": stds} if any(means) or set(stds) != {1.0} else {}
+    return {**normalisation, **images, "channels": channels}
 
 
 def _sides(candidates: Sequence[Mapping[str, Any]]) -> Iterator[int]:

@@ -11,7 +11,7 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.architectures import build_architecture
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import LoadedNetwork, Source, file_sha256
 from robaudit.models.transformers_model import TRANSFORMERS, build_transformers, config_of
 from robaudit.text import clipped
 
@@ -40,15 +40,11 @@ def fill(source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: 
         network: nn.Module = build_transformers(source, tensors)
         sha256 = hashlib.sha256(f"{sha256}\n{file_sha256(config_of(source))}".encode()).hexdigest()
     else:
-        network = build_architecture(source, tensors, meta=True)
+        network = build_architecture(source, tensors)
         fitted, more = _stripped(tensors, network.state_dict().keys())
         notes = (*notes, *more)
         _check_state(network, fitted, source.where)
-        if any(tensor.is_meta for tensor in network.state_dict().values()):
-            network = build_architecture(source, tensors)
         network.load_state_dict(fitted)
-    network = network.to(device=source.device, dtype=source.dtype)
-    check_finite(network, source.where)
     return LoadedNetwork(network, form, sha256, notes=tuple(notes))
 
 
@@ -79,7 +75,7 @@ def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tup
 
 
 def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
-    """Compare a state dict with a network, which may be on the meta device: every key and every shape.
+    """Compare a state dict with a network: every key and every shape.
 
     Raises:
         ModelError: keys are missing or unexpected, or shapes differ; the first few are named.
@@ -128,24 +124,6 @@ def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, tor
     if set(differing) <= set(last) and tensors[key].dim() and tensors[key].shape[1:] == wanted[key].shape[1:]:
         return tensors[key].shape[0]
     return None
-
-
-def other_classes(source: Source, weights: Mapping[str, torch.Tensor]) -> int | None:
-    """The number of classes of weights that fit their architecture except in the last layer; None if they fit, or differ elsewhere.
-
-    Args:
-        source: the file, and the name of its architecture.
-        weights: the weights, with the keys of the file.
-
-    Raises:
-        ModelError: there is no such architecture.
-    """
-    wanted = build_architecture(source, weights, meta=True).state_dict()
-    tensors, _ = _stripped(weights, wanted.keys())
-    if any(key not in tensors for key in wanted if not key.endswith("num_batches_tracked")):
-        return None
-    differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
-    return _other_classes(wanted, tensors, differing) if differing else None
 
 
 def few(names: Iterable[str], most: int = 3) -> str:

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robaudit.errors import NoiseError
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
 from robaudit.noise.base import AdditiveNoise, Noise, Shape
@@ -216,7 +215,7 @@ class NoiseProcess:
         return self.noise
 
     def _blaming(self) -> AbstractContextManager[None]:
-        return blaming(f"noise {self.label}", type(self.noise), NoiseError)
+        return blaming(f"noise {self.label}", type(self.noise))
 
     def _valid(self, result: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """What a method of a plugin returned, if it is a finite tensor of this shape and type."""

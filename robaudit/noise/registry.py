@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from robaudit.errors import NoiseError, SpecError
+from robaudit.errors import SpecError
 from robaudit.noise.base import BASE_DIR, Noise
 from robaudit.noise.process import NoiseProcess
 from robaudit.plugins import NOISES, blaming, installed, load_class
@@ -60,11 +60,11 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, origin: Origin) -> 
     if spec.level_name != cls.level_name:
         what = f"the level of {spec.kind} is called {cls.level_name}, not {spec.level_name}"
         raise SpecError(where(spec.level_name), what, f"write {cls.level_name}: {', '.join(f'{level:g}' for level in spec.levels)}")
-    try:
-        with blaming(f"noise {spec.label}", cls, NoiseError, (ValidationError,)):
+    with blaming(f"noise {spec.label}", cls):
+        try:
             noise = cls.model_validate({**spec.options, "name": spec.label, "clip": spec.clip}, context={BASE_DIR: base_dir})
-    except ValidationError as error:
-        raise explain(error, origin, place) from error
+        except ValidationError as error:
+            raise explain(error, origin, place) from error
     if spec.clip and cls.quantises:
         raise SpecError(where("clip"), f"{spec.kind} already clips to [0, 1]", "leave clip out")
     for level in spec.levels:

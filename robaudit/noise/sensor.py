@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor
 
 from robaudit.levels import LevelName
 from robaudit.noise.base import Noise, Shape
 from robaudit.noise.poisson import counts, with_gradient
-from robaudit.spec.fields import Number, no_bool
+from robaudit.spec.fields import Number, Whole
 
 
 class Sensor(Noise):
@@ -35,7 +35,7 @@ class Sensor(Noise):
     source = "EMVA 1288, sections 2.1 to 2.4"
 
     read_noise: Annotated[Number, Field(ge=0.0, le=1e6)] = Field(2.0, description="standard deviation of the reading, in electrons")
-    bits: Annotated[int, Field(ge=1, le=16), BeforeValidator(no_bool)] = Field(8, description="of the analogue-to-digital converter")
+    bits: Annotated[Whole, Field(ge=1, le=16)] = Field(8, description="of the analogue-to-digital converter")
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """Twice the channels: photons, then readings; the photons alone without read noise."""

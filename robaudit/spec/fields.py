@@ -6,10 +6,10 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from robaudit.errors import SpecError, did_you_mean
 
@@ -31,7 +31,9 @@ def about_key(kind: str, key: str, text: str = "") -> PydanticCustomError:
 
 
 def as_number(value: object) -> object:
-    """Read ``8/255`` as a number; pass anything else on to the type check."""
+    """Read ``8/255`` as a number; refuse YAML's true, false, yes and no; pass anything else on to the type check."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
     if isinstance(value, str) and value.count("/") == 1:
         over, under = value.split("/")
         try:
@@ -47,12 +49,11 @@ def number(where: str, value: object) -> float:
     Raises:
         SpecError: it is not a finite number.
     """
-    parsed = as_number(value)
     with contextlib.suppress(ValueError):
-        parsed = float(parsed) if isinstance(parsed, str) else parsed
-    if isinstance(parsed, bool) or not isinstance(parsed, int | float) or not math.isfinite(parsed):
-        raise SpecError(where, f"{value!r} is not a number", "for example 0.5 or 8/255")
-    return float(parsed)
+        parsed = as_number(value)
+        if isinstance(parsed, str | int | float) and math.isfinite(float(parsed)):
+            return float(parsed)
+    raise SpecError(where, f"{value!r} is not a number", "for example 0.5 or 8/255")
 
 
 def level(where: str, value: object) -> float:
@@ -77,7 +78,7 @@ def as_bytes(value: object) -> object:
     return round(float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " "))
 
 
-def no_bool(value: object) -> object:
+def _no_bool(value: object) -> object:
     """Refuse YAML's true, false, yes and no as numbers (Python treats them as 1 and 0)."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
@@ -91,11 +92,30 @@ def as_tuple(value: object) -> object:
     return (value,)
 
 
-Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(as_number), BeforeValidator(no_bool)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(as_number), BeforeValidator(no_bool)]
-Whole = Annotated[int, BeforeValidator(no_bool)]
-Count = Annotated[int, Field(gt=0), BeforeValidator(no_bool)]
-Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeValidator(no_bool)]
+class _SingleToo:
+    """Accept a single value for a list of one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        listed = handler(source)
+        (item,) = listed["items_schema"]
+        return core_schema.no_info_before_validator_function(
+            as_tuple, listed, json_schema_input_schema=core_schema.union_schema([item, listed])
+        )
+
+
+T = TypeVar("T")
+OneOrMore = Annotated[tuple[T, ...], _SingleToo()]
+"""A list of any length, or a single value."""
+_Fraction = Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*/\s*\d+(\.\d+)?\s*$")]
+Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(as_number, json_schema_input_type=float | _Fraction)]
+Positive = Annotated[
+    float,
+    Field(gt=0, allow_inf_nan=False),
+    BeforeValidator(as_number, json_schema_input_type=Annotated[float, Field(gt=0)] | _Fraction),
+]
+Whole = Annotated[int, BeforeValidator(_no_bool)]
+Count = Annotated[int, Field(gt=0), BeforeValidator(_no_bool)]
+Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeValidator(_no_bool)]
 """A size in bytes; 4GB (4 * 10^9) and 4GiB (4 * 2^30) are accepted."""
 
 

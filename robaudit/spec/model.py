@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
 from pydantic import (
     AfterValidator,
@@ -31,18 +31,17 @@ from robaudit.spec.fields import (
     Bytes,
     Count,
     Number,
+    OneOrMore,
     Positive,
     SpecSection,
     Whole,
     about_key,
-    as_tuple,
-    no_bool,
 )
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from robaudit.spec.origin import Location, Origin
 
 MOST_NOISES, MOST_LEVELS = 100, 1000
-MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
+MOST_ROWS, MOST_GATES = 2**20, 1000
 MOST_RAY_WORKERS = 10_000
 
 
@@ -63,12 +62,8 @@ class ModelSpec(SpecSection):
         "python: package.module:function",
     )
     architecture_options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the architecture")
-    mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field(
-        (), description="mean per channel, subtracted after the noise is added"
-    )
-    std: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field(
-        (), description="standard deviation per channel, divided by after the noise is added"
-    )
+    mean: OneOrMore[Number] = Field((), description="mean per channel, subtracted after the noise is added")
+    std: OneOrMore[Positive] = Field((), description="standard deviation per channel, divided by after the noise is added")
     output: str | int | None = Field(None, description="key or index of the logits if the model returns a dict or a tuple")
 
     @model_validator(mode="after")
@@ -114,18 +109,6 @@ class BaseDatasetSpec(SpecSection):
             "or a file whose lines begin with them",
         )
     )
-
-    _names_of_model: bool = PrivateAttr(default=False)
-
-    @property
-    def names_of_model(self) -> bool:
-        """Whether class_names come from the model's own files."""
-        return self._names_of_model
-
-    def naming(self, names: tuple[str, ...] | None) -> Self:
-        """Record whether the class names come from the model's own files."""
-        self._names_of_model = names is not None and self.class_names == names
-        return self
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:  # noqa: ARG003  for kinds that have a path
@@ -273,7 +256,7 @@ def _each_name(value: object) -> object:
     return tuple(entry for _, entry in noise_entries(value))
 
 
-Levels = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple), Field(max_length=MOST_LEVELS)]
+Levels = Annotated[OneOrMore[Positive], Field(max_length=MOST_LEVELS)]
 
 
 class NoiseSpec(SpecSection):
@@ -347,9 +330,7 @@ class EstimatorSpec(SpecSection):
     label: str = Field(
         "", min_length=1, pattern=r"^[\w.-]+$", description="name in the results; default: the estimator's; needed to run it twice"
     )
-    noise: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
-        (), description="labels of the noises to compute it for; default: all noises"
-    )
+    noise: OneOrMore[str] = Field((), description="labels of the noises to compute it for; default: all noises")
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -390,24 +371,22 @@ Precision = Literal["fp32", "tf32", "bf16", "fp64"]
 class RunSpec(SpecSection):
     """How to run the audit; only seed and precision change the results (device and deterministic may change the last digits)."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
+    seed: Annotated[Whole, Field(ge=0, lt=2**63)] = 0
     device: str = Field("auto", description="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto")
-    batch_size: Literal["auto"] | Annotated[int, Field(gt=0, le=MOST_ROWS), BeforeValidator(no_bool)] = "auto"
+    batch_size: Literal["auto"] | Annotated[Whole, Field(gt=0, le=MOST_ROWS)] = "auto"
     precision: Precision = Field(
         "fp32",
         description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are faster; probabilities are always float64",
     )
-    workers: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_RAY_WORKERS), BeforeValidator(no_bool)] = Field(
-        "auto",
-        description="threads that read and decode images in advance; auto: 4 with CUDA, 0 on the CPU; "
-        "with engine ray: the workers, as many as the cluster has room for by default",
+    workers: Literal["auto"] | Annotated[Count, Field(le=MOST_RAY_WORKERS)] = Field(
+        "auto", description="number of Ray workers; auto: as many as the cluster has room for"
     )
     memory: Literal["auto"] | Bytes = Field(
         "auto", description="main memory to use at most, for example 4GB or 512MiB (CUDA memory is measured); auto: what is free"
     )
     deterministic: bool = Field(False, description="the same bits from every run on one kind of CUDA device, at some cost in speed")
     engine: Literal["local", "ray"] = Field("local", description="where to compute: on this machine, or on the workers of a Ray cluster")
-    gpus_per_worker: Literal["auto"] | Annotated[float, Field(ge=0, le=64), BeforeValidator(no_bool)] = Field(
+    gpus_per_worker: Literal["auto"] | Annotated[Number, Field(ge=0, le=64)] = Field(
         "auto", description="GPUs of a Ray worker, for example 1 or 0.5; auto: 1 where the cluster has any"
     )
     as_given: bool = Field(False, description="audit pixels and noise levels that cannot be meant for [0, 1] unchanged, with a warning")
@@ -421,10 +400,9 @@ class RunSpec(SpecSection):
 
     @model_validator(mode="after")
     def _check(self) -> RunSpec:
-        if "engine" not in self.model_fields_set and self.gpus_per_worker != "auto":  # unused with an explicit engine: local
-            raise ValueError("gpus_per_worker is for engine: ray")
-        if self.engine == "local" and self.workers != "auto" and self.workers > MOST_WORKERS:
-            raise about_key(WRONG_KEY, "workers", f"{self.workers} threads are more than {MOST_WORKERS}, the most without engine: ray")
+        for key in ("workers", "gpus_per_worker"):
+            if "engine" not in self.model_fields_set and getattr(self, key) != "auto":  # unused with an explicit engine: local
+                raise ValueError(f"{key} is for engine: ray")
         return self
 
 
@@ -446,16 +424,18 @@ class AuditSpec(SpecSection):
     )
     model: ModelSpec = Field(description="the trained network, for example {path: model.torchscript.pt}")
     dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
-    noise: Annotated[tuple[NoiseSpec, ...], BeforeValidator(_each_name), Field(max_length=MOST_NOISES)] = Field(
+    noise: Annotated[
+        tuple[NoiseSpec, ...],
+        BeforeValidator(_each_name, json_schema_input_type=NoiseSpec | tuple[NoiseSpec, ...]),
+        Field(max_length=MOST_NOISES),
+    ] = Field(
         (),
         description="the noise on the pixels, for example {sigma: [0.05, 8/255]}, or a list of noises; "
         "may be omitted if no estimator needs noise",
     )
-    estimators: Annotated[tuple[EstimatorSpec, ...], BeforeValidator(as_tuple), Field(min_length=1)] = (
-        EstimatorSpec(name=DEFAULT_ESTIMATOR),
-    )
+    estimators: Annotated[OneOrMore[EstimatorSpec], Field(min_length=1)] = (EstimatorSpec(name=DEFAULT_ESTIMATOR),)
     run: RunSpec = RunSpec()
-    gates: Annotated[tuple[Annotated[str, AfterValidator(_gate)], ...], BeforeValidator(as_tuple)] = Field(
+    gates: OneOrMore[Annotated[str, AfterValidator(_gate)]] = Field(
         (),
         max_length=MOST_GATES,
         description="what robaudit gate requires of the results, for example [mean >= 0.9]; they do not change what is computed",

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from robaudit.levels import GAUSSIAN, LevelName
-from robaudit.spec.model import DATASET_KINDS, IN_MEMORY, AuditSpec, EstimatorSpec, dataset_kind
-
-_FRACTION = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*/\s*\d+(\.\d+)?\s*$"}
-_NUMBER = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _FRACTION]}
-_LEVELS = {"anyOf": [{"type": "array", "items": _NUMBER, "minItems": 1}, _NUMBER]}
+from robaudit.spec.model import DATASET_KINDS, IN_MEMORY, AuditSpec, EstimatorSpec, Levels, dataset_kind
 
 
 def spec_schema(
@@ -45,7 +41,6 @@ def spec_schema(
     if noises:
         kinds = [_noise(definitions, kind, level, model) for kind, (level, model) in noises.items()]
         definitions["NoiseSpec"] = {"description": definitions["NoiseSpec"]["description"], "anyOf": kinds}
-    _accept_short_forms(schema)
     return schema
 
 
@@ -62,11 +57,8 @@ def _options(definitions: dict[str, Any], name: str, model: type[BaseModel]) -> 
     """Add the definition of an estimator's options and return its name."""
     options, entry = model.model_json_schema(), EstimatorSpec.model_json_schema()["properties"]
     definitions.update(options.pop("$defs", {}))
-    listed = entry["noise"]
     del entry["label"]["default"]
-    described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
-    noise = {**described, "anyOf": [{"type": "string"}, listed]}
-    options["properties"] = {"label": entry["label"], "noise": noise, **options.get("properties", {})}
+    options["properties"] = {"label": entry["label"], "noise": entry["noise"], **options.get("properties", {})}
     definitions[f"{name} options"] = {**options, "title": f"{name} options"}
     return f"{name} options"
 
@@ -76,21 +68,10 @@ def _noise(definitions: dict[str, Any], kind: str, level: LevelName, model: type
     options = model.model_json_schema()
     definitions.update(options.pop("$defs", {}))
     name = options["properties"].pop("name", {"type": "string"})
-    properties = {"kind": {"const": kind}, "name": {"anyOf": [name, {"type": "array", "items": name}]}, level.value: _LEVELS}
+    properties = {
+        "kind": {"const": kind},
+        "name": {"anyOf": [name, {"type": "array", "items": name}]},
+        level.value: TypeAdapter(Levels).json_schema(),
+    }
     required = [key for key in options.get("required", ()) if key != "name"] + [level.value] + (["kind"] if kind != GAUSSIAN else [])
     return {**options, "title": f"{kind} noise", "properties": {**properties, **options["properties"]}, "required": required}
-
-
-def _accept_short_forms(schema: dict[str, Any]) -> None:
-    """Accept fractions (8/255) for numbers, and a single value for a list, like the spec's reader."""
-    for key in ("mean", "std"):
-        listed = schema["$defs"]["ModelSpec"]["properties"][key]
-        number = {"anyOf": [listed["items"], _FRACTION]}
-        listed["items"] = number
-        described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
-        schema["$defs"]["ModelSpec"]["properties"][key] = {**described, "anyOf": [dict(listed), number]}
-    for key in ("noise", "estimators"):
-        listed = schema["properties"][key]
-        item = listed["items"]
-        described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
-        schema["properties"][key] = {**described, "anyOf": [item, dict(listed)]}

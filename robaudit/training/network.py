@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
-from robaudit.errors import DataError, EstimatorError, ModelError
+from robaudit.errors import DataError, ModelError
 from robaudit.models.architectures import build_architecture
 from robaudit.models.base import Source
 from robaudit.plugins import OBJECTIVES, blaming, load_class
@@ -91,11 +91,11 @@ def build_objective(spec: TrainingSpec) -> Objective:
     """
     place = ("objective", spec.objective.name)
     cls = objective_class(spec.objective.name, spec.origin.place(("objective",)))
-    try:
-        with blaming(f"objective {spec.objective.name}", cls, EstimatorError, (ValidationError,)):
+    with blaming(f"objective {spec.objective.name}", cls):
+        try:
             return cls.model_validate(spec.objective.options, context={BASE_DIR: spec.origin.folder})
-    except ValidationError as error:
-        raise explain(error, spec.origin, place) from error
+        except ValidationError as error:
+            raise explain(error, spec.origin, place) from error
 
 
 def read_images(section: BaseDatasetSpec, spec: TrainingSpec, listener: Listener, *, trust: bool) -> tuple[Tensor, Tensor]:

@@ -12,18 +12,18 @@ from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
 from robaudit.auditing.environment import pick_device
-from robaudit.errors import EstimatorError, RobauditError, RunError
+from robaudit.errors import RobauditError, RunError
 from robaudit.files import expanded, json_bytes, read_json, remove_leftovers, write_atomically
 from robaudit.memory import is_out_of_memory
 from robaudit.plugins import blaming
 from robaudit.progress import Listener
 from robaudit.training.base import Batch, Objective
-from robaudit.training.loop import Checkpoint, fit
+from robaudit.training.loop import fit
 from robaudit.training.network import build_network, build_objective, check_classes, digest_of, model_section, read_images
 from robaudit.training.orthogonal import plain_state
 from robaudit.training.spec import TrainingSpec
 
-WEIGHTS, AUDIT, RECORD, CHECKPOINT = "model.safetensors", "audit.yaml", "training.json", "checkpoint.pt"
+WEIGHTS, AUDIT, RECORD = "model.safetensors", "audit.yaml", "training.json"
 _IDENTITY = "identity"
 _ROWS = 1000
 
@@ -31,10 +31,10 @@ _ROWS = 1000
 def train(
     spec: TrainingSpec, *, out: Path | None = None, device: str | None = None, trust: bool = False, listener: Listener | None = None
 ) -> Path:
-    """Train a model, or resume an interrupted training; the folder of the results.
+    """Train a model; the folder of the results.
 
     The folder holds ``model.safetensors``, ``audit.yaml`` for ``robaudit estimate``, and ``training.json`` with the spec, the loss of each
-    epoch and the accuracy. During training it also holds ``checkpoint.pt``.
+    epoch and the accuracy.
 
     Args:
         spec: from :func:`load_training` or :func:`training_spec`.
@@ -60,9 +60,8 @@ def train(
     for data in ((images, labels), held_out):
         check_classes(network, *data, spec.origin.place(("network",)))
     _prepare(folder)
-    checkpoint = Checkpoint(folder / CHECKPOINT, identity)
     try:
-        losses = _fitted(network.to(where), objective, images.to(where), labels.to(where), spec, checkpoint, listener)
+        losses = _fitted(network.to(where), objective, images.to(where), labels.to(where), spec, listener)
     finally:
         listener.end()
     share = accuracy(network, *held_out)
@@ -72,7 +71,6 @@ def train(
     write_atomically(folder / AUDIT, _audit_bytes(spec))
     weights = {name: value.detach().cpu().clone().contiguous() for name, value in plain_state(bare).items()}
     write_atomically(folder / WEIGHTS, safetensors_bytes(weights))  # last: it says that the training has ended
-    checkpoint.path.unlink(missing_ok=True)
     return folder
 
 
@@ -91,14 +89,13 @@ def _fitted(
     images: Tensor,
     labels: Tensor,
     spec: TrainingSpec,
-    checkpoint: Checkpoint,
     listener: Listener,
 ) -> list[float]:
     """Run :func:`fit`, and explain a lack of memory and faults of plugins to the user; the mean loss of each epoch."""
     try:
-        with blaming(f"objective {spec.objective.name}", type(objective), EstimatorError):
+        with blaming(f"objective {spec.objective.name}", type(objective)):
             objective.check(Batch(network, images[:2], labels[:2]))
-            return fit(network, objective, images, labels, spec, checkpoint=checkpoint, listener=listener)
+            return fit(network, objective, images, labels, spec, listener)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

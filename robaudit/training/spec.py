@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from robaudit.plugins import OBJECTIVES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
-from robaudit.spec.fields import Count, Number, Positive, SpecSection, as_tuple, no_bool
+from robaudit.spec.fields import Count, Number, OneOrMore, Positive, SpecSection, Whole
 from robaudit.spec.load import put, read_document, read_setting
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, DatasetSpec, digest, noise_entries
 from robaudit.spec.origin import Location, Origin
@@ -27,8 +27,8 @@ class NetworkSpec(SpecSection):
         description="robaudit:NAME, torchvision:NAME, timm:NAME, or package.module:Class (--trust)",
     )
     architecture_options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the architecture")
-    mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field((), description="mean per channel, subtracted from the pixels")
-    std: Annotated[tuple[Positive, ...], BeforeValidator(as_tuple)] = Field((), description="standard deviation per channel")
+    mean: OneOrMore[Number] = Field((), description="mean per channel, subtracted from the pixels")
+    std: OneOrMore[Positive] = Field((), description="standard deviation per channel")
     orthogonal: bool = Field(False, description="keep the weights of all linear layers orthogonal (Björck): a Lipschitz constant of 1")
 
     @model_validator(mode="after")
@@ -67,7 +67,7 @@ class Recipe(SpecSection):
     lr: Positive = Field(1e-3, description="learning rate")
     schedule: Literal["constant", "cosine"] = Field("constant", description="of the learning rate: cosine falls to 0 at the end")
     weight_decay: Annotated[Number, Field(ge=0)] = 0.0
-    seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
+    seed: Annotated[Whole, Field(ge=0, lt=2**63)] = 0
 
 
 class TrainingSpec(Recipe):

@@ -69,12 +69,6 @@ def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path,
         assert flushes(tmp_path / "run") >= 14
 
 
-@pytest.mark.parametrize("workers", ["3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("1", "8"))])
-def test_the_same_bytes_with_any_number_of_workers(workers: str, whole: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    assert run_cli("estimate", whole / "spec.yaml", "--out", "run", "--workers", workers).code == 0
-    assert outputs(tmp_path / "run") == outputs(whole / "run")
-
-
 def rows_by_key(rows: Sequence[Row]) -> dict[tuple[str, NoiseLevel, str], Row]:
     return {row.key: row for row in rows}
 

@@ -52,11 +52,11 @@ def test_lines_without_a_terminal(lines: Callable[[], list[str]]) -> None:
     for _ in range(60):  # a long first part
         clock.now += 1
         told.working((clock.now - 1000) / 6000)
-    assert lines() == ["auditing: 0 of 1000 samples, about 1 h 40 min left", "auditing: 0 of 1000 samples, about 99 min left"]
+    assert lines() == ["auditing: 0 of 1000 samples, about 1.7 h left", "auditing: 0 of 1000 samples, about 1.6 h left"]
     told.advance(10)
     clock.now += 30
     told.working(90 / 6000)
-    assert lines() == ["auditing: 10 of 1000 samples, 10/min, 98 min left"]
+    assert lines() == ["auditing: 10 of 1000 samples, 10/min, 1.6 h left"]
     for _ in range(40):  # short parts
         clock.now += 0.5
         told.working((clock.now - 1000) / 6000)

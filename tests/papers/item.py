@@ -119,7 +119,7 @@ class Session:
         return self._runs.setdefault(name, robaudit.audit({"name": name, **spec}, out=folder, progress=False))
 
     def trained(self, name: str, data: str, network: Mapping[str, Any], objective: Any, images: int, epochs: int, **recipe: Any) -> Path:
-        """The folder of a network that :mod:`robaudit.training` trains on ../shared/data; a finished or interrupted training continues.
+        """The folder of a network that :mod:`robaudit.training` trains on ../shared/data; a finished training is not repeated.
 
         Args:
             name: of the folder.

@@ -10,8 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from robaudit.errors import SpecError
-from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
 from tests.specs import digits, tree, write
 from tests.system.ray.clusters import Nodes, estimate, needs_ray
@@ -104,11 +102,3 @@ def test_more_than_a_cluster_has(tmp_path: Path, nodes: Nodes) -> None:
 def test_auto_without_a_cluster(tmp_path: Path, run_cli: RunCli) -> None:
     remedy = "start one with ray start --head, or leave --ray-address out to use this machine alone"
     assert refused(tmp_path, run_cli, "--ray-address", "auto") == f"--ray-address auto: no Ray cluster answers; {remedy}"
-
-
-def test_a_cluster_may_have_more_workers_than_a_machine_reads_with(tmp_path: Path) -> None:
-    path = write(tmp_path, digits(run={"workers": 1500, "engine": "ray"}))
-    assert load_spec(path).run.workers == 1500
-    path = write(tmp_path, digits(run={"workers": 65}))
-    with pytest.raises(SpecError, match=r"run\.workers: 65 threads are more than 64, the most without engine: ray$"):
-        load_spec(path)

@@ -15,7 +15,7 @@ from torch import Tensor
 import robaudit
 from robaudit import plugins
 from robaudit.auditing.units import Finding, accepted, level_findings, pixel_findings
-from robaudit.errors import DataError, NoiseError, RobauditWarning, SpecError
+from robaudit.errors import DataError, PluginError, RobauditWarning, SpecError
 from robaudit.noise import registry
 from robaudit.noise.gaussian import Gaussian
 from robaudit.spec.model import AuditSpec
@@ -76,7 +76,7 @@ def test_levels_below_2_may_be_meant(levels: list[float], impossible: bool) -> N
 def test_a_plugin_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [*entry_points(group=plugins.NOISES), EntryPoint("raises", "tests.unit.auditing.test_units:Raises", plugins.NOISES)]
     monkeypatch.setattr(plugins, "in_group", lambda group: found if group == plugins.NOISES else entry_points(group=group))
-    with pytest.raises(NoiseError, match="noise raises"):
+    with pytest.raises(PluginError, match="noise raises"):
         told({"kind": "raises", "sigma": 8}, torch.zeros(1, 8, 8))
 
 

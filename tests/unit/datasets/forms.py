@@ -99,8 +99,8 @@ def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
     (folder / "list.tsv").write_text(f"filename\tclass\n{rows_of_tsv}")
     return {
         "hf, arrow": {"kind": "hf", "path": "arrow"},
-        "hf, a split": {"kind": "hf", "path": "dict", "split": "test"},
-        "hf, parquet": {"kind": "hf", "path": "hub", "split": "test"},
+        "hf, a split": {"kind": "hf", "path": "dict/test"},
+        "hf, parquet": {"kind": "hf", "path": "hub/data/test*.parquet"},
         "parquet": {"kind": "hf", "path": "plain.parquet"},
         "webdataset": {"kind": "hf", "path": "whole.tar"},
         "webdataset, shards": {"kind": "hf", "path": "shards/val-*.tar"},

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from robaudit.datasets.ahead import Read, default_workers, read_ahead
+from robaudit.auditing import prepare
+from robaudit.datasets.ahead import Read, read_ahead, readers
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import SampleError
 from tests.conftest import RunCli
@@ -110,27 +110,20 @@ def test_never_more_samples_than_requested_and_none_after_the_end(workers: int, 
     assert not data.begun.acquire(blocking=False)
 
 
-def test_rows_do_not_depend_on_the_number_of_workers(tmp_path: Path, run_cli: RunCli) -> None:
+def test_rows_do_not_depend_on_the_number_of_threads(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = np.random.default_rng(0)
     for number in range(10):
         (tmp_path / "digits" / str(number)).mkdir(parents=True)
         Image.fromarray(noise.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / "digits" / str(number) / "a.png")
     (tmp_path / "digits" / "3" / "a.png").write_bytes(b"damaged")
     spec = write(tmp_path, digits(dataset={"kind": "images", "path": "digits", "channels": 1}))
-    for workers in (0, 3):
-        assert run_cli("estimate", spec, "--out", f"run{workers}", "--workers", str(workers), "--on-error", "skip").code == 0
+    for threads in (0, 3):
+        monkeypatch.setattr(prepare, "readers", lambda *_, threads=threads: threads)
+        assert run_cli("estimate", spec, "--out", f"run{threads}", "--on-error", "skip").code == 0
     for name in ("samples.csv", "samples.json", "summary.json"):
         assert (tmp_path / "run0" / name).read_bytes() == (tmp_path / "run3" / name).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("asked", "device", "kind", "workers"),
-    [
-        ("auto", "cuda:0", "images", 4),
-        ("auto", "cpu", "images", 0),
-        ("auto", "cuda", "python", 0),
-        (0, "cuda", "images", 0),
-    ],
-)
-def test_default_workers(asked: int | Literal["auto"], device: str, kind: str, workers: int) -> None:
-    assert default_workers(asked, torch.device(device), kind) == workers
+@pytest.mark.parametrize(("device", "kind", "threads"), [("cuda:0", "images", 4), ("cpu", "images", 0), ("cuda", "python", 0)])
+def test_how_many_threads(device: str, kind: str, threads: int) -> None:
+    assert readers(torch.device(device), kind) == threads

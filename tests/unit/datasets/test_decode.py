@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision.transforms import functional
 
-from robaudit.datasets.decode import image_pixels, read_image
+from robaudit.datasets.decode import file_pixels, image_pixels
 from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
 
@@ -27,7 +27,7 @@ EXPECTED = torch.from_numpy(COLOUR).permute(2, 0, 1).double() / 255
 
 
 def read(path: Path, **options: Any) -> torch.Tensor:
-    return read_image(path, path.name, ImageOptions(kind="images", **options), Path(os.path.realpath(path.parent)))
+    return file_pixels(path.name, path.name, path.parent, Path(os.path.realpath(path.parent)), ImageOptions(kind="images", **options))
 
 
 def message(path: Path, **options: Any) -> str:

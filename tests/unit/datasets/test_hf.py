@@ -55,24 +55,25 @@ def test_filtered_and_shuffled_data_sets(tmp_path: Path) -> None:
         assert np.array_equal(dataset[index].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[place].astype(float))
 
 
-@pytest.mark.parametrize("names", [("train", "validation"), ("fold_a", "fold_b")])
-def test_splits(tmp_path: Path, names: tuple[str, str]) -> None:
-    """One of the usual ones is chosen; of others, the user must choose."""
-    (tmp_path / "pets").mkdir()
-    for number, name in enumerate(names):
-        hub().select(range(3 + number)).to_parquet(tmp_path / "pets" / f"{name}-00000-of-00001.parquet")
-    assert open_hf(tmp_path, split=names[0]).where == f"pets, split {names[0]}"
-    assert message(tmp_path, split="valid").startswith("pets: has no split 'valid'; ")
-    if names[0] == "train":
-        assert (len(open_hf(tmp_path)), open_hf(tmp_path).where) == (4, "pets, split validation")
-    else:
-        assert message(tmp_path).startswith(f"pets: has the splits '{names[0]}', '{names[1]}'; choose one: split: ")
+@pytest.mark.parametrize(
+    ("files", "sets"),
+    [
+        (
+            ("data/test-00000-of-00002.parquet", "data/test-00001-of-00002.parquet", "data/train-00000-of-00001-0123abcd.parquet"),
+            "data/test*.parquet, data/train*.parquet",
+        ),
+        (("fold_a/data-00000-of-00001.parquet", "fold_b/data-00000-of-00001.parquet"), "fold_a/data*.parquet, fold_b/data*.parquet"),
+    ],
+)
+def test_several_data_sets_in_a_folder(tmp_path: Path, files: tuple[str, ...], sets: str) -> None:
+    """Such as splits: the user names one by its path."""
+    for number, file in enumerate(files):
+        (tmp_path / "pets" / file).parent.mkdir(parents=True, exist_ok=True)
+        hub().select(range(3 + number)).to_parquet(tmp_path / "pets" / file)
+    first = sets.partition(",")[0]
+    assert message(tmp_path) == f"pets: holds 2 sets of files ({sets}); name one: path: pets/{first}"
+    assert len(opened(tmp_path, kind="hf", path=f"pets/{first}")) == 3 + (4 if "test" in first else 0)
     assert refusal(tmp_path, kind="hf", path="no-*.parquet") == "no-*.parquet: matches no file; paths are relative to the spec file"
-
-
-def test_two_data_sets_in_one_folder(tmp_path: Path) -> None:
-    datasets.DatasetDict({"fold_a": hub(), "fold_b": hub()}).save_to_disk(tmp_path / "pets")
-    assert message(tmp_path) == "pets: has its data in 2 folders (fold_a, fold_b); set path: pets/fold_a"
 
 
 def test_columns(tmp_path: Path) -> None:

@@ -96,7 +96,10 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
 
 def test_splits_are_no_classes(tmp_path: Path) -> None:
     draw(tmp_path, "train/cat/a.png", "val/cat/b.png", "val/dog/c.png")
-    assert message(tmp_path) == "pets: holds the splits train, val, which are not classes; choose one: path: pets/val"
+    says = "name one: path: pets/val; or write class_names if they are classes"
+    assert message(tmp_path) == f"pets: has folders that hold only folders (train, val); {says}"
+    draw(tmp_path, "val/d.png")
+    assert message(tmp_path) == f"pets: has folders that are splits, not classes (train, val); {says}"
     assert opened(tmp_path, class_names=("train", "val")).class_names == ("train", "val")
     draw(tmp_path, "bus/d.png")
     assert opened(tmp_path).class_names == ("bus", "train", "val")
@@ -105,7 +108,7 @@ def test_splits_are_no_classes(tmp_path: Path) -> None:
 def test_one_folder_around_all_classes(tmp_path: Path) -> None:
     draw(tmp_path, "photos/cat/a.png", "photos/dog/b.png")
     assert message(tmp_path) == (
-        "pets: has a single class folder 'photos', whose images lie in 2 folders; set path: pets/photos, or class_names if it is one class"
+        "pets: has folders that hold only folders (photos); name one: path: pets/photos; or write class_names if they are classes"
     )
     assert opened(tmp_path, class_names=("photos",)).class_names == ("photos",)
 

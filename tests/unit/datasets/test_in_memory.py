@@ -18,7 +18,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torchvision import transforms
 
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_random
+from robaudit.datasets.in_memory import open_in_memory, refuse_random
 from robaudit.errors import DataError, RobauditError
 
 COUNT = 5
@@ -86,10 +86,9 @@ def test_every_form_gives_the_same_samples(form: Callable[[], Any]) -> None:
     refuse_random(dataset, skip_bad=False)
 
 
-def test_a_limit_and_ids() -> None:
-    dataset = open_in_memory(Stream(), Reading(limit=3, ids=["a", "b", "c"]))
+def test_ids() -> None:
+    dataset = open_in_memory(PAIRS[:3], ids=["a", "b", "c"])
     assert [dataset[i].id for i in range(len(dataset))] == ["a", "b", "c"]
-    assert len(open_in_memory(iter(PAIRS), Reading(limit=99))) == COUNT
 
 
 def test_without_labels() -> None:
@@ -110,36 +109,36 @@ def test_names_of_classes() -> None:
     named = Items(PAIRS)
     named.classes = ["a", "b", "c"]  # type: ignore[attr-defined]
     assert open_in_memory(Subset(named, [0])).class_names == ("a", "b", "c")
-    assert open_in_memory(named, Reading(class_names=["x", "y", "z"])).class_names == ("x", "y", "z")
-    by_name = open_in_memory([(image, "abc"[label]) for image, label in PAIRS], Reading(class_names=["a", "b", "c"]))
+    assert open_in_memory(named, class_names=["x", "y", "z"]).class_names == ("x", "y", "z")
+    by_name = open_in_memory([(image, "abc"[label]) for image, label in PAIRS], class_names=["a", "b", "c"])
     assert [by_name[i].label for i in range(COUNT)] == LABELS
 
 
-REFUSED: dict[str, tuple[Any, Reading, str]] = {
-    "a path": ("data/test.npz", Reading(), "dataset: is 'data/test.npz'; pass a torch or Hugging Face"),
-    "a stream without end": (Stream(), Reading(), "dataset: Stream has no length.*give limit=, for example 1000"),
-    "too few ids": ((IMAGES, LABELS), Reading(ids=list("ab")), "ids: there are 2 for 5 samples"),
-    "a loader": (DataLoader(Items(PAIRS)), Reading(), "is a DataLoader, .*; pass its data set: loader.dataset"),
-    "other lengths": ((IMAGES, LABELS[:-1]), Reading(), "there are 5 images and 4 labels"),
-    "one-hot": ((IMAGES, np.eye(5)), Reading(), r"the labels have shape \(5, 5\); they are \(n,\) class indices: labels.argmax\(1\)"),
-    "text labels": (Items([(FLOATS[0], "cat")]), Reading(), r"the label is 'cat', not a class index; give class_names=\[...\]"),
-    "another name": (Items([(FLOATS[0], "cta")]), Reading(class_names=["cat"]), "'cta' is not the name of one class; did you mean 'cat'"),
-    "splits": ({"train": Items(PAIRS), "test": Items(PAIRS)}, Reading(), r"is a dict; pass .* one of several splits, data\['test'\]"),
-    "unusual keys": ([{"foto": FLOATS[0]}], Reading(), "its samples have the keys foto, and none of them is usual .*; give image_key="),
-    "no such key": ([{"img": FLOATS[0]}], Reading(image_key="imq"), "image_key: the samples have no 'imq'; did you mean 'img'"),
-    "a flat image": (Items([(FLOATS[0].flatten(), 1)]), Reading(), r"the image has shape \(126,\)"),
-    "ambiguous": ((np.zeros((2, 3, 8, 3), dtype=np.uint8), [0, 1]), Reading(), r"cannot tell the layout .* give layout='nchw'"),
-    "text": (["a.png", "b.png"], Reading(), "the image is str; images are PIL images, arrays or tensors: open or convert it"),
-    "ids twice": ((IMAGES, LABELS), Reading(ids=list("aabcd")), "ids: two samples have the same id 'a'"),
-    "a layout": ((IMAGES, LABELS), Reading(layout="hwc"), "layout: 'hwc' is unknown; 'nchw' or 'nhwc'"),  # type: ignore[arg-type]
-    "a table": (pandas.DataFrame({"image": pictures(), "label": LABELS}), Reading(), r"is a DataFrame; pass its columns, \(list"),
+REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "a path": ("data/test.npz", {}, "dataset: is 'data/test.npz'; pass a torch or Hugging Face"),
+    "a stream without end": (Stream(), {}, r"samples without a length and an order; read them first: list\(itertools"),
+    "too few ids": ((IMAGES, LABELS), {"ids": list("ab")}, "ids: there are 2 for 5 samples"),
+    "a loader": (DataLoader(Items(PAIRS)), {}, "is a DataLoader, .*; pass its data set: loader.dataset"),
+    "other lengths": ((IMAGES, LABELS[:-1]), {}, "there are 5 images and 4 labels"),
+    "one-hot": ((IMAGES, np.eye(5)), {}, r"the labels have shape \(5, 5\); they are \(n,\) class indices: labels.argmax\(1\)"),
+    "text labels": (Items([(FLOATS[0], "cat")]), {}, r"the label is 'cat', not a class index; give class_names=\[...\]"),
+    "another name": (Items([(FLOATS[0], "cta")]), {"class_names": ["cat"]}, "'cta' is not the name of one class; did you mean 'cat'"),
+    "splits": ({"train": Items(PAIRS), "test": Items(PAIRS)}, {}, r"is a dict; pass .* one of several splits, data\['test'\]"),
+    "unusual keys": ([{"foto": FLOATS[0]}], {}, "its samples have the keys foto, and none of them is usual .*; give image_key="),
+    "no such key": ([{"img": FLOATS[0]}], {"image_key": "imq"}, "image_key: the samples have no 'imq'; did you mean 'img'"),
+    "a flat image": (Items([(FLOATS[0].flatten(), 1)]), {}, r"the image has shape \(126,\)"),
+    "ambiguous": ((np.zeros((2, 3, 8, 3), dtype=np.uint8), [0, 1]), {}, r"cannot tell the layout .* give layout='nchw'"),
+    "text": (["a.png", "b.png"], {}, "the image is str; images are PIL images, arrays or tensors: open or convert it"),
+    "ids twice": ((IMAGES, LABELS), {"ids": list("aabcd")}, "ids: two samples have the same id 'a'"),
+    "a layout": ((IMAGES, LABELS), {"layout": "hwc"}, "layout: 'hwc' is unknown; 'nchw' or 'nhwc'"),
+    "a table": (pandas.DataFrame({"image": pictures(), "label": LABELS}), {}, r"is a DataFrame; pass its columns, \(list"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "reading", "said"), REFUSED.values(), ids=list(REFUSED))
-def test_refused_in_one_line(data: Any, reading: Reading, said: str) -> None:
+@pytest.mark.parametrize(("data", "options", "said"), REFUSED.values(), ids=list(REFUSED))
+def test_refused_in_one_line(data: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises(RobauditError, match=said) as caught:
-        list(open_in_memory(data, reading))  # type: ignore[call-overload]
+        list(open_in_memory(data, **options))  # type: ignore[call-overload]
     assert "\n" not in str(caught.value)
 
 
@@ -184,8 +183,8 @@ def hugging_face(**columns: Any) -> Any:
 def test_hugging_face() -> None:
     data = hugging_face()
     expected = [(image.tolist(), label) for image, label in zip(FIRST, LABELS, strict=True)]
-    for form in (data, data.with_format("torch"), data.to_iterable_dataset()):
-        dataset = open_in_memory(form, Reading(limit=COUNT))
+    for form in (data, data.with_format("torch")):
+        dataset = open_in_memory(form)
         assert bytes_of(dataset) == expected
     assert open_in_memory(data).class_names == ("ant", "bee", "cat")
     splits = sys.modules["datasets"].DatasetDict({"train": data, "test": data})
@@ -202,7 +201,7 @@ def test_hugging_face_with_a_transform() -> None:
 
     data, expected = hugging_face(), bytes_of(open_in_memory(PAIRS))
     assert bytes_of(open_in_memory(data.with_transform(floats))) == expected
-    assert bytes_of(open_in_memory(data.with_transform(floats), Reading(image_key="pixel_values", label_key="labels"))) == expected
+    assert bytes_of(open_in_memory(data.with_transform(floats), image_key="pixel_values", label_key="labels")) == expected
     assert open_in_memory(data.with_transform(floats)).class_names == ("ant", "bee", "cat")
     with_both = open_in_memory(data.with_transform(added))
     assert with_both[0].pixels.shape == (3, 4, 4), "what the transform has added, not the picture as it was"

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from robaudit.datasets.hf import split_of
 from robaudit.spec.model import recognised
 
 
@@ -23,8 +22,8 @@ def make(folder: Path, *names: str) -> None:
     [
         (["a.npz"], "a.npz", {"kind": "npz", "path": "a.npz"}),
         (["x/cat/a.png", "x/dog/b.png"], "x", {"kind": "images", "path": "x"}),
-        (["x/train/cat/a.png", "x/val/cat/b.png"], "x", {"kind": "images", "path": "x/val"}),
-        (["x/Train/cat/a.png", "x/Test/cat/b.png"], "x/", {"kind": "images", "path": "x/Test"}),
+        (["x/train/cat/a.png", "x/val/cat/b.png"], "x", {"kind": "images", "path": "x"}),
+        (["x/Train/cat/a.png", "x/Test/cat/b.png"], "x/", {"kind": "images", "path": "x"}),
         (["x/metadata.csv", "x/a.png"], "x", {"kind": "csv", "path": "x/metadata.csv"}),
         (["x/metadata.jsonl", "x/a.png"], "x/", {"kind": "hf", "path": "x/"}),
         (["x/train/a.png"], "x", {"kind": "images", "path": "x"}),
@@ -41,20 +40,3 @@ def make(folder: Path, *names: str) -> None:
 def test_by_path(tmp_path: Path, files: list[str], written: str, section: dict[str, Any] | None) -> None:
     make(tmp_path, *files)
     assert recognised(written, tmp_path) == section
-
-
-@pytest.mark.parametrize(
-    ("path", "split"),
-    [
-        ("data/test-00000-of-00001.parquet", "test"),
-        ("test-00000-of-00001-0123abcd.parquet", "test"),
-        ("fold_a-00000-of-00001.parquet", "fold_a"),
-        ("default/validation/0000.parquet", "validation"),
-        ("test/data-00000-of-00001.arrow", "test"),
-        ("my_val_images.parquet", "val"),
-        ("images.parquet", ""),
-        ("contest.parquet", ""),
-    ],
-)
-def test_splits_of_data_files(path: str, split: str) -> None:
-    assert split_of(Path(path)) == split

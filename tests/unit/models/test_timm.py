@@ -12,10 +12,9 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from robaudit.datasets.decode import read_image
+from robaudit.datasets.decode import file_pixels
 from robaudit.errors import RobauditError
 from robaudit.models.pretrained import describe, imagenet_names
-from robaudit.models.transforms import Translation
 from robaudit.spec.model import ImageOptions, ModelSpec
 from tests.conftest import RunCli
 from tests.unit.models.conftest import refusal
@@ -86,21 +85,19 @@ def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "resnet18", "num_classes": 3, "pretrained_cfg": cfg}))
     about = describe(ModelSpec(path="."), tmp_path)
     assert about is not None
-    assert isinstance(about.input, Translation)
-    options = ImageOptions(kind="images", **about.input.images)
+    options = ImageOptions(kind="images", **{key: value for key, value in about.input.items() if key not in ("mean", "std")})
     transform = timm.data.create_transform(
         input_size=size, crop_pct=share, crop_mode=mode, interpolation=interpolation, mean=(0.4, 0.5, 0.6), normalize=False
     )
     for path in files(draw(tmp_path / "images")):
         wanted = transform(Image.open(path).convert("RGB"))
-        found = read_image(path, path.name, options, path.parent.resolve())
+        found = file_pixels(path.name, path.name, path.parent, path.parent.resolve(), options)
         assert torch.equal((found * 255).round().to(torch.uint8), wanted)
 
 
 def test_a_name_alone_takes_the_entry_of_timm(home: Path) -> None:
     save_file(timm.create_model("test_resnet", num_classes=3).state_dict(), home / "net.safetensors")
-    spec = spec_of(home, "path: net.safetensors, architecture: 'timm:test_resnet'")
-    assert spec.model.architecture_options == {"num_classes": 3}
+    spec = spec_of(home, "path: net.safetensors, architecture: 'timm:test_resnet', architecture_options: {num_classes: 3}")
     assert spec.model.mean == (0.5, 0.5, 0.5)
     assert spec.dataset.model_dump(include={"resize", "crop", "interpolation"}) == {"resize": 168, "crop": 160, "interpolation": "bilinear"}
     assert spec.dataset.class_names is None  # three classes of the user's, not ImageNet's
@@ -109,14 +106,13 @@ def test_a_name_alone_takes_the_entry_of_timm(home: Path) -> None:
     three = describe(ModelSpec(path="net.onnx", architecture="timm:resnet18", architecture_options={"num_classes": 3}), home)
     assert whole is not None
     assert three is not None
-    assert whole.class_names is not None
-    assert whole.class_names[0] == "tench, Tinca tinca"
-    assert three.class_names is None
+    assert whole.classes["class_names"][0] == "tench, Tinca tinca"
+    assert not three.classes
 
 
 def test_imagenet_by_synset(home: Path) -> None:
     """Ten of ImageNet's thousand classes: folders with synsets or with names find their indices, and two cranes stay apart."""
-    names, synsets = imagenet_names()
+    names, synsets = imagenet_names().values()
     assert len(set(names)) == len(set(synsets)) == 1000
     folders = (synsets[1], "crane (n03126707)", "red fox")
     draw(home / "some", folders)

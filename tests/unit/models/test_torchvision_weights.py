@@ -11,7 +11,6 @@ from PIL import Image
 from torchvision import models
 
 from robaudit.models.pretrained import Pretrained, describe
-from robaudit.models.transforms import Translation
 from robaudit.spec.model import ModelSpec
 from tests.unit.models.conftest import load, refusal
 from tests.unit.models.pictures import audited, difference, draw, files, spec_of
@@ -59,10 +58,8 @@ def of_name(name: str) -> Pretrained:
 def test_the_transforms_of_other_weights() -> None:
     about = of_name("vit_b_16.IMAGENET1K_SWAG_E2E_V1")
     transform = models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1.transforms()
-    assert isinstance(about.input, Translation)
-    images = about.input.images
-    assert (images["resize"], images["crop"]) == (transform.resize_size[0], transform.crop_size[0])
-    assert images["interpolation"] == transform.interpolation.value
+    assert (about.input["resize"], about.input["crop"]) == (transform.resize_size[0], transform.crop_size[0])
+    assert about.input["interpolation"] == transform.interpolation.value
     assert about.options == {"image_size": 384}
 
 

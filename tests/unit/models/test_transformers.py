@@ -16,10 +16,9 @@ import pytest
 import torch
 from PIL import Image
 
-from robaudit.datasets.decode import read_image
+from robaudit.datasets.decode import file_pixels
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models.pretrained import describe
-from robaudit.models.transforms import Translation
 from robaudit.spec.model import ImageOptions, ModelSpec
 from tests.conftest import RunCli
 from tests.unit.models.pictures import CLASSES, audited, difference, draw, files, spec_of
@@ -119,12 +118,11 @@ def test_the_pixels_of_image_processors(tmp_path: Path, name: str, options: dict
     known = describe(ModelSpec(path="."), tmp_path)
     assert known is not None
     about = known.input
-    assert isinstance(about, Translation)
-    mean, std = (torch.tensor(values or (default,)).reshape(-1, 1, 1) for values, default in ((about.mean, 0.0), (about.std, 1.0)))
+    mean, std = (torch.tensor(about.get(key, (default,))).reshape(-1, 1, 1) for key, default in (("mean", 0.0), ("std", 1.0)))
     for path in files(draw(tmp_path / "images")):
         wanted = np.asarray(processor(Image.open(path).convert("RGB"))["pixel_values"][0])
-        how = ImageOptions(kind="images", **about.images)
-        found = (read_image(path, path.name, how, path.parent.resolve()).float() - mean) / std
+        how = ImageOptions(kind="images", **{key: value for key, value in about.items() if key not in ("mean", "std")})
+        found = (file_pixels(path.name, path.name, path.parent, path.parent.resolve(), how).float() - mean) / std
         assert found.shape == wanted.shape
         assert difference(found, torch.tensor(wanted)) <= 1e-6
 

@@ -21,9 +21,10 @@ __all__ = ["refuse"]
     ("option", "says"),
     [
         (("--gpus-per-worker", "1"), "run: gpus_per_worker is for engine: ray"),
+        (("--workers", "2"), "run: workers is for engine: ray"),
         (("--ray-address", "head:6379"), "--ray-address: is for engine: ray; add --engine ray, or leave it out"),
     ],
-    ids=["gpus", "address"],
+    ids=["gpus", "workers", "address"],
 )
 def test_options_of_ray_without_it_are_refused(option: tuple[str, ...], says: str, tmp_path: Path, refuse: Refuse) -> None:
     refuse("estimate", write(tmp_path, digits()), "--out", "run", *option, says=says)

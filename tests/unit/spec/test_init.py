@@ -6,14 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
-import torchvision
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from robaudit.models.pretrained import filled
 from robaudit.spec.init import spec_text
 from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
@@ -147,20 +144,6 @@ def test_a_class_of_ones_own_named_here_is_consent_and_in_a_spec_it_is_not(tmp_p
     refused = run_cli("estimate", "audit.yaml", "--out", "run")
     assert (refused.code, "architecture mynet:Net: is Python code" in refused.err) == (2, True)
     assert run_cli("estimate", "audit.yaml", "--out", "run", "--trust", "--set", "mc.samples=20").code == 0
-
-
-def test_weights_with_other_classes_than_their_architecture(tmp_path: Path, run_cli: RunCli) -> None:
-    """As after fine-tuning: the last layer says how many there are."""
-    path, state = tmp_path / "net.pth", torchvision.models.squeezenet1_1(num_classes=7).state_dict()
-    torch.save(state, path)
-    (tmp_path / "val").mkdir()
-    Image.new("RGB", (64, 64)).save(tmp_path / "val" / "a.png")
-    code, _, err = run_cli("init", "--model", path.name, "--architecture", "torchvision:squeezenet1_1", "--data", "val")
-    assert code == 0, err
-    assert filled(load_spec(tmp_path / "audit.yaml")).model.architecture_options == {"num_classes": 7}
-    torch.save({"first": state, "second": state}, path)
-    chosen = load_spec(tmp_path / "audit.yaml", settings=["model.entry=second"])
-    assert filled(chosen).model.architecture_options == {"num_classes": 7}
 
 
 def test_a_function_that_returns_the_model(tmp_path: Path, run_cli: RunCli) -> None:

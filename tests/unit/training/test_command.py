@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -75,30 +74,6 @@ def test_the_same_command_again(run_cli: RunCli, tmp_path: Path) -> None:
     other = run_cli("train", path, "-o", "model", "--set", "seed=5")
     assert other.code == 2
     assert "model/model.safetensors: is the result of another training; choose another folder with --out" in other.err
-
-
-def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_resumes(run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path, digits())
-    assert run_cli("train", path, "-o", "undisturbed", "-q").code == 0
-    loss, steps = CrossEntropy.loss, [0]
-
-    def disturbed(self: CrossEntropy, batch: Any) -> Tensor:
-        steps[0] += 1
-        if steps[0] == 3:
-            signal.raise_signal(signal.SIGINT)
-        return loss(self, batch)
-
-    monkeypatch.setattr(CrossEntropy, "loss", disturbed)
-    stopped = run_cli("train", path, "-o", "stopped")
-    assert stopped.code == 130
-    assert "interrupted; finished work is on disk: run the same command again to continue" in stopped.err
-    assert [one.name for one in (tmp_path / "stopped").iterdir()] == ["checkpoint.pt"]
-    resumed = run_cli("train", path, "-o", "stopped")
-    assert resumed.code == 0
-    assert "note: resuming: 3 of 8 steps are already on disk" in resumed.err
-    assert steps == [8]
-    for name in ("model.safetensors", "audit.yaml", "training.json"):
-        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
 def test_an_orthogonal_network_is_audited_as_a_plain_one(run_cli: RunCli, tmp_path: Path) -> None:

@@ -1,40 +1,17 @@
-"""The loop: known optima, seeds, and trainings that were interrupted."""
+"""The loop: known optima and seeds."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.errors import RobauditError, RunError
-from robaudit.progress import Listener
+from robaudit.errors import RobauditError
 from robaudit.training.cross_entropy import CrossEntropy
-from robaudit.training.loop import Checkpoint, fit
-from robaudit.training.network import objective_class
+from robaudit.training.loop import fit
 from robaudit.training.spec import Recipe
-
-
-class Interrupting(Listener):
-    """Ctrl-C after so many steps; it remembers what it is told."""
-
-    def __init__(self, steps: int = 10**9) -> None:
-        self.left, self.began, self.advanced, self.shares = steps, (0, 0), 0, list[float]()
-
-    def begin(self, total: int, done: int) -> None:
-        self.began = (total, done)
-
-    def working(self, share: float) -> None:
-        self.shares.append(share)
-
-    def advance(self, samples: int) -> None:
-        self.advanced += samples
-
-    def stop_asked(self) -> bool:
-        self.left -= 1
-        return self.left <= 0
 
 
 def images(count: int = 21) -> tuple[Tensor, Tensor]:
@@ -65,36 +42,6 @@ def test_cross_entropy_finds_the_frequencies_of_the_classes() -> None:
     shares = torch.tensor([0.6, 0.3, 0.1])
     assert torch.allclose(net[1].bias.softmax(0), shares, atol=1e-3)
     assert losses[-1] == pytest.approx(-float((shares * shares.log()).sum()), abs=1e-5)
-
-
-@pytest.mark.parametrize(("stop", "optimizer"), [(5, "adam"), (8, "sgd"), (15, "adam")])
-def test_the_same_weights_after_an_interruption(stop: int, optimizer: str, tmp_path: Path) -> None:
-    recipe = RECIPE.model_copy(update={"optimizer": optimizer})
-    tested = objective_class("augmentation").model_validate({"noise": {"sigma": [0.2]}})
-    undisturbed, again = network(), network()
-    losses = fit(undisturbed, tested, *images(), recipe)
-    checkpoint = Checkpoint(tmp_path / "checkpoint.pt", "this")
-    if stop < 15:
-        first = Interrupting(stop)
-        with pytest.raises(KeyboardInterrupt):
-            fit(network(), tested, *images(), recipe, checkpoint=checkpoint, listener=first)
-    listener = Interrupting()
-    assert fit(again, tested, *images(), recipe, checkpoint=checkpoint, listener=listener) == losses
-    assert same(undisturbed, again)
-    assert not again.training
-    assert listener.began == (15, stop % 15)
-    assert listener.advanced == 15 - stop % 15
-
-
-def test_checkpoints_of_others_are_refused(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "checkpoint.pt", "this")
-    with pytest.raises(KeyboardInterrupt):
-        fit(network(), CrossEntropy(), *images(), RECIPE, checkpoint=checkpoint, listener=Interrupting(2))
-    with pytest.raises(RunError, match="is the checkpoint of another training; choose another folder"):
-        fit(network(), CrossEntropy(), *images(), RECIPE, checkpoint=Checkpoint(checkpoint.path, "that"))
-    checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-100])
-    with pytest.raises(RunError, match="is not a whole checkpoint"):
-        fit(network(), CrossEntropy(), *images(), RECIPE, checkpoint=checkpoint)
 
 
 def test_seeds() -> None:
