@@ -25,15 +25,6 @@ class Gaussian(SigmaNoise):
         """x + sigma z."""
         return torch.add(x, z, alpha=level, out=out)
 
-    @property
-    def by_row(self) -> bool:
-        """Always."""
-        return True
-
-    def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:
-        """x + sigma z."""
-        return torch.addcmul(x, z, levels)
-
     def derivative(self, z: Tensor, level: float) -> Tensor:
         """Sigma."""
         return z.new_full((), level)

@@ -80,15 +80,6 @@ class Uniform(AdditiveNoise):
         inside: Tensor = (z[:, :-2] * (level / length).to(z.dtype)).unflatten(1, x.shape[1:])
         return inside + x
 
-    @property
-    def by_row(self) -> bool:
-        """True in the box."""
-        return self.norm == "linf"
-
-    def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:
-        """x + eps erf(z / sqrt 2)."""
-        return torch.mul(z, math.sqrt(0.5)).erf_().mul_(levels).add_(x)
-
     def derivative(self, z: Tensor, level: float) -> Tensor | None:
         """2 eps phi(z) in the box."""
         return _density(z, level) if self.norm == "linf" else None
