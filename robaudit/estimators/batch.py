@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
@@ -103,7 +103,6 @@ class ImageBatch:
         logits: of the clean images (n, classes), float64.
         predicted: class of each clean image (n,).
         margins: logit of the predicted class minus each other logit (n, classes - 1).
-        grams: u_i^T S u_j of the recorded margin gradients (n, classes - 1, classes - 1), by noise.
         lost: number of noisy copies with non-finite logits by image, as counted by :meth:`noisy`.
     """
 
@@ -115,10 +114,9 @@ class ImageBatch:
     logits: Tensor
     predicted: Tensor
     margins: Tensor
-    grams: Mapping[str | None, Tensor]
     lost: Counter[int] = field(default_factory=Counter, repr=False)
     _fits: dict[tuple[object, ...], LinearFit] = field(default_factory=dict, repr=False)
-    _tangents: dict[int | None, Tangent] = field(default_factory=dict, repr=False)
+    _tangents: dict[object, Tangent] = field(default_factory=dict, repr=False)  # shared by all levels
 
     @classmethod
     def of(
@@ -129,13 +127,8 @@ class ImageBatch:
         *,
         ids: Sequence[str] | None = None,
         labels: Tensor | None = None,
-        gradients: Collection[str | None] = (),
     ) -> ImageBatch:
-        """Pass the clean images through the network; one Jacobian serves all estimators that linearise under the noises ``gradients``.
-
-        Clipped noises share a second Jacobian, of the clipped network. The Jacobian takes a separate pass: a network may round
-        differently while gradients are recorded, and no row may depend on the other estimators. With more than 33 classes
-        it is omitted: :meth:`tangent` computes the margins that matter at its level.
+        """Pass the clean images through the network.
 
         Args:
             engine: model and noises.
@@ -143,35 +136,21 @@ class ImageBatch:
             at: the noise and its level.
             ids: sample ids; default: "0", "1", ...
             labels: class indices (n,); default: unknown.
-            gradients: labels of the noises that estimators linearise under.
         """
-        # Allocate results before temporaries: results in between would keep the C library (glibc below 2.38) from reusing freed
-        # blocks, so that it would hold the memory of all passes together.
-        k = engine.classes - 1
-        grams = {noise: torch.empty((len(x), k, k), dtype=torch.float64, device=x.device) for noise in gradients if k <= ALL}
         logits = engine.logits(x)
         predicted = logits.argmax(1)
-        if grams:
-            rows = engine.gradient_rows(x.shape[1:], k)
-            for clip in dict.fromkeys(engine.noises[noise].noise.clip for noise in grams):
-                model, clipped = engine.model.clipping(clip), [noise for noise in grams if engine.noises[noise].noise.clip == clip]
-                for part in torch.arange(len(x), device=x.device).split(rows):
-                    _, _, u = margin_gradients(model, padded(x[part], rows), padded(predicted[part], rows))
-                    for noise in clipped:
-                        grams[noise][part] = engine.noises[noise].gram(u[: len(part)], x[part])
         names = [str(i) for i in range(len(x))] if ids is None else ids
         known = torch.full((len(x),), -1, device=x.device) if labels is None else labels
-        return cls(names, x, known, at, engine, logits, predicted, margins(logits, predicted), grams)
+        return cls(names, x, known, at, engine, logits, predicted, margins(logits, predicted))
 
     def under(self, at: NoiseLevel) -> ImageBatch:
         """The same images at another noise level."""
-        return replace(self, at=at, lost=Counter(), _fits={}, _tangents={})
+        return replace(self, at=at, lost=Counter(), _fits={})
 
     def select(self, keep: Tensor) -> ImageBatch:
         """The images where ``keep`` (n,), bool, is true."""
         ids = list(compress(self.ids, keep.tolist()))
-        grams = {noise: gram[keep] for noise, gram in self.grams.items()}
-        parts = (self.logits[keep], self.predicted[keep], self.margins[keep], grams)
+        parts = (self.logits[keep], self.predicted[keep], self.margins[keep])
         return ImageBatch(ids, self.x[keep], self.labels[keep], self.at, self.engine, *parts)
 
     def groups(self, values: int) -> tuple[Tensor, ...]:
@@ -280,18 +259,14 @@ class ImageBatch:
         return labels
 
     def tangent(self, most: int | None = None) -> Tangent:
-        """Margins and gradients at the clean images, of all classes or of the ``most`` classes that matter at this level.
+        """Margins and gradients at the clean images, of all classes (once for all levels), or of the ``most`` that matter at this level.
 
-        Raises:
-            ValueError: the clean pass recorded no gradients.
+        They take passes of their own: a network may round differently while gradients are recorded.
         """
-        if self.classes - 1 <= ALL:
-            if self.at.noise not in self.grams:
-                raise ValueError("the clean pass has recorded no gradients; declare Need.JACOBIAN")
-            return Tangent(self.margins, self.grams[self.at.noise], self._all())
-        if most not in self._tangents:
-            self._tangents[most] = self._tangent(most)
-        return self._tangents[most]
+        key = self.at.noise if most is None else (self.at, most)
+        if key not in self._tangents:
+            self._tangents[key] = self._tangent(most)
+        return self._tangents[key]
 
     def noisy_linear(self, draws: int, *, pairs: bool, groups: int, most: int | None = None) -> LinearFit:
         """Mean margins and gradients over noisy copies, in groups of draws; computed once for equal arguments.
@@ -309,13 +284,15 @@ class ImageBatch:
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
         if most is not None and self.x.device.type == "cpu":
             rows = min(rows, _ALIKE_ROWS)
-        mean = torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
+        mean = self.margins if most is None else torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
         gram = torch.empty((len(self.x), k, k), dtype=torch.float64, device=self.x.device)
         for part in selection.counts.argsort(stable=True).split(rows):  # images with similarly many margins share passes
             full = padded(part, rows)
             outputs = margin_gradients(self.model, self.x[full], self.predicted[full], None if most is None else selection.others[full])
             g, u = (out[: len(part)] for out in outputs[1:])
-            mean[part], gram[part] = g.double(), self.gram(u, self.x[part])
+            gram[part] = self.gram(u, self.x[part])
+            if most is not None:
+                mean[part] = g.double()
         return Tangent(mean, gram, selection)
 
     def _all(self) -> Selection:

@@ -165,7 +165,7 @@ class Engine:
     def logits(self, x: Tensor) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
         rows = self.rows(x.shape[1:])
-        logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `ImageBatch.of`
+        logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)
         for out, part in zip(logits.split(rows), x.split(rows), strict=True):
             with torch.inference_mode():
                 out.copy_(self.model(padded(part, rows))[: len(part)])

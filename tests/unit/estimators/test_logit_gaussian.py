@@ -52,8 +52,8 @@ def test_close_to_converged_mc_on_a_curved_network() -> None:
 
 
 def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
-    batch = work_on(skewed, sigma=0.3, images=16, gradients=False)
-    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=16, seed=5, gradients=False)))
+    batch = work_on(skewed, sigma=0.3, images=16)
+    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=16, seed=5)))
     estimates = LogitGaussian(samples=1024).estimate(batch)
     doubtful = (truth > 0.02) & (truth < 0.98)
     assert doubtful.sum() >= 4
@@ -151,7 +151,7 @@ def test_copies_that_are_not_finite_are_counted() -> None:
     def broken(x: Tensor) -> Tensor:
         return torch.where(x.flatten(1).sum(1, keepdim=True) > 12.5, torch.nan, skewed(x))
 
-    batch = work_on(broken, sigma=0.3, images=8, gradients=False)
+    batch = work_on(broken, sigma=0.3, images=8)
     rows = LogitGaussian(samples=64).estimate(batch)
     assert any(known(row.votes).lost for row in rows)
     for row, label in zip(rows, batch.predicted.tolist(), strict=True):
