@@ -206,10 +206,6 @@ class ImageBatch:
         engine, shape = self.engine, self.x.shape[1:]
         return engine.steady(engine.rows(shape)), engine.steady(engine.gradient_rows(shape, 1))
 
-    def derivative(self, z: Tensor) -> Tensor | None:
-        """The derivative of each noisy value with respect to its own normal variable, if the noise has a formula."""
-        return self._process.derivative(z, self.level)
-
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""
         return self._process.gram(gradients, x)

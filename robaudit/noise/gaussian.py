@@ -25,10 +25,6 @@ class Gaussian(SigmaNoise):
         """x + sigma z."""
         return torch.add(x, z, alpha=level, out=out)
 
-    def derivative(self, z: Tensor, level: float) -> Tensor:
-        """Sigma."""
-        return z.new_full((), level)
-
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""
         return torch.cat([gram(image.double()) for image in gradients.split(1 if gradients.device.type == "cpu" else len(gradients))])

@@ -39,7 +39,3 @@ class LinearCorruption(Noise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """(1 - share) x + share (mean + std z)."""
         return z.mul(self.std).add_(self.mean).mul_(level).add_(x * (1.0 - level))
-
-    def derivative(self, z: Tensor, level: float) -> Tensor:
-        """Share times std."""
-        return z.new_full((), level * self.std)

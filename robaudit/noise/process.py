@@ -178,11 +178,6 @@ class NoiseProcess:
         with self._blaming():
             return self._valid(self.noise.noisy(x, z, level, ids=ids, out=out), "noisy", (len(z), *x.shape[1:]), x.dtype)
 
-    def derivative(self, z: Tensor, level: float) -> Tensor | None:
-        """:meth:`Noise.derivative <robaudit.noise.base.Noise.derivative>`."""
-        with self._blaming():
-            return self.noise.derivative(z, level)
-
     def amplitude(self, level: float, shape: Shape) -> float:
         """a(level) of additive noise."""
         with self._blaming():
