@@ -249,10 +249,7 @@ class Engine:
             z = normals
             while len(z):
                 take = min(len(z), rows - filled)
-                part = buffer[filled : filled + take]
-                copies = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]], out=part)
-                if copies is not part:
-                    part.copy_(copies)
+                buffer[filled : filled + take] = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]])
                 z, filled = z[take:], filled + take
                 if filled == rows or done + filled == total:
                     full = _full(filled, rows)

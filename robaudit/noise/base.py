@@ -121,7 +121,7 @@ class Noise(SpecSection, ABC):
         return None
 
     @abstractmethod
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """The noisy pixels; each row depends only on its own image and z: the same bits in any batch.
 
         Args:
@@ -129,7 +129,6 @@ class Noise(SpecSection, ABC):
             z: independent standard normal variables (n, *latent_shape), of the dtype of x.
             level: of the noise.
             ids: sample ids of the rows of x, as many as it has.
-            out: may receive the result (n, channels, height, width); a kind may return a new tensor instead. It is never x or z.
 
         Returns:
             (n, channels, height, width), of the dtype of x. Neither x nor z is changed.

@@ -65,10 +65,10 @@ class Uniform(AdditiveNoise):
         """Its support; None for the sphere."""
         return None if self.support == "sphere" else Ball(self.norm, level)
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|, with two more variables in |z| for the ball."""
         if self.norm == "linf":
-            return torch.mul(z, math.sqrt(0.5), out=out).erf_().mul_(level).add_(x)
+            return torch.mul(z, math.sqrt(0.5)).erf_().mul_(level).add_(x)
         if self.support == "sphere":
             length = total(z.flatten(1).double().square()).sqrt().clamp_min(_SHORTEST)
             return z * (level / length).to(z.dtype)[:, None, None, None] + x
