@@ -34,7 +34,7 @@ pytestmark = pytest.mark.bits
 CPU = torch.device("cpu")
 IMAGES = 6
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "logit_gaussian": [{"samples": 32}, {"tolerance": 0.03, "max_samples": 80}],
+    "logit_gaussian": [{"samples": 32}],
     "mc": [{"samples": 30}, {"decide": 0.9, "max_samples": 200}, {"tolerance": 0.03, "max_samples": 200}],
     "mmse": [{"samples": 6}, {"samples": 5, "pairs": False}],
     "mmse_mvs": [{"samples": 6}],
