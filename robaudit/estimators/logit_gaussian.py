@@ -211,7 +211,8 @@ class Statistics(NamedTuple):
         pairs = torch.full_like(omitted, even.shape[1])
         shape = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
         about = pairs, share.gather(1, first)[:, 0] / pairs, first[:, 0], omitted
-        return cls(*(torch.cat(part) for part in zip(*parts, strict=True)), *about, *shape)
+        mean, covariance, shift = (torch.cat(part) for part in zip(*parts, strict=True))
+        return cls(mean, covariance, shift, *about, *shape)
 
 
 def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
