@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robaudit.estimators.base import Need
-from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.linear import FewClasses, linked
+from robaudit.estimators.selection import SELECTING_FORWARDS
 from robaudit.numerics.margins import standardise
 from robaudit.results import Result
 
