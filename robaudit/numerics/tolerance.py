@@ -28,6 +28,7 @@ _SCAN, _LOCATE = 16, 32
 _MARGIN = 1.6  # draws of the first main look, relative to the draws that give the requested mean width: nine in ten searches end there
 _FIXED, _EACH = 500, 1.8  # passes of a search: a fixed number, and per draw of the last look
 _FINE, _COARSE = 16, 1.1  # ends are located to a sixteenth of the tolerance; before that to 10 %
+_STEEPEST = 0.3  # or of this share of the width on a linear model, if that is more: saves passes
 _CHECKED = 0.1  # share of the inferred results that are checked at both ends of the interval
 _NON_MONOTONE = 0.05
 _OCTAVES = 13
@@ -114,6 +115,12 @@ class SearchPlan:
             looks.append(Look(n, main, True, *critical_counts(n, self.flips, main / 2)))
             n, main = n * _GROWTH, main * (1.0 - _MAIN)
         return tuple(looks)
+
+    def usual_width(self, look: Look) -> float:
+        """The mean width of a look's interval on a linear model, in ln level."""
+        from scipy.special import ndtri
+
+        return -2.0 * float(ndtri(look.alpha / 2)) * math.sqrt(self._per_square_deviation / look.draws)
 
     @property
     def usual_passes(self) -> int:
@@ -314,7 +321,7 @@ class _Search:
             self.best = self._seen_at(look)
             self.value = min(self.best.upper, plan.cap)
             return self._reached
-        fine = 1.0 + plan.tolerance / _FINE
+        fine = 1.0 + max(plan.tolerance, _STEEPEST * plan.usual_width(look)) / _FINE
         lower, _ = yield from self._bracket(look.few + 1, fine)  # from below: a draw that flips there also flips higher up
         below, above = yield from self._bracket(math.ceil(look.draws * plan.flips), fine)
         self.value = above if below == 0 else math.sqrt(below * above) if math.isfinite(above) else below
