@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robaudit.levels import GAUSSIAN, NoiseLevel
-from robaudit.memory import extra_peak
+from robaudit.memory import extra_peak, free_bytes
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import shape_of
-from robaudit.noise.process import NoiseProcess
+from robaudit.noise.process import DrawPool, NoiseProcess
 
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
 _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
@@ -26,6 +26,7 @@ _TAIL = 8
 _GRADIENT_BYTES = 2**28  # in one pass, at most
 _PASS_SHARE = 0.25  # of the free memory; the rest is for the chunk, its noise and fragmentation
 _CAUTION = 4  # a batch may take more than the sum of its rows, as libraries change algorithm
+_POOL_SHARE = 0.125  # of the free memory of a CUDA device, for draws that are reused
 _COPIES = 3  # bytes of a pass's gradients: float32, and a float64 copy
 
 
@@ -209,6 +210,11 @@ class Engine:
             done += filled
             yield NoisyBatch(full[:filled], index // draws, index % draws, full)
 
+    def pool(self, x: Tensor, ids: Sequence[str], noise: str | None) -> DrawPool | None:
+        """A cache on the CUDA device for the draws of :meth:`chosen_logits`."""
+        room = free_bytes(x.device) if x.device.type != "cpu" else 0
+        return self.noises[noise].pool(ids, shape_of(x), int(_POOL_SHARE * room))
+
     def chosen_logits(
         self,
         x: Tensor,
@@ -217,6 +223,7 @@ class Engine:
         images: Sequence[int],
         levels: Sequence[float],
         draws: Sequence[NDArray[np.int64]],
+        pool: DrawPool | None = None,
     ) -> Iterator[Tensor]:
         """Logits of chosen draws of some images, each image at its own level, in inference mode.
 
@@ -227,16 +234,40 @@ class Engine:
             images: indices into x.
             levels: a level for each of ``images``.
             draws: draw numbers for each of ``images``, ascending; the same draws as in :meth:`noisy_batches`.
+            pool: a cache for the images x, from :meth:`pool`.
 
         Yields:
             (rows, classes): image by image, in the order of its draws.
         """
         source, rows, shape = self.noises[noise], self.rows(x.shape[1:]), shape_of(x)
         model = self._noisy.clipping(source.noise.clip)
+        cached = None if pool is None else pool.holding(images, max(int(numbers[-1]) for numbers in draws) + 1, x)
+        if cached is not None:
+            yield from self._pooled_logits(model, x, source, images, levels, draws, cached)
+            return
         requests = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
         parts = ((images[which], levels[which], z) for which, z in source.chosen(requests, shape))
         for filled, full in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
             yield _logits(model, full, filled)
+
+    def _pooled_logits(
+        self,
+        model: LogitModel,
+        x: Tensor,
+        source: NoiseProcess,
+        images: Sequence[int],
+        levels: Sequence[float],
+        draws: Sequence[NDArray[np.int64]],
+        cached: Tensor,
+    ) -> Iterator[Tensor]:
+        """:meth:`chosen_logits` of draws on the device: a batch is a single operation for any mix of images."""
+        rows, sizes = self.rows(x.shape[1:]), [len(numbers) for numbers in draws]
+        where = np.stack([np.repeat(images, sizes), np.concatenate(draws)])
+        at = torch.from_numpy(where).to(x.device, non_blocking=True)
+        level = torch.from_numpy(np.repeat(levels, sizes)).to(x.device, x.dtype, non_blocking=True)[:, None, None, None]
+        for (image, draw), part in zip(at.split(rows, 1), level.split(rows), strict=True):
+            pixels = source.noise.noisy_rows(x[image], cached[image, draw].to(x.dtype), part)
+            yield _logits(model, padded(pixels, rows), len(pixels))
 
     def _filled(
         self, x: Tensor, ids: Sequence[str], noise: str | None, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int

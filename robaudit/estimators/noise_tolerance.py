@@ -16,6 +16,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.difficulty import ease
 from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, Noise, Shape, shape_of
+from robaudit.noise.process import DrawPool
 from robaudit.numerics.tolerance import KEPT, DrawRequest, SearchPlan, Tolerance, find_tolerance, run_all
 from robaudit.quantities import TOLERANCE, Interval, IntervalKind
 from robaudit.results import CleanImage, Result, Searched
@@ -76,11 +77,11 @@ class NoiseTolerance(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search all images side by side."""
-        plan = self._plan(self.largest(batch), batch.noise.least)
+        plan, pool = self._plan(self.largest(batch), batch.noise.least), batch.engine.pool(batch.x, batch.ids, batch.at.noise)
         predicted: NDArray[np.int64] = batch.predicted.cpu().numpy()
 
         def answer(images: Sequence[int], requests: Sequence[DrawRequest]) -> list[NDArray[np.int64]]:
-            answers = _results(batch, images, requests, predicted)
+            answers = _results(batch, images, requests, predicted, pool)
             for image, results in zip(images, answers, strict=True):
                 batch.lost[image] += int((results == batch.classes).sum())
             return answers
@@ -135,11 +136,11 @@ class NoiseTolerance(Estimator):
 
 
 def _results(
-    batch: ImageBatch, images: Sequence[int], requests: Sequence[DrawRequest], predicted: NDArray[np.int64]
+    batch: ImageBatch, images: Sequence[int], requests: Sequence[DrawRequest], predicted: NDArray[np.int64], pool: DrawPool | None
 ) -> list[NDArray[np.int64]]:
     """The class that each draw flips to; ``KEPT`` without a flip, and the number of classes if its logits are not finite."""
     levels, draws = [request.level for request in requests], [request.draws for request in requests]
-    batches = batch.engine.chosen_logits(batch.x, batch.ids, batch.at.noise, images, levels, draws)
+    batches = batch.engine.chosen_logits(batch.x, batch.ids, batch.at.noise, images, levels, draws, pool)
     winners = torch.cat([torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes) for logits in batches]).cpu().numpy()
     sizes = [len(numbers) for numbers in draws]
     results: NDArray[np.int64] = np.where(winners == np.repeat(predicted[list(images)], sizes), KEPT, winners)

@@ -134,6 +134,15 @@ class Noise(SpecSection, ABC):
             (n, channels, height, width), of the dtype of x. Neither x nor z is changed.
         """
 
+    @property
+    def by_row(self) -> bool:
+        """Whether :meth:`noisy_rows` is implemented: many levels at once, in one launch on a GPU."""
+        return False
+
+    def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:
+        """:meth:`noisy` with a level for each row (n, 1, 1, 1), and an image for each."""
+        raise NotImplementedError
+
 
 class AdditiveNoise(Noise):
     """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) that is known by its structure.

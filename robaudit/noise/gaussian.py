@@ -25,6 +25,15 @@ class Gaussian(SigmaNoise):
         """x + sigma z."""
         return torch.add(x, z, alpha=level)
 
+    @property
+    def by_row(self) -> bool:
+        """Always."""
+        return True
+
+    def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:
+        """x + sigma z."""
+        return torch.addcmul(x, z, levels)
+
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""
         return torch.cat([gram(image.double()) for image in gradients.split(1 if gradients.device.type == "cpu" else len(gradients))])

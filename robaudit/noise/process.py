@@ -137,9 +137,20 @@ class NoiseProcess:
         self._frames.move_to_end(name)
         return self._frames[name]
 
+    def pool(self, ids: Sequence[str], shape: Shape, most_bytes: int) -> DrawPool | None:
+        """The draws of :meth:`blocks` for many samples, cached on a CUDA device; None on the CPU, or if the map takes a single level."""
+        if not self.noise.by_row or self.device.type == "cpu":
+            return None
+        latent = self.noise.latent_shape(shape)
+        return DrawPool([self._key(sample_id) for sample_id in ids], latent, self._block_size(latent), most_bytes, self)
+
+    def fill(self, block: Tensor, key: int, number: int) -> Tensor:
+        """Fill a float32 block of draws: block ``number`` of the stream of this key."""
+        self._generator.manual_seed(block_seed(key, number))
+        return block.normal_(generator=self._generator)
+
     def _block(self, key: int, block: int, shape: tuple[int, ...]) -> Tensor:
-        self._generator.manual_seed(block_seed(key, block))
-        return torch.empty(shape, device=self.device, dtype=torch.float32).normal_(generator=self._generator)
+        return self.fill(torch.empty(shape, device=self.device, dtype=torch.float32), key, block)
 
     def _block_size(self, shape: tuple[int, ...]) -> int:
         return block_size(torch.Size(shape).numel(), self.device)
@@ -211,6 +222,46 @@ class NoiseProcess:
         if not result.isfinite().all():
             raise BrokenContractError(f"{method}() returned values that are not finite")
         return result
+
+
+class DrawPool:
+    """The draws of several samples on a CUDA device, where choosing many takes one launch.
+
+    Args:
+        keys: of the samples' streams.
+        shape: of a draw.
+        size: draws in a block.
+        most_bytes: largest size of the pool.
+        draws: fills the blocks.
+    """
+
+    def __init__(self, keys: Sequence[int], shape: tuple[int, ...], size: int, most_bytes: int, draws: NoiseProcess) -> None:
+        self._keys, self._shape, self._size, self._draws = keys, shape, size, draws
+        self._most = most_bytes // (4 * len(keys) * torch.Size(shape).numel())
+        self._filled = [0] * len(keys)  # blocks of each sample
+        self._pool: Tensor | None = None  # (samples, draws, *shape)
+
+    def holding(self, samples: Sequence[int], draws: int, like: Tensor) -> Tensor | None:
+        """The pool (samples, at least ``draws``, *shape), float32, with the draws of these samples filled in; None if it grows too large.
+
+        Args:
+            samples: indices of the samples needed.
+            draws: number of draws of each.
+            like: a tensor on the device.
+        """
+        blocks = -(-draws // self._size)
+        if self._pool is None or self._pool.shape[1] < blocks * self._size:
+            before, wanted = self._pool, blocks * self._size
+            if wanted > self._most:
+                return None
+            self._pool = like.new_empty((len(self._keys), wanted, *self._shape), dtype=torch.float32)
+            if before is not None:
+                self._pool[:, : before.shape[1]] = before
+        for sample in samples:
+            for block in range(self._filled[sample], blocks):
+                self._draws.fill(self._pool[sample, block * self._size : (block + 1) * self._size], self._keys[sample], block)
+            self._filled[sample] = max(self._filled[sample], blocks)
+        return self._pool
 
 
 def stream_key(seed: int, kind: str, sample_id: str) -> int:

@@ -76,6 +76,15 @@ class Uniform(AdditiveNoise):
         inside: Tensor = (z[:, :-2] * (level / length).to(z.dtype)).unflatten(1, x.shape[1:])
         return inside + x
 
+    @property
+    def by_row(self) -> bool:
+        """True in the box."""
+        return self.norm == "linf"
+
+    def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:
+        """x + eps erf(z / sqrt 2)."""
+        return torch.mul(z, math.sqrt(0.5)).erf_().mul_(levels).add_(x)
+
     def amplitude(self, level: float, shape: Shape) -> float:
         """The standard deviation of a value: eps / sqrt(3), eps / sqrt(d + 2), or eps / sqrt(d) on the sphere."""
         return level / math.sqrt(3.0 if self.norm == "linf" else math.prod(shape) + (0.0 if self.support == "sphere" else 2.0))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.noise.base import Shape
-from robaudit.noise.process import block_seed, block_size, stream_key
+from robaudit.noise.base import Noise, Shape
+from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.process import DrawPool, block_seed, block_size, stream_key
+from robaudit.noise.uniform import Uniform
 from tests.levels import gaussian_process
 
 CPU = torch.device("cpu")
@@ -77,3 +80,23 @@ def test_samples_never_share_runs_of_blocks() -> None:
     expected = (1000 * 157) ** 2 / 2 / 2**32
     assert len(shared) < expected + 6 * math.sqrt(expected)
     assert len(set(shared)) == len(shared)
+
+
+def test_a_pool_holds_the_draws_of_blocks_until_it_grows_too_large() -> None:
+    source, shape = gaussian_process(3, CPU), (1, 2, 2)
+    pool = DrawPool([stream_key(3, "gaussian", one) for one in "ab"], shape, block_size(4), 10**5, source)
+    for samples, number in (([1], 300), ([0, 1], 600)):
+        kept = pool.holding(samples, number, torch.empty(0))
+        assert kept is not None
+        for sample in samples:
+            assert torch.equal(kept[sample, :number], torch.cat(list(source.blocks("ab"[sample], number, shape))))
+    assert pool.holding([0], 10**4, torch.empty(0)) is None
+
+
+@pytest.mark.parametrize("form", [Gaussian(), Uniform()], ids=lambda form: type(form).__name__)
+def test_a_level_for_each_row_is_the_same_noise(form: Noise) -> None:
+    x, z, levels = torch.rand(3, 1, 4, 4), torch.randn(3, 1, 4, 4), [0.1, 0.5, 2.0]
+    together = form.noisy_rows(x, z, torch.tensor(levels)[:, None, None, None])
+    alone = torch.cat([form.noisy(x[i : i + 1], z[i : i + 1], level, ids=["a"]) for i, level in enumerate(levels)])
+    assert form.by_row
+    assert torch.allclose(together, alone, rtol=1e-6, atol=1e-6)
