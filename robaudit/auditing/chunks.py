@@ -16,7 +16,6 @@ from robaudit.auditing.environment import image_digest
 from robaudit.datasets.ahead import Read, read_ahead
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, SampleError
-from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
@@ -98,7 +97,7 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
     started = time.perf_counter()
     x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(engine.model.device)
     labels = torch.tensor([-1 if s.label is None else s.label for s in samples], device=x.device)
-    batch = ImageBatch.of(engine, x, ids=[s.id for s in samples], labels=labels, gradients=_linearised(tasks))
+    batch = ImageBatch.of(engine, x, ids=[s.id for s in samples], labels=labels)
     finite: list[bool] = batch.logits.isfinite().all(1).tolist()
     refused = {sample.id: _not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok}
     usable = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
@@ -127,11 +126,6 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
             else:
                 rows += [_row_of(sample, target, result, task, name) for name, result in named]
         yield Step(task, time.perf_counter() - started, len(usable), rows=rows, refused=refused)
-
-
-def _linearised(tasks: Sequence[Task]) -> list[str | None]:
-    """The noises for which an estimator linearises at the clean image."""
-    return list(dict.fromkeys(task.at.noise for task in tasks if Need.JACOBIAN in task.estimator.needs))
 
 
 def _not_finite(sample: Sample, where: str) -> SampleError:

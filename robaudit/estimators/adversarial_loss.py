@@ -118,7 +118,7 @@ class AdversarialLoss(LossEstimator):
                 HOTTEST * (step / max(1, self.steps - 1)) ** 3,
                 self.moves,
                 streams.normals,
-                streams.thresholds,
+                streams.uniforms,
                 first=step * self.moves,
             )
         highest, row = best_rows(walk.highest, chains)

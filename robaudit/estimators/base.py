@@ -35,8 +35,6 @@ class Need(Flag):
     """The label of every image."""
     GRADIENTS = auto()
     """A differentiable model."""
-    JACOBIAN = auto()
-    """The gradients of all margins at the clean image, recorded once by the clean pass for all estimators."""
     RANDOM = auto()
     """Noise that differs from draw to draw."""
     COVARIANCE = auto()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
@@ -12,48 +12,21 @@ import torch
 from torch import Tensor
 
 from robaudit.estimators.engine import Engine, NoisyBatch, padded
+from robaudit.estimators.selection import SELECTING_FORWARDS, Selection, keep_margins
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import Noise, shape_of
 from robaudit.noise.process import NoiseProcess
 from robaudit.numerics.margins import halves, margin_gradients, margins, other_classes
-from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.rowwise import mean_over, total, variance_over
-
-ALL = 32
-"""The most margins that are all differentiated; of more, the important ones are selected."""
+from robaudit.numerics.rowwise import mean_over, variance_over
 
 HELD_BYTES = 2**25
 """Bytes of points that a search holds at once, unless a single image takes more; gradients, steps and draws each take as much again."""
 
-SELECTING_FORWARDS = 8
-_FEWEST, _BUDGET = 8, 1e-4
-_KEEPING, _REPORTING = 1.25, 1.125  # factors on the estimated s
 _STEP = 1 / 64
 _BARE = NoiseLevel()
 _FAILED = -1e30
 _ALIKE_ROWS = 8  # on the CPU as fast as more rows (measured), and fewer images are padded to the most margins of any
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The margins selected for each image, the smallest estimated z first; or all of them, by class.
-
-    Attributes:
-        others: class of each selected margin (images, most), -1 as padding.
-        counts: number of selected margins (images,).
-        failure: estimated sum of Phi(-z) over the classes left out, at most the estimated Phi(min z) (images,), float64.
-        odds: estimated sum of exp(-z) over the classes left out (images,), float64.
-    """
-
-    others: Tensor
-    counts: Tensor
-    failure: Tensor
-    odds: Tensor
-
-    def odds_effect(self, p: Tensor) -> Tensor:
-        """How far the omitted margins would lower the mv-sigmoid p: p - 1 / (1 / p + sum exp(-z))."""
-        return p * p * self.odds / (1 + p * self.odds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +76,6 @@ class ImageBatch:
         logits: of the clean images (n, classes), float64.
         predicted: class of each clean image (n,).
         margins: logit of the predicted class minus each other logit (n, classes - 1).
-        grams: u_i^T S u_j of the recorded margin gradients (n, classes - 1, classes - 1), by noise.
         lost: number of noisy copies with non-finite logits by image, as counted by :meth:`noisy`.
     """
 
@@ -115,10 +87,9 @@ class ImageBatch:
     logits: Tensor
     predicted: Tensor
     margins: Tensor
-    grams: Mapping[str | None, Tensor]
     lost: Counter[int] = field(default_factory=Counter, repr=False)
     _fits: dict[tuple[object, ...], LinearFit] = field(default_factory=dict, repr=False)
-    _tangents: dict[int | None, Tangent] = field(default_factory=dict, repr=False)
+    _tangents: dict[object, Tangent] = field(default_factory=dict, repr=False)  # shared by all levels
 
     @classmethod
     def of(
@@ -129,13 +100,8 @@ class ImageBatch:
         *,
         ids: Sequence[str] | None = None,
         labels: Tensor | None = None,
-        gradients: Collection[str | None] = (),
     ) -> ImageBatch:
-        """Pass the clean images through the network; one Jacobian serves all estimators that linearise under the noises ``gradients``.
-
-        Clipped noises share a second Jacobian, of the clipped network. The Jacobian takes a separate pass: a network may round
-        differently while gradients are recorded, and no row may depend on the other estimators. With more than 33 classes
-        it is omitted: :meth:`tangent` computes the margins that matter at its level.
+        """Pass the clean images through the network.
 
         Args:
             engine: model and noises.
@@ -143,35 +109,21 @@ class ImageBatch:
             at: the noise and its level.
             ids: sample ids; default: "0", "1", ...
             labels: class indices (n,); default: unknown.
-            gradients: labels of the noises that estimators linearise under.
         """
-        # Allocate results before temporaries: results in between would keep the C library (glibc below 2.38) from reusing freed
-        # blocks, so that it would hold the memory of all passes together.
-        k = engine.classes - 1
-        grams = {noise: torch.empty((len(x), k, k), dtype=torch.float64, device=x.device) for noise in gradients if k <= ALL}
         logits = engine.logits(x)
         predicted = logits.argmax(1)
-        if grams:
-            rows = engine.gradient_rows(x.shape[1:], k)
-            for clip in dict.fromkeys(engine.noises[noise].noise.clip for noise in grams):
-                model, clipped = engine.model.clipping(clip), [noise for noise in grams if engine.noises[noise].noise.clip == clip]
-                for part in torch.arange(len(x), device=x.device).split(rows):
-                    _, _, u = margin_gradients(model, padded(x[part], rows), padded(predicted[part], rows))
-                    for noise in clipped:
-                        grams[noise][part] = engine.noises[noise].gram(u[: len(part)], x[part])
         names = [str(i) for i in range(len(x))] if ids is None else ids
         known = torch.full((len(x),), -1, device=x.device) if labels is None else labels
-        return cls(names, x, known, at, engine, logits, predicted, margins(logits, predicted), grams)
+        return cls(names, x, known, at, engine, logits, predicted, margins(logits, predicted))
 
     def under(self, at: NoiseLevel) -> ImageBatch:
         """The same images at another noise level."""
-        return replace(self, at=at, lost=Counter(), _fits={}, _tangents={})
+        return replace(self, at=at, lost=Counter(), _fits={})
 
     def select(self, keep: Tensor) -> ImageBatch:
         """The images where ``keep`` (n,), bool, is true."""
         ids = list(compress(self.ids, keep.tolist()))
-        grams = {noise: gram[keep] for noise, gram in self.grams.items()}
-        parts = (self.logits[keep], self.predicted[keep], self.margins[keep], grams)
+        parts = (self.logits[keep], self.predicted[keep], self.margins[keep])
         return ImageBatch(ids, self.x[keep], self.labels[keep], self.at, self.engine, *parts)
 
     def groups(self, values: int) -> tuple[Tensor, ...]:
@@ -227,10 +179,6 @@ class ImageBatch:
         engine, shape = self.engine, self.x.shape[1:]
         return engine.steady(engine.rows(shape)), engine.steady(engine.gradient_rows(shape, 1))
 
-    def derivative(self, z: Tensor) -> Tensor | None:
-        """The derivative of each noisy value with respect to its own normal variable, if the noise has a formula."""
-        return self._process.derivative(z, self.level)
-
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""
         return self._process.gram(gradients, x)
@@ -280,18 +228,14 @@ class ImageBatch:
         return labels
 
     def tangent(self, most: int | None = None) -> Tangent:
-        """Margins and gradients at the clean images, of all classes or of the ``most`` classes that matter at this level.
+        """Margins and gradients at the clean images, of all classes (once for all levels), or of the ``most`` that matter at this level.
 
-        Raises:
-            ValueError: the clean pass recorded no gradients.
+        They take passes of their own: a network may round differently while gradients are recorded.
         """
-        if self.classes - 1 <= ALL:
-            if self.at.noise not in self.grams:
-                raise ValueError("the clean pass has recorded no gradients; declare Need.JACOBIAN")
-            return Tangent(self.margins, self.grams[self.at.noise], self._all())
-        if most not in self._tangents:
-            self._tangents[most] = self._tangent(most)
-        return self._tangents[most]
+        key = self.at.noise if most is None else (self.at, most)
+        if key not in self._tangents:
+            self._tangents[key] = self._tangent(most)
+        return self._tangents[key]
 
     def noisy_linear(self, draws: int, *, pairs: bool, groups: int, most: int | None = None) -> LinearFit:
         """Mean margins and gradients over noisy copies, in groups of draws; computed once for equal arguments.
@@ -309,13 +253,15 @@ class ImageBatch:
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
         if most is not None and self.x.device.type == "cpu":
             rows = min(rows, _ALIKE_ROWS)
-        mean = torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
+        mean = self.margins if most is None else torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
         gram = torch.empty((len(self.x), k, k), dtype=torch.float64, device=self.x.device)
         for part in selection.counts.argsort(stable=True).split(rows):  # images with similarly many margins share passes
             full = padded(part, rows)
             outputs = margin_gradients(self.model, self.x[full], self.predicted[full], None if most is None else selection.others[full])
             g, u = (out[: len(part)] for out in outputs[1:])
-            mean[part], gram[part] = g.double(), self.gram(u, self.x[part])
+            gram[part] = self.gram(u, self.x[part])
+            if most is not None:
+                mean[part] = g.double()
         return Tangent(mean, gram, selection)
 
     def _all(self) -> Selection:
@@ -364,45 +310,3 @@ class ImageBatch:
         mean = mean.view(n, groups, k) / counts[:, None]
         gradients = gradients.view(n, groups, k, -1).div_(counts.to(gradients.dtype)[:, None, None])
         return LinearFit(mean, gradients, counts, selection)
-
-
-def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> Selection:
-    """Select the fewest margins, smallest z = m / s first, that leave out an estimated failure probability below 1e-4; 8 to ``most``.
-
-    A variance from few draws is easily too small: below the median over the image's classes it is raised half-way to
-    the median. The number selected uses s a quarter larger still, and the estimate of the omitted probability uses s an eighth larger.
-    For any set K of margins that contains the smallest z, P[K] - sum over the rest of Phi(-z) <= P[all] <= P[K] <= Phi(min z).
-
-    Args:
-        mean: estimated means m (images, margins), float64.
-        variance: estimated variances s^2 (images, margins), float64.
-        others: class of each margin (images, margins).
-        most: largest number of selected margins, fewer than there are margins.
-    """
-    raised = torch.maximum(variance, (variance + _median(variance)) / 2)
-    flat = raised <= 0
-    z = torch.where(flat, torch.where(mean > 0, torch.inf, -torch.inf), mean / torch.where(flat, 1.0, raised).sqrt())
-    z, order = z.sort(dim=1, stable=True)
-    counts = (_left_out(z / _KEEPING) > _BUDGET).sum(1).clamp(min(_FEWEST, most), most)
-    chosen = others.gather(1, order[:, :most])
-    chosen = torch.where(torch.arange(most, device=z.device) < counts[:, None], chosen, -1)
-    z = z / _REPORTING
-    beyond = torch.arange(z.shape[1], device=z.device) >= counts[:, None]
-    return Selection(
-        others=chosen,
-        counts=counts,
-        failure=_left_out(z).gather(1, counts[:, None])[:, 0],
-        odds=total(torch.where(beyond, torch.exp(-z.clamp_min(-700)), 0.0)),
-    )
-
-
-def _median(variance: Tensor) -> Tensor:
-    """The lower median of each row (rows, 1), NaN if the row has a NaN; torch's own median is not deterministic on CUDA."""
-    ranked = variance.sort(1).values  # NaN is last
-    return torch.where(ranked[:, -1:].isnan(), torch.nan, ranked[:, (ranked.shape[1] - 1) // 2, None])
-
-
-def _left_out(z: Tensor) -> Tensor:
-    """min(Phi(z_0), sum_{j >= i} Phi(-z_j)): the largest effect of leaving out the margins from i on; z ascending (images, margins)."""
-    tail = normal_cdf(-z).flip(1).cumsum(1).flip(1)
-    return torch.minimum(tail, normal_cdf(z[:, :1]))

@@ -166,7 +166,7 @@ class Engine:
     def logits(self, x: Tensor) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
         rows = self.rows(x.shape[1:])
-        logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `ImageBatch.of`
+        logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)
         for out, part in zip(logits.split(rows), x.split(rows), strict=True):
             with torch.inference_mode():
                 out.copy_(self.model(padded(part, rows))[: len(part)])
@@ -280,10 +280,7 @@ class Engine:
             z = normals
             while len(z):
                 take = min(len(z), rows - filled)
-                part = buffer[filled : filled + take]
-                copies = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]], out=part)
-                if copies is not part:
-                    part.copy_(copies)
+                buffer[filled : filled + take] = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]])
                 z, filled = z[take:], filled + take
                 if filled == rows or done + filled == total:
                     full = _full(filled, rows)

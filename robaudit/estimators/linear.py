@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.batch import ALL, Selection
+from robaudit.estimators.selection import ALL, Selection
 from robaudit.numerics.margins import mv_sigmoid
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import P_ROBUST

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -41,9 +40,6 @@ _CDF, _CDF_APART = 1e-3, 4e-3  # tolerated errors: of the value, and of the valu
 _VISIBLE = 2e-3
 _ROUNDING = 1e-5
 _TAIL_MULTIPLE = 3.0  # a skewness of .5 changes the tail beyond 3 standard deviations by 2.4 times its size (Edgeworth)
-_PILOT, _PILOT_START = 32, 2**21  # beyond the draws of any estimate
-_RESERVE, _RESERVE_VOTES = 1.25, 1.1  # the delta method's error is usually below the jackknife's, which rows state
-_NUMBERS = tuple(n for k in range(16) for n in (2**k * 32, 2**k * 48))
 
 
 class LogitGaussian(Estimator):
@@ -73,9 +69,6 @@ class LogitGaussian(Estimator):
     It fails for heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, if
     there are too few draws for the test to see them: the bias is then one or two hundredths. Check with `mc`.
 
-    With ``tolerance`` the number of copies of each image comes from a pilot of 32 other copies, which are not used again: a stopping rule
-    that looks at the copies it uses favours values with a small error, near 1. A row with a larger error says "undecided".
-
     Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
     """
 
@@ -85,88 +78,43 @@ class LogitGaussian(Estimator):
     source = "robaudit; Han et al., p_mvn-cdf for the CDF"
 
     samples: int = Field(96, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
-    tolerance: float | None = Field(
-        None, gt=0, lt=1, description="standard error that sets the copies of each image, after a pilot of 32, instead of a fixed number"
-    )
-    max_samples: int = Field(
-        1024, ge=32, le=10**6, multiple_of=16, description="with a tolerance: the most copies of an image, without its pilot"
-    )
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass and the draws; with a tolerance about a quarter of the most draws, as their number is not known in advance."""
-        return 1 + (self.samples if self.tolerance is None else _PILOT + max(_PILOT, self.max_samples // 4)), 0
+        """The clean pass and the draws."""
+        return 1 + self.samples, 0
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
-        """Draw and fit; with a tolerance, images that need equally many copies are drawn together."""
+        """Draw a few images at a time, and fit all together."""
         if not batch.noise.random:
             return looked_once(batch)
-        if self.tolerance is None:
-            return _of_copies(batch, [self.samples] * len(batch.x))
-        return [self._after_pilot(result) for result in _of_copies(batch, [self._needed(error) for error in _pilot(batch)])]
-
-    def _needed(self, error: float) -> int:
-        """Copies that bring the pilot's standard error down to the tolerance, from the list of allowed numbers."""
-        wanted = _PILOT * (error / self.tolerance) ** 2 if self.tolerance is not None else 0.0
-        return min(next((n for n in _NUMBERS if n >= wanted), self.max_samples), self.max_samples)
-
-    def _after_pilot(self, result: Result) -> Result:
-        """The result with the passes of its pilot, and a note if the tolerance was not reached."""
-        missed = result.std_error is not None and self.tolerance is not None and result.std_error > self.tolerance
-        note = "; ".join(filter(None, [result.note, "undecided: the tolerance was not reached" if missed else ""]))
-        return replace(result, forwards=result.forwards + _PILOT, note=note)
-
-
-def _pilot(batch: ImageBatch) -> list[float]:
-    """Standard errors from the few copies of the pilot, with some reserve; in closed form, which is enough to choose a number.
-
-    A normal fit has the error of the delta method, or half the error of the votes if larger: margins may not be normal.
-    """
-    g, winners = _draw(batch, list(range(len(batch.x))), _PILOT, start=_PILOT_START, frames=False)
-    kept = (winners == batch.predicted.cpu()[:, None]).double()
-    if not batch.noise.nearly_normal:
-        return [_RESERVE_VOTES * vote_error(row) for row in kept]
-    few = _Competing.of(g)
-    moments = pair_moments(few.even, few.odd)
-    probit = _probit(_probability(moments.mean, moments.covariance)[0])
-    errors = (_density(probit) * _delta(few.mean_variance(), _PILOT // 2, probit)).tolist()
-    return [_RESERVE * max(error, math.sqrt(p * (1 - p) / _PILOT) / 2) for error, p in zip(errors, kept.mean(1).tolist(), strict=True)]
-
-
-def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
-    """Results from a number of copies per image; images with equally many copies are drawn together, all are fitted together."""
-    predicted, others = batch.predicted.cpu(), batch.others.cpu()
-    order, winners, bits, statistics = list[int](), list[Tensor](), list[str](), list[Statistics]()
-    for number in sorted(set(draws)):
-        alike = [b for b, wanted in enumerate(draws) if wanted == number]
-        step = max(1, _LOGITS[_kind(batch.x)] // (number * batch.classes))
-        for first in range(0, len(alike), step):
-            images = alike[first : first + step]
-            g, won = _draw(batch, images, number)
-            order += images
+        predicted, others = batch.predicted.cpu(), batch.others.cpu()
+        winners, bits, statistics = list[Tensor](), list[str](), list[Statistics]()
+        step = max(1, _LOGITS[_kind(batch.x)] // (self.samples * batch.classes))
+        for images in torch.arange(len(predicted)).split(step):
+            g, won = _draw(batch, images.tolist(), self.samples)
             winners += won
             bits += packed(won == predicted[images, None])
             if batch.noise.nearly_normal:
                 statistics.append(Statistics.of(g))
-    fits: Sequence[MarginFit | None] = fitted(statistics) if statistics else [None] * len(order)
-    results = {}
-    for b, won, text, fit in zip(order, winners, bits, fits, strict=True):
-        label = int(predicted[b])
-        kept = won == label
-        stored = text if kept.any() and not kept.all() and len(won) <= MOST_STORED_DRAWS else None
-        counts = torch.bincount(won[won >= 0], minlength=batch.classes).tolist()
-        votes = Votes(tuple(counts), int((won < 0).sum()), int((kept[0::2] != kept[1::2]).sum()), stored)
-        if fit is not None and fit.normal:
-            results[b] = fit.result(votes, flips_to=int(others[b, int(fit.deciding)]))
-        else:
-            results[b] = by_votes(votes, kept, label, fit)
-    return [results[b] for b in range(len(draws))]
+        fits: Sequence[MarginFit | None] = fitted(statistics) if statistics else [None] * len(winners)
+        results = []
+        for label, other, won, text, fit in zip(predicted.tolist(), others, winners, bits, fits, strict=True):
+            kept = won == label
+            stored = text if kept.any() and not kept.all() and len(won) <= MOST_STORED_DRAWS else None
+            counts = torch.bincount(won[won >= 0], minlength=batch.classes).tolist()
+            votes = Votes(tuple(counts), int((won < 0).sum()), int((kept[0::2] != kept[1::2]).sum()), stored)
+            if fit is not None and fit.normal:
+                results.append(fit.result(votes, flips_to=int(other[int(fit.deciding)])))
+            else:
+                results.append(by_votes(votes, kept, label, fit))
+        return results
 
 
-def _draw(batch: ImageBatch, images: list[int], draws: int, *, start: int = 0, frames: bool = True) -> tuple[Tensor, Tensor]:
+def _draw(batch: ImageBatch, images: list[int], draws: int) -> tuple[Tensor, Tensor]:
     """Margins of noisy copies (images, draws, classes - 1), float64, and winning classes (images, draws) on the host, -1 if not finite."""
     target = batch.predicted[images]
     logits = torch.empty((len(images) * draws, batch.classes), dtype=torch.float64, device=target.device)
-    for noisy, part in batch.noisy_logits(draws, images, start=start, pairs=True, frames=frames):
+    for noisy, part in batch.noisy_logits(draws, images, pairs=True, frames=True):
         logits[noisy.image * draws + noisy.draw] = part.double()
     g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
     return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()
@@ -221,38 +169,6 @@ class MarginFit(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Competing:
-    """The margins of the competing classes, the smallest m / s first.
-
-    Attributes:
-        even, odd: parts of the margins' pairs (batch, pairs, at most 64).
-        deciding: index of the first among all margins (batch,).
-        omitted: failure probability of the other margins, sum Phi(-z) (batch,).
-    """
-
-    even: Tensor
-    odd: Tensor
-    deciding: Tensor
-    omitted: Tensor
-
-    @classmethod
-    def of(cls, g: Tensor) -> _Competing:
-        even, odd = halves(torch.nan_to_num(g, nan=-1e30, posinf=1e30, neginf=-1e30))
-        mean, variance = mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
-        z = torch.where(variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf))
-        order = z.argsort(dim=1, stable=True)
-        chosen, left = order[:, :COMPETITIVE, None].transpose(1, 2), z.gather(1, order[:, COMPETITIVE:])
-        even, odd = (part.gather(2, chosen.expand(-1, even.shape[1], -1)) for part in (even, odd))
-        return cls(even, odd, order[:, 0], total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(mean[:, 0]))
-
-    def mean_variance(self) -> Tensor:
-        """Variance of the first margin's mean, relative to the margin's variance (batch,)."""
-        v_even = variance_over(self.even[:, :, 0], 1)
-        both = v_even + mean_over(self.odd[:, :, 0].square(), 1)
-        return torch.where(both > 0, v_even / torch.where(both > 0, both, 1.0), 0.0) / self.even.shape[1]
-
-
 class Statistics(NamedTuple):
     """The statistics of the margins for the fit, an entry per image.
 
@@ -260,7 +176,9 @@ class Statistics(NamedTuple):
         mean, covariance: of the competing margins, from all pairs and without each group (batch, 1 + groups, k), (..., k, k).
         shift: :func:`~robaudit.numerics.margins.reflection_shift`, from the same pairs (batch, 1 + groups).
         pairs: number of pairs (batch,), float64.
-        mean_variance, deciding, omitted: of :class:`_Competing` (batch,).
+        mean_variance: variance of the deciding margin's mean, relative to the margin's variance (batch,).
+        deciding: index of the margin with the smallest m / s (batch,).
+        omitted: failure probability of the margins that do not compete, sum Phi(-z) (batch,).
         skewness, kurtosis, p_value: shape of the deciding margin (batch,).
     """
 
@@ -278,13 +196,23 @@ class Statistics(NamedTuple):
     @classmethod
     def of(cls, g: Tensor) -> Statistics:
         """From margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of 8."""
-        few = _Competing.of(g)
-        step = max(1, _VALUES[_kind(g)] // (GROUPS * few.even[0].numel()))
-        parts = [_left_out(even, odd) for even, odd in zip(few.even.split(step), few.odd.split(step), strict=True)]
+        even, odd = halves(torch.nan_to_num(g, nan=-1e30, posinf=1e30, neginf=-1e30))
+        mean, v_even = mean_over(even, 1), variance_over(even, 1)
+        variance = v_even + mean_over(odd.square(), 1)
+        z = torch.where(variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf))
+        order = z.argsort(dim=1, stable=True)
+        first, left = order[:, :1], z.gather(1, order[:, COMPETITIVE:])
+        omitted = total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(mean[:, 0])
+        share = torch.where(variance > 0, v_even / torch.where(variance > 0, variance, 1.0), 0.0)
+        chosen = order[:, :COMPETITIVE, None].transpose(1, 2)
+        even, odd = (part.gather(2, chosen.expand(-1, even.shape[1], -1)) for part in (even, odd))
+        step = max(1, _VALUES[_kind(g)] // (GROUPS * even[0].numel()))
+        parts = [_left_out(*pair) for pair in zip(even.split(step), odd.split(step), strict=True)]
+        pairs = torch.full_like(omitted, even.shape[1])
+        shape = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
+        about = pairs, share.gather(1, first)[:, 0] / pairs, first[:, 0], omitted
         mean, covariance, shift = (torch.cat(part) for part in zip(*parts, strict=True))
-        pairs = torch.full_like(few.omitted, few.even.shape[1])
-        shape = shape_of_pairs(few.even[:, :, 0], few.odd[:, :, 0])
-        return cls(mean, covariance, shift, pairs, few.mean_variance(), few.deciding, few.omitted, *shape)
+        return cls(mean, covariance, shift, *about, *shape)
 
 
 def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -350,7 +278,7 @@ def _shifted(value: Tensor, shift: Tensor) -> Tensor:
     return value + torch.minimum(torch.maximum(shift, -value / 2), (1 - value) / 2)
 
 
-def _probability(mean: Tensor, covariance: Tensor, tolerance: float | Tensor = _CDF_APART) -> tuple[Tensor, Tensor]:
+def _probability(mean: Tensor, covariance: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
     p, error = mvn_cdf(*standardise(mean, covariance), tolerance=tolerance)
     return p.clamp(0, 1), error
 
@@ -364,7 +292,7 @@ def _density(y: Tensor) -> Tensor:
     return torch.exp(-y.square() / 2) / math.sqrt(2 * math.pi)
 
 
-def _delta(mean_variance: Tensor, pairs: Tensor | int, centre: Tensor) -> Tensor:
+def _delta(mean_variance: Tensor, pairs: Tensor, centre: Tensor) -> Tensor:
     """The standard error on the probit scale for a number of pairs of normal draws."""
     return (mean_variance + centre.square() / (4 * pairs)).sqrt()
 

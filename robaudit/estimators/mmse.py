@@ -9,8 +9,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, LinearFit
+from robaudit.estimators.batch import ImageBatch, LinearFit
 from robaudit.estimators.linear import FewClasses, linked
+from robaudit.estimators.selection import SELECTING_FORWARDS
 from robaudit.numerics.jackknife import jackknife, logit, logit_inverse
 from robaudit.numerics.margins import standardise
 from robaudit.numerics.normal import normal_cdf

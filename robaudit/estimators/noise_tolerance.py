@@ -36,7 +36,7 @@ class NoiseTolerance(Estimator):
 
     p need not fall as the level rises: with much noise a network may see one class everywhere, and shifts jump by pixels. The value is
     *a crossing*: p is at least ``level`` just below it and less just above; it is the first crossing as far as 16 draws at each octave
-    can tell. If p is below ``level`` at a half or a quarter of the lower end, the row notes it.
+    can tell.
 
     If p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the tolerance is larger. If p is already
     below at the smallest level searched, cap / 8192, the value is 0. For noise that is not additive the default of ``cap`` is the largest
@@ -118,7 +118,6 @@ class NoiseTolerance(Estimator):
             (result.upper <= plan.floor, f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"),
             (not result.reached and not result.non_monotone, f"undecided: the tolerance was not reached in {self.most} passes"),
             (not result.reached and result.non_monotone, "undecided: many draws flip back as the level rises"),
-            (result.falls_at is not None, f"p is below {self.level:g} at {result.falls_at or 0.0:.3g}, too: there are several crossings"),
         )
         numbers = {"samples": result.samples, "checked": result.checked, "reversals": result.reversals}
         return Result(

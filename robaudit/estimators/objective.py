@@ -74,8 +74,7 @@ class Objective:
     def loss_slopes(self, image: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
         """:meth:`losses`, and the gradient of log l; zero where it is not finite.
 
-        If the noise has a formula for its derivative, only the network is recorded. Chains call this repeatedly with the same tensor of
-        images, which must not change in between: its rows are looked up once.
+        Chains call this repeatedly with the same tensor of images, which must not change in between: its rows are looked up once.
         """
         losses, slopes = self._differentiated(image, points, lambda logits, rows: log_cross_entropy(logits, self._target[image[rows]]))
         return self._noted(image, losses), slopes.nan_to_num_(0.0, 0.0, 0.0)
@@ -99,15 +98,14 @@ class Objective:
 
     def _sloped(self, known: tuple[Tensor, Sequence[str]], points: Tensor, functional: Functional, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The functional of the rows of a pass, and its slopes."""
-        derivative = self._batch.derivative(points) if self._latent else None
-        leaf = (points if derivative is None else self._pixels(known, points)).detach().requires_grad_(True)
+        leaf = points.detach().requires_grad_(True)
         with torch.enable_grad():
-            logits = self._batch.model(self._pixels(known, leaf) if derivative is None else leaf)
+            logits = self._batch.model(self._pixels(known, leaf))
         value, weights = functional(logits.detach(), rows)
         if not logits.requires_grad:
             return value, torch.zeros_like(points)
         (slope,) = torch.autograd.grad(logits, leaf, weights.to(logits.dtype))
-        return value, slope if derivative is None else slope * derivative
+        return value, slope
 
     def _looked_up(self, image: Tensor) -> tuple[Tensor, Sequence[str]]:
         """Clean pixels and ids of the images, to add noise to; just the images if points are pixels."""

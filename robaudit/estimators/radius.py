@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
+import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.difficulty import ease
 from robaudit.names import Part
 from robaudit.noise.base import Shape
+from robaudit.numerics.minimal_norm import Flips
 from robaudit.numerics.norm_steps import Norm
 from robaudit.quantities import RADIUS, Interval, IntervalKind
 from robaudit.results import CleanImage, Result, Searched
@@ -80,6 +82,22 @@ def diameter(norm: str, shape: Shape) -> float:
     return math.sqrt(math.prod(shape)) if norm == "l2" else 1.0
 
 
+def flips_of(
+    batch: ImageBatch, values: int, search: Callable[[Tensor], Sequence[Flips]]
+) -> tuple[Sequence[Flips], Sequence[tuple[int, int]]]:
+    """The nearest flips of a chunk's images in each norm, and the forwards and backwards of each image.
+
+    Args:
+        batch: the chunk.
+        values: values that the search holds at once for an image: it gets groups that fit into memory.
+        search: indices of some images -> their flips in each norm.
+    """
+    parts = [search(group) for group in batch.groups(values)]
+    flips = [Flips.joined(of_norm) for of_norm in zip(*parts, strict=True)]
+    spent = torch.stack([torch.stack([f.forwards + f.gradients, f.gradients], 1) for f in flips]).sum(0)
+    return flips, [(1 + forwards, gradients) for forwards, gradients in spent.tolist()]
+
+
 def rows_of(
     batch: ImageBatch,
     radius: Tensor,
@@ -87,7 +105,7 @@ def rows_of(
     cap: float,
     interval: Interval,
     passes: Sequence[tuple[int, int]],
-    lost: Sequence[int] | None = None,
+    lost: Tensor | None = None,
     searches: Sequence[Searched] | None = None,
 ) -> list[Result]:
     """The results of a chunk's images in one norm.
@@ -99,10 +117,10 @@ def rows_of(
         cap: where the search ended; the value without a flip.
         interval: of a value with a flip.
         passes: forwards and backwards of each image.
-        lost: points of each image with non-finite logits, which may hide a flip.
+        lost: points of each image with non-finite logits, which may hide a flip (images,).
         searches: further details of each.
     """
-    exact, missing = interval.kind is IntervalKind.EXACT, lost or [0] * len(batch.x)
+    exact, missing = interval.kind is IntervalKind.EXACT, [0] * len(batch.x) if lost is None else lost.tolist()
     further: Sequence[Searched | None] = searches or [None] * len(batch.x)
     eases = ease(batch.logits, batch.predicted)
     results = []

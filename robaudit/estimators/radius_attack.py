@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -11,9 +10,9 @@ from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.objective import Objective
-from robaudit.estimators.radius import SearchedRadius, rows_of
+from robaudit.estimators.radius import SearchedRadius, flips_of, rows_of
 from robaudit.noise.base import shape_of
-from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
+from robaudit.numerics.minimal_norm import Flips, Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
 from robaudit.results import Result
@@ -54,25 +53,19 @@ class RadiusAttack(SearchedRadius):
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         searches = [self._search(norm, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
-        groups = batch.groups(batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets))
-        flips = torch.cat([self._nearest(batch, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
-        radius, (label, gradients, forwards) = flips[:, 0], flips[:, 1:].long().unbind(1)
-        passes = [(1 + f + g, g) for f, g in zip(forwards[0].tolist(), gradients[0].tolist(), strict=True)]
-        by_norm = [
-            rows_of(batch, values, reached, search.cap, self.interval, passes)
-            for search, values, reached in zip(searches, radius, label, strict=True)
-        ]
+
+        def search(group: Tensor) -> list[Flips]:
+            y = batch.predicted[group]
+            model, uniforms = Objective(batch, y, group), partial(restart_uniforms, batch, group, PURPOSE)
+            return shared_flips(model.logits, model.slopes, batch.x[group], y, searches, uniforms)
+
+        flips, passes = flips_of(batch, batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets), search)
+        caps = [each.cap for each in searches]
+        by_norm = [rows_of(batch, f.radius, f.label, cap, self.interval, passes, f.lost) for f, cap in zip(flips, caps, strict=True)]
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
         return Search(norm, self.clip, cap, restarts=self.restarts, steps=self.steps, polish=self.polish)
-
-    def _nearest(self, batch: ImageBatch, group: Tensor, searches: Sequence[Search]) -> Tensor:
-        """Radius, class, gradients and further passes of each image of a group (norms, 4, images), float64."""
-        y = batch.predicted[group]
-        model, uniforms = Objective(batch, y, group), partial(restart_uniforms, batch, group, PURPOSE)
-        flips = shared_flips(model.logits, model.slopes, batch.x[group], y, searches, uniforms)
-        return torch.stack([torch.stack([f.radius, *(n.double() for n in (f.label, f.gradients, f.forwards))]) for f in flips])
 
 
 def restart_uniforms(batch: ImageBatch, group: Tensor, purpose: str, restart: int) -> Tensor:

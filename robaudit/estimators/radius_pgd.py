@@ -11,9 +11,10 @@ from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.objective import Objective
-from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, rows_of
+from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, flips_of, rows_of
 from robaudit.noise.base import Shape, shape_of
-from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
+from robaudit.numerics.growing_balls import Grid, first_escapes
+from robaudit.numerics.minimal_norm import Flips
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import lengths
@@ -26,7 +27,6 @@ STEPS: dict[str, float] = {"l2": 0.32, "linf": 0.025}
 BALLS = 20
 """Balls of a grid without a cap: twice as many as the networks of the paper need."""
 _ROUNDING = 1e-9
-_DIGITS = 12  # of 3 * 0.025
 
 Decimal = Annotated[float, BeforeValidator(as_number), Field(ge=LEAST_CAP, le=1e9, allow_inf_nan=False)]
 
@@ -73,7 +73,7 @@ class RadiusPgd(SearchedRadius):
 
     def limit(self, norm: str, shape: Shape) -> float:
         """The last radius of the grid."""
-        return round(self.spacing(norm) * self.balls(norm), _DIGITS)
+        return Grid("l2", self.spacing(norm), self.balls(norm)).radius(self.balls(norm))
 
     @property
     def rows_at_once(self) -> int:
@@ -88,20 +88,17 @@ class RadiusPgd(SearchedRadius):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Attack, in groups of images that fit into memory."""
-        target, groups = _second(batch), batch.groups(batch.x[0].numel() * self.restarts)
-        parts = [[self._escapes(batch, target, group, norm) for group in groups] for norm in self.norm]
-        escapes = [Escapes(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
-        spent = torch.stack([torch.stack([e.gradients + e.forwards, e.gradients]) for e in escapes]).sum(0)  # (2, images)
-        passes = [(1 + forwards, gradients) for forwards, gradients in spent.T.tolist()]
+        target = _second(batch)
+        flips, passes = flips_of(
+            batch, batch.x[0].numel() * self.restarts, lambda group: [self._escapes(batch, target, group, norm) for norm in self.norm]
+        )
         by_norm = []
-        for norm, first in zip(self.norm, escapes, strict=True):
-            step, cap = self.spacing(norm), self.limit(norm, shape_of(batch.x))
-            radii = torch.tensor([round(step * ball, _DIGITS) if ball else torch.inf for ball in first.ball.tolist()], dtype=torch.float64)
-            searches = [Searched(step=step)] * len(radii)
-            by_norm.append(rows_of(batch, radii, first.label, cap, self.interval, passes, first.lost.tolist(), searches))
+        for norm, first in zip(self.norm, flips, strict=True):
+            cap, searches = self.limit(norm, shape_of(batch.x)), [Searched(step=self.spacing(norm))] * len(batch.x)
+            by_norm.append(rows_of(batch, first.radius, first.label, cap, self.interval, passes, first.lost, searches))
         return list(zip(*by_norm, strict=True))
 
-    def _escapes(self, batch: ImageBatch, target: Tensor, group: Tensor, norm: Norm) -> Escapes:
+    def _escapes(self, batch: ImageBatch, target: Tensor, group: Tensor, norm: Norm) -> Flips:
         """The first escapes of the images of a group."""
         y = batch.predicted[group]
         model = Objective(batch, y, group)

@@ -11,11 +11,12 @@ from torch import Tensor
 from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.objective import Objective
-from robaudit.estimators.radius import SearchedRadius, rows_of
+from robaudit.estimators.radius import SearchedRadius, flips_of, rows_of
 from robaudit.noise.base import Shape, shape_of
+from robaudit.numerics.minimal_norm import Flips
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.random_radius import DOUBLINGS, Rays, Witness, least_flip
+from robaudit.numerics.random_radius import DOUBLINGS, Rays, least_flip
 from robaudit.results import Result
 
 PURPOSE = "random directions"
@@ -51,13 +52,12 @@ class RadiusRandom(SearchedRadius):
         """Search, in groups of images that fit into memory."""
         shape = shape_of(batch.x)
         directions = self._block(shape)
-        groups = batch.groups(directions * math.prod(shape))
-        parts = [[self._nearest(batch, group, norm, directions) for group in groups] for norm in self.norm]
-        witnesses = [Witness(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
-        passes = [(1 + spent, 0) for spent in torch.stack([witness.forwards for witness in witnesses]).sum(0).tolist()]
+        flips, passes = flips_of(
+            batch, directions * math.prod(shape), lambda group: [self._nearest(batch, group, norm, directions) for norm in self.norm]
+        )
         by_norm = [
-            rows_of(batch, flip.radius, flip.label, self.limit(norm, shape), self.interval, passes, flip.lost.tolist())
-            for norm, flip in zip(self.norm, witnesses, strict=True)
+            rows_of(batch, flip.radius, flip.label, self.limit(norm, shape), self.interval, passes, flip.lost)
+            for norm, flip in zip(self.norm, flips, strict=True)
         ]
         return list(zip(*by_norm, strict=True))
 
@@ -65,7 +65,7 @@ class RadiusRandom(SearchedRadius):
         """Directions tried together; they depend on the image shape alone, because the bisections depend on them."""
         return min(self.directions, max(_FEWEST, min(_BLOCK, _BLOCK_VALUES // math.prod(shape))))
 
-    def _nearest(self, batch: ImageBatch, group: Tensor, norm: Norm, directions: int) -> Witness:
+    def _nearest(self, batch: ImageBatch, group: Tensor, norm: Norm, directions: int) -> Flips:
         """The least flip of the images of a group."""
 
         def draws(block: int) -> Tensor:

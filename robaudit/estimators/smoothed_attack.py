@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +16,10 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.objective import SoftVote
-from robaudit.estimators.radius import Norms, SearchedRadius, rows_of
+from robaudit.estimators.radius import Norms, SearchedRadius, flips_of, rows_of
 from robaudit.estimators.radius_attack import restart_uniforms
 from robaudit.noise.base import Noise, shape_of
-from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
+from robaudit.numerics.minimal_norm import Flips, Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import lengths
 from robaudit.numerics.smoothing import p_lower
@@ -78,65 +77,59 @@ class SmoothedAttack(SearchedRadius):
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         votes = count_votes(batch, range(len(batch.x)), 0, self.verify)
-        y, groups = votes[:, :-1].argmax(1), batch.groups(batch.x[0].numel() * self.copies)
-        parts = [[self._nearest(batch, y, group, norm) for group in groups] for norm in self.norm]
-        flips = [_VoteFlips(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
-        spent = torch.stack([torch.stack([f.forwards, f.backwards]) for f in flips]).sum(0)  # (2, images)
-        passes = [(1 + self.verify + forwards, backwards) for forwards, backwards in spent.T.tolist()]
+        y = votes[:, :-1].argmax(1)
+        ahead: list[list[Tensor]] = [[] for _ in self.norm]
+
+        def search(group: Tensor) -> list[Flips]:
+            found = [self._nearest(batch, y, group, norm) for norm in self.norm]
+            for of_norm, (_, counts) in zip(ahead, found, strict=True):
+                of_norm.append(counts)
+            return [flips for flips, _ in found]
+
+        flips, passes = flips_of(batch, batch.x[0].numel() * self.copies, search)
+        passes = [(self.verify + forwards, backwards) for forwards, backwards in passes]
         by_norm = [
-            self._rows(batch, votes, f, passes, self.limit(norm, shape_of(batch.x))) for norm, f in zip(self.norm, flips, strict=True)
+            self._rows(batch, votes, f, torch.cat(counts), passes, self.limit(norm, shape_of(batch.x)))
+            for norm, f, counts in zip(self.norm, flips, ahead, strict=True)
         ]
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
         return Search(norm, self.clip, cap, _CANDIDATES, _TARGETS, self.restarts, self.steps, self.polish)
 
-    def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> _VoteFlips:
-        """Search the soft vote, then the vote along the rays."""
+    def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> tuple[Flips, Tensor]:
+        """Search the soft vote, then the vote along the rays.
+
+        Returns:
+            The flips, and the copies of each for the class of the image's vote and for the class of the flip (images, 2).
+        """
         vote, search = SoftVote(batch, y[group], group, self.copies, PURPOSE), self._search(norm, self.limit(norm, shape_of(batch.x)))
         uniforms = partial(restart_uniforms, batch, group, f"{PURPOSE} {norm}")
-        (flips,) = shared_flips(vote.logits, vote.slopes, batch.x[group], y[group], [search], uniforms)
-        rays = _Rays(batch, group, flips.pixels - batch.x[group], y[group], self.verify, clipped=self.clip)
-        rays.verify(flips.found.nonzero()[:, 0])
+        (soft,) = shared_flips(vote.logits, vote.slopes, batch.x[group], y[group], [search], uniforms)
+        rays = _Rays(batch, group, soft.pixels - batch.x[group], y[group], self.verify, clipped=self.clip)
+        rays.verify(soft.found.nonzero()[:, 0])
         sizes = size((rays.nearest.double() - batch.x[group].double()).flatten(1), norm)
         radius = torch.where(rays.flipped, sizes, torch.inf)
-        forwards = rays.spent + self.copies * (1 + flips.gradients + flips.forwards)
-        return _VoteFlips(radius, rays.label, rays.kept, rays.other, forwards, self.copies * flips.gradients, rays.lost)
+        forwards = rays.spent + self.copies * (1 + soft.forwards)
+        flips = Flips(rays.nearest, radius, rays.label, self.copies * soft.gradients, forwards, rays.lost)
+        return flips, torch.stack([rays.kept, rays.other], 1)
 
-    def _rows(self, batch: ImageBatch, votes: Tensor, flips: _VoteFlips, passes: Sequence[tuple[int, int]], cap: float) -> list[Result]:
+    def _rows(
+        self, batch: ImageBatch, votes: Tensor, flips: Flips, counts: Tensor, passes: Sequence[tuple[int, int]], cap: float
+    ) -> list[Result]:
         first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
         near = flips.radius <= cap
-        columns = (votes[:, :-1].argmax(1), flips.kept, flips.other, near)
+        columns = (votes[:, :-1].argmax(1), *counts.unbind(1), near)
         searches = [
             Searched(label=c, kept=kept, other=other) if hit else Searched(label=c)
             for c, kept, other, hit in zip(*(column.tolist() for column in columns), strict=True)
         ]
-        radius, lost = torch.where(near, flips.radius, torch.inf), (flips.lost + votes[:, -1]).tolist()
+        radius, lost = torch.where(near, flips.radius, torch.inf), flips.lost + votes[:, -1]
         rows = rows_of(batch, radius, flips.label, cap, self.interval, passes, lost, searches)
         remark = "the class of the vote is uncertain at the image itself"
         notes = [row.note if clear else "; ".join(filter(None, [remark, row.note])) for row, clear in zip(rows, sure.tolist(), strict=True)]
         return [replace(row, note=note) for row, note in zip(rows, notes, strict=True)]
-
-
-class _VoteFlips(NamedTuple):
-    """The nearest flips of the images' votes (images,).
-
-    Attributes:
-        radius: the norm, float64; infinite without a verified flip.
-        label: the class ahead at the flip.
-        kept, other: copies of the flip with the class of the image's vote, and with ``label``.
-        forwards, backwards: passes.
-        lost: copies with non-finite logits.
-    """
-
-    radius: Tensor
-    label: Tensor
-    kept: Tensor
-    other: Tensor
-    forwards: Tensor
-    backwards: Tensor
-    lost: Tensor
 
 
 class _Rays:
@@ -153,7 +146,10 @@ class _Rays:
     Attributes:
         nearest: the first verified flip (images, channels, height, width).
         flipped: whether the image has a verified flip (images,), bool.
-        label, kept, other, spent, lost: see :class:`_VoteFlips`.
+        label: the class ahead at the flip (images,).
+        kept, other: copies of the flip with the class of the image's vote, and with ``label``.
+        spent: forward passes.
+        lost: copies with non-finite logits.
     """
 
     def __init__(self, batch: ImageBatch, group: Tensor, added: Tensor, y: Tensor, verify: int, *, clipped: bool) -> None:

@@ -1,4 +1,4 @@
-"""Random numbers for the chains of a chunk's images, a few at a time."""
+"""Random numbers for the chains of a chunk's images."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.normal import normal_cdf
-
-_AT_ONCE = 64
 
 
 class Streams:
@@ -23,7 +21,7 @@ class Streams:
         purpose: names the stream; each purpose has its own numbers.
         chains: of each image.
         draws: how often :meth:`normals` will be called.
-        decisions: how often :meth:`uniforms` or :meth:`thresholds` will be called.
+        decisions: how often :meth:`uniforms` will be called.
         images: indices into the chunk; default: all.
     """
 
@@ -32,20 +30,15 @@ class Streams:
     ) -> None:
         chosen = range(len(batch.x)) if images is None else images
         self._normals = [_pieces(batch.normals(purpose, image, chains * draws), chains) for image in chosen]
-        numbers = [_pieces(batch.scalars(f"{purpose} decisions", image, chains * decisions), chains * _AT_ONCE) for image in chosen]
-        self._decisions = _decisions(numbers, chains)
+        self._decisions = [_pieces(batch.scalars(f"{purpose} decisions", image, chains * decisions), chains) for image in chosen]
 
     def normals(self) -> Tensor:
         """Standard normal variables (rows, *latent_shape), of the type of the pixels."""
         return torch.cat([next(draws) for draws in self._normals])
 
-    def thresholds(self) -> Tensor:
-        """Standard normal numbers (rows,), float64."""
-        return next(self._decisions)[0]
-
     def uniforms(self) -> Tensor:
         """Uniform numbers on [0, 1] (rows,), float64."""
-        return next(self._decisions)[1]
+        return normal_cdf(torch.cat([next(numbers) for numbers in self._decisions]).double())
 
 
 def _pieces(blocks: Iterator[Tensor], size: int) -> Iterator[Tensor]:
@@ -61,10 +54,3 @@ def _pieces(blocks: Iterator[Tensor], size: int) -> Iterator[Tensor]:
                 parts, missing = [], size
     if parts:
         yield torch.cat(parts)
-
-
-def _decisions(numbers: Sequence[Iterator[Tensor]], chains: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Standard normal numbers z and Phi(z) (rows,), float64, decision by decision; computed several at a time."""
-    for pieces in zip(*numbers, strict=True):
-        z = torch.stack(pieces).double().unflatten(1, (-1, chains)).transpose(0, 1).flatten(1)
-        yield from zip(z, normal_cdf(z), strict=True)

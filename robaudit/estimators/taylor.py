@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robaudit.estimators.base import Need
-from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.linear import FewClasses, linked
+from robaudit.estimators.selection import SELECTING_FORWARDS
 from robaudit.numerics.margins import standardise
 from robaudit.results import Result
 
@@ -21,7 +22,7 @@ class Taylor(FewClasses):
     Source: Han et al., Average-case robustness, Lemma 3.1 and Proposition 3.1 (p_taylor); section 3.2.3 (p_taylor_mvs).
     """
 
-    needs = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE | Need.JACOBIAN
+    needs = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE
     summary = "normal CDF of the margins, linearised at the clean image"
     prefer = "linear models (exact there) or a first look in seconds; optimistic for networks"
     source = "Han et al., p_taylor"

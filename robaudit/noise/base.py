@@ -120,22 +120,8 @@ class Noise(SpecSection, ABC):
         """The ball of possible noisy images at a level; None if they are not a ball about the image."""
         return None
 
-    def derivative(self, z: Tensor, level: float) -> Tensor | None:
-        """The derivative of each noisy value with respect to its own normal variable, if it depends on nothing else.
-
-        Chains of gradients are faster with it than with a recorded map.
-
-        Args:
-            z: normal variables (n, channels, height, width).
-            level: of the noise.
-
-        Returns:
-            (n, channels, height, width), or one number for all (); None if the map has to be differentiated.
-        """
-        return None
-
     @abstractmethod
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """The noisy pixels; each row depends only on its own image and z: the same bits in any batch.
 
         Args:
@@ -143,7 +129,6 @@ class Noise(SpecSection, ABC):
             z: independent standard normal variables (n, *latent_shape), of the dtype of x.
             level: of the noise.
             ids: sample ids of the rows of x, as many as it has.
-            out: may receive the result (n, channels, height, width); a kind may return a new tensor instead. It is never x or z.
 
         Returns:
             (n, channels, height, width), of the dtype of x. Neither x nor z is changed.

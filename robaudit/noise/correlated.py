@@ -38,7 +38,7 @@ class CorrelatedGaussian(SigmaNoise):
         """The shape of the image, with a single channel if the channels share their noise."""
         return (1, *shape[1:]) if self.channels == "shared" else shape
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + sigma Kh^1/2 Z Kw^1/2 for every channel."""
         return _smoothed(z, self.length).mul(level) + x
 

@@ -119,7 +119,7 @@ class CorruptedSet(Noise):
         """Empty: the copies are fixed."""
         return (0,)
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """The corrupted copies of the images with these ids.
 
         Raises:

@@ -234,7 +234,7 @@ class Corruption(Noise):
         small = self.scale == "cifar" or (self.scale == "auto" and shape[1] < SMALL)
         return (self.form.cifar if small else self.form.imagenet)[int(level) - 1]
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """The corrupted images, in [0, 1]."""
         channels, height, width = x.shape[1:]
         drawn = (torch.erf(z * math.sqrt(0.5)),) if self.random else ()  # uniform on [-1, 1]

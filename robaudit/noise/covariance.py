@@ -74,7 +74,7 @@ class CovarianceGaussian(SigmaNoise):
         """One variable for each direction, then one for each value if there is a diagonal."""
         return (self._factor.values.shape[1] + (prod(shape) if self._diagonal else 0),)
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + sigma (F w + d v), z = (w, v)."""
         factor = self._factor.like(x)
         rank = factor.shape[1]

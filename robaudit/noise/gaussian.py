@@ -21,9 +21,9 @@ class Gaussian(SigmaNoise):
     prefer = "amplifier and thermal noise; the reference of the literature"
     source = "Han et al., section 3"
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + sigma z."""
-        return torch.add(x, z, alpha=level, out=out)
+        return torch.add(x, z, alpha=level)
 
     @property
     def by_row(self) -> bool:
@@ -33,10 +33,6 @@ class Gaussian(SigmaNoise):
     def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:
         """x + sigma z."""
         return torch.addcmul(x, z, levels)
-
-    def derivative(self, z: Tensor, level: float) -> Tensor:
-        """Sigma."""
-        return z.new_full((), level)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""

@@ -29,7 +29,7 @@ class Impulse(Noise):
     prefer = "dead and hot pixels, transmission errors"
     source = "Hendrycks and Dietterich 2019"
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """0 below the quantile of half the share, 1 above its mirror image, x between them."""
         edge = float(np.float32(ndtri(level / 2)))  # draws are float32 numbers: the same decisions in either precision
         return torch.where(z < edge, 0.0, x).masked_fill_(z >= -edge, 1.0)

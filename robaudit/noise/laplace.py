@@ -28,7 +28,7 @@ class Laplace(SigmaNoise):
     prefer = "occasional large errors; privacy mechanisms"
     source = "Johnson, Kotz and Balakrishnan 1995, chapter 24"
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x - sign(z) sigma / sqrt 2 log erfc(|z| / sqrt 2)."""
         return _log_erfc(z.abs() * _SQRT_HALF) * torch.copysign(torch.full_like(z, level * _SQRT_HALF), -z) + x
 

@@ -36,10 +36,6 @@ class LinearCorruption(Noise):
         """Whether the noise has any spread."""
         return self.std > 0
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """(1 - share) x + share (mean + std z)."""
         return z.mul(self.std).add_(self.mean).mul_(level).add_(x * (1.0 - level))
-
-    def derivative(self, z: Tensor, level: float) -> Tensor:
-        """Share times std."""
-        return z.new_full((), level * self.std)

@@ -30,9 +30,9 @@ class Poisson(AdditiveNoise):
     prefer = "little light, where shot noise is all there is"
     source = "EMVA 1288, section 2.1"
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """Poisson counts of mean x photons, divided by photons; to z they are x + sqrt(x / photons) z."""
-        pixels = z.new_empty(len(z), *x.shape[1:]) if out is None else out
+        pixels = z.new_empty(len(z), *x.shape[1:])
         for rows, count in counts(x, z.detach(), level):
             pixels[rows] = count.div_(level)
         return with_gradient(pixels, z * (x / level).sqrt()) if z.requires_grad else pixels

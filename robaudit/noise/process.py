@@ -183,15 +183,10 @@ class NoiseProcess:
             self.noise.check(shape, [at.number for at in self.levels])
             self.noise.check_labels(labels)
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """:meth:`Noise.noisy <robaudit.noise.base.Noise.noisy>`."""
         with self._blaming():
-            return self._valid(self.noise.noisy(x, z, level, ids=ids, out=out), "noisy", (len(z), *x.shape[1:]), x.dtype)
-
-    def derivative(self, z: Tensor, level: float) -> Tensor | None:
-        """:meth:`Noise.derivative <robaudit.noise.base.Noise.derivative>`."""
-        with self._blaming():
-            return self.noise.derivative(z, level)
+            return self._valid(self.noise.noisy(x, z, level, ids=ids), "noisy", (len(z), *x.shape[1:]), x.dtype)
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """a(level) of additive noise."""

@@ -86,9 +86,9 @@ class ScaledGaussian(SigmaNoise):
             what = f"{self.scale} has the shape {written}, and the images are {shape}"
             raise SpecError("scale", what, "save a map of shape (C,), (H, W), (1, H, W) or (C, H, W)")
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + sigma s z."""
-        return torch.mul(z, self._map.like(x), out=out).mul_(level).add_(x)
+        return torch.mul(z, self._map.like(x)).mul_(level).add_(x)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """(U s) (U s)^T."""

@@ -42,10 +42,10 @@ class Sensor(Noise):
         channels, height, width = shape
         return (2 * channels if self.read_noise else channels, height, width)
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """Electrons in units of white, quantised. The gradient with respect to z assumes normal photons, and is zero in black and white."""
         channels, steps = x.shape[1], 2.0**self.bits - 1.0
-        pixels = z.new_empty(len(z), *x.shape[1:]) if out is None else out
+        pixels = z.new_empty(len(z), *x.shape[1:])
         for rows, electrons in counts(x, z[:, :channels].detach(), level):
             if self.read_noise:
                 electrons.add_(z[rows, channels:].detach().double() * self.read_noise)

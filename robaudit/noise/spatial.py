@@ -69,7 +69,7 @@ class Spatial(Noise):
         """The largest shift along a side, in pixels."""
         return round(self.crop * size)
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """The transformed images; see the class."""
         height, width = x.shape[2:]
         even = torch.erf(z.double() * math.sqrt(0.5))  # uniform on [-1, 1]; (n, 5)

@@ -24,9 +24,9 @@ class Speckle(SigmaNoise):
     prefer = "radar, ultrasound and laser images; gain that fluctuates"
     source = "Hendrycks and Dietterich 2019"
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """X (1 + sigma z)."""
-        return torch.mul(z, level, out=out).mul_(x).add_(x)
+        return torch.mul(z, level).mul_(x).add_(x)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """(U x) (U x)^T."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
@@ -66,13 +65,10 @@ class Uniform(AdditiveNoise):
         """Its support; None for the sphere."""
         return None if self.support == "sphere" else Ball(self.norm, level)
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|, with two more variables in |z| for the ball."""
         if self.norm == "linf":
-            if z.requires_grad and torch.is_grad_enabled():
-                offset: Tensor = _Box.apply(z, level)
-                return offset.add_(x)
-            return torch.mul(z, math.sqrt(0.5), out=out).erf_().mul_(level).add_(x)
+            return torch.mul(z, math.sqrt(0.5)).erf_().mul_(level).add_(x)
         if self.support == "sphere":
             length = total(z.flatten(1).double().square()).sqrt().clamp_min(_SHORTEST)
             return z * (level / length).to(z.dtype)[:, None, None, None] + x
@@ -89,10 +85,6 @@ class Uniform(AdditiveNoise):
         """x + eps erf(z / sqrt 2)."""
         return torch.mul(z, math.sqrt(0.5)).erf_().mul_(levels).add_(x)
 
-    def derivative(self, z: Tensor, level: float) -> Tensor | None:
-        """2 eps phi(z) in the box."""
-        return _density(z, level) if self.norm == "linf" else None
-
     def amplitude(self, level: float, shape: Shape) -> float:
         """The standard deviation of a value: eps / sqrt(3), eps / sqrt(d + 2), or eps / sqrt(d) on the sphere."""
         return level / math.sqrt(3.0 if self.norm == "linf" else math.prod(shape) + (0.0 if self.support == "sphere" else 2.0))
@@ -100,24 +92,3 @@ class Uniform(AdditiveNoise):
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""
         return diagonal_gram(gradients)
-
-
-class _Box(torch.autograd.Function):
-    """eps erf(z / sqrt 2) with a backward pass of three operations instead of the nine that autograd would record."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, level: float) -> Tensor:
-        ctx.save_for_backward(z)
-        ctx.level = level
-        return torch.mul(z, math.sqrt(0.5)).erf_().mul_(level)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (z,) = ctx.saved_tensors
-        return _density(z, ctx.level).mul_(gradient), None
-
-
-def _density(z: Tensor, level: float) -> Tensor:
-    """2 eps phi(z)."""
-    return torch.addcmul(z.new_full((), math.log(level * math.sqrt(2 / math.pi))), z, z, value=-0.5).exp_()

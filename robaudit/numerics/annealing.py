@@ -19,13 +19,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from robaudit.numerics.metropolis import Numbers
 from robaudit.numerics.rowwise import lengths, sums
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Image of each row (rows,) and points (rows, d) -> log l (rows,), float64, minus infinity where it is not defined; gradients (rows, d)."""
-
-Numbers = Callable[[], Tensor]
-"""New random numbers for every chain of every image at each call: rows are images x chains, chains fastest."""
 
 CONTROLS = 3
 _RATE, _TARGET = 1.0, 0.8  # of the adaptation: log angle += rate (acceptance - target)

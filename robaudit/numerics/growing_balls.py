@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from robaudit.numerics.attack import Ball
-from robaudit.numerics.minimal_norm import Logits, Slopes
+from robaudit.numerics.minimal_norm import Flips, Logits, Slopes
 from robaudit.numerics.norm_steps import Norm
 
 Starts = Callable[[Tensor, int], Tensor]
@@ -18,6 +17,7 @@ Starts = Callable[[Tensor, int], Tensor]
 
 LENGTH = 0.08
 """Length of a gradient step, relative to the radius."""
+_DIGITS = 12  # of 3 * 0.025
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +38,13 @@ class Grid:
     steps: int = 200
     clipped: bool = False
 
-
-class Escapes(NamedTuple):
-    """The first ball of each image in which it left its class.
-
-    Attributes:
-        ball: number of the ball, from 1 (images,), int64; 0 without an escape.
-        gradients: rows of backward passes of each image (images,), int64.
-        forwards: rows of forward passes without a gradient.
-        lost: points with non-finite logits, which do not count as flips.
-        pixels: the point with another class (images, *shape); the image itself without an escape.
-        label: the class of the point (images,); y without an escape.
-    """
-
-    ball: Tensor
-    gradients: Tensor
-    forwards: Tensor
-    lost: Tensor
-    pixels: Tensor
-    label: Tensor
+    def radius(self, ball: int) -> float:
+        """The radius of ball j, in decimals as they are written."""
+        return round(self.step * ball, _DIGITS)
 
 
-def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, starts: Starts, grid: Grid) -> Escapes:
-    """The first ball in which projected gradient ascent on z_t - max_{i != t} z_i from any start meets a class other than y.
+def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, starts: Starts, grid: Grid) -> Flips:
+    """The radius of the first ball in which projected gradient ascent on z_t - max_{i != t} z_i from any start meets a class other than y.
 
     While the class is y, the maximum over the others is z_y: the gradient is the gradient of z_t - z_y, and the ReLU of the loss has no
     effect. Every iterate counts, starts included, if a plain pass confirms it; then the image is done. The starts of an image advance
@@ -79,11 +63,11 @@ def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: 
     Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the procedure: "Smoothed robustness
     analysis", section 3.4.
     """
-    ball_of, gradients, forwards, lost = torch.zeros(4, len(x), dtype=torch.int64, device=x.device)
-    escapes = Escapes(ball_of, gradients, forwards, lost, x.clone(), y.clone())
+    radius = torch.full((len(x),), torch.inf, dtype=torch.float64, device=x.device)
+    escapes = Flips(x.clone(), radius, y.clone(), *torch.zeros(3, len(x), dtype=torch.int64, device=x.device))
     search = _BallSearch(logits, slopes, x, y, target, grid, escapes)
     for ball in range(1, grid.balls + 1):
-        left = (escapes.ball == 0).nonzero()[:, 0]
+        left = (~escapes.found).nonzero()[:, 0]
         if len(left):
             search.attack(ball, left, starts(left, ball))
     return escapes
@@ -99,7 +83,7 @@ class _BallSearch:
     y: Tensor
     target: Tensor
     grid: Grid
-    escapes: Escapes
+    escapes: Flips
 
     def attack(self, ball: int, images: Tensor, starts: Tensor) -> None:
         """Attack some images in one ball."""
@@ -112,7 +96,7 @@ class _BallSearch:
             rows = self._flipped(image, logits, self.escapes.gradients)
             if len(rows):
                 self._confirm(ball, image[rows], pixels[rows])
-                going = (self.escapes.ball[image] == 0).nonzero()[:, 0]
+                going = (~self.escapes.found[image]).nonzero()[:, 0]
                 image, pixels, gradient = image[going], pixels[going], gradient[going]
                 if not len(image):
                     return
@@ -130,7 +114,8 @@ class _BallSearch:
         first[1:] = image[rows[1:]] != image[rows[:-1]]  # the rows of an image are adjacent
         rows = rows[first]
         hit = image[rows]
-        self.escapes.ball[hit], self.escapes.pixels[hit], self.escapes.label[hit] = ball, pixels[rows], logits[rows].argmax(1)
+        self.escapes.radius[hit] = self.grid.radius(ball)
+        self.escapes.pixels[hit], self.escapes.label[hit] = pixels[rows], logits[rows].argmax(1)
 
     def _flipped(self, image: Tensor, logits: Tensor, passes: Tensor) -> Tensor:
         """The rows with another class and finite logits; counts the passes and the rows with non-finite logits."""

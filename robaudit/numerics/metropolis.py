@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import mean_over
 
 Values = Callable[[Tensor, Tensor], Tensor]
 """Image of each row (rows,) and points z (rows, *shape) -> log l (rows,), float64, minus infinity if l = 0."""
 
-Normals = Callable[[], Tensor]
-"""Independent standard normal variables for each row, new at every call."""
+Numbers = Callable[[], Tensor]
+"""Random numbers for each row, new at every call: rows are images x chains, chains fastest."""
 
 TARGET = 0.3
 GAIN = 0.5
@@ -63,7 +62,7 @@ class Walk:
         return walk
 
 
-def metropolis(values: Values, walk: Walk, t: float, moves: int, normals: Normals, thresholds: Normals, *, first: int = 0) -> None:
+def metropolis(values: Values, walk: Walk, t: float, moves: int, normals: Numbers, uniforms: Numbers, *, first: int = 0) -> None:
     """Move the chains, preserving the density l(z)^t N(z; 0, I) up to the adaptation of the angle.
 
     Every move proposes z' and accepts it with probability min(1, (l(z') / l(z))^t), as the proposals preserve N(0, I): even-numbered
@@ -77,7 +76,7 @@ def metropolis(values: Values, walk: Walk, t: float, moves: int, normals: Normal
         t: the inverse temperature, >= 0.
         moves: number of moves.
         normals: (rows, *shape) for the proposals of a move, of the type of z.
-        thresholds: (rows,) for the decisions of a move: a proposal is accepted if Phi(threshold) is below the probability.
+        uniforms: on [0, 1] (rows,), float64, for the decisions of a move: a proposal is accepted if its number is below the probability.
         first: number of the first move.
 
     Source: Cotter et al. 2013, MCMC methods for functions (pCN).
@@ -96,7 +95,7 @@ def metropolis(values: Values, walk: Walk, t: float, moves: int, normals: Normal
         log_l = values(image, proposal)
         gained = t * (log_l - walk.log_l) if t else torch.zeros_like(log_l)
         probability = gained.clamp_max(0.0).exp().nan_to_num(0.0)  # NaN: from l = 0 to l = 0
-        accept = normal_cdf(thresholds().double()) < probability
+        accept = uniforms() < probability
         higher = log_l > walk.highest
         walk.z, walk.log_l = torch.where(accept.view(shape), proposal, walk.z), torch.where(accept, log_l, walk.log_l)
         walk.best, walk.highest = torch.where(higher.view(shape), proposal, walk.best), torch.where(higher, log_l, walk.highest)

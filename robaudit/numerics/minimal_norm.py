@@ -28,7 +28,7 @@ radius, are robaudit's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,15 +83,15 @@ class Search:
         return self.restarts if self.norm == "l2" else math.ceil(self.restarts / 3)
 
 
-@dataclass(frozen=True, slots=True)
-class Flips:
-    """The nearest flip of each image.
+class Flips(NamedTuple):
+    """The nearest flip of each image that a search has met.
 
     Attributes:
         pixels: the flipped image (images, *shape); the image itself without a flip.
         radius: norm of the perturbation (images,), float64; infinite without a flip.
         label: class of the flip (images,); y without a flip.
         gradients, forwards: passes of each image (images,), int64; a gradient is a forward and a backward pass.
+        lost: points with non-finite logits, which are no flips (images,), int64.
     """
 
     pixels: Tensor
@@ -99,6 +99,12 @@ class Flips:
     label: Tensor
     gradients: Tensor
     forwards: Tensor
+    lost: Tensor
+
+    @classmethod
+    def joined(cls, parts: Iterable[Flips]) -> Flips:
+        """The flips of several groups of images as one."""
+        return cls(*map(torch.cat, zip(*parts, strict=True)))
 
     @property
     def found(self) -> Tensor:
@@ -133,7 +139,7 @@ def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches:
         uniforms: random numbers for the restarts.
 
     Returns:
-        The flips in each norm. Passes are counted over all norms together.
+        The flips in each norm. Passes and lost points of all norms together are counted with the first.
     """
     searchers: list[BoundarySearch] = []
     passes = _Passes(logits, slopes, x, y, searches[0].clipped, searchers)
@@ -161,7 +167,9 @@ def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches:
         searcher.bisect()
     for searcher in searchers:
         searcher.verify()
-    return [searcher.result() for searcher in searchers]
+    first, *others = [searcher.result() for searcher in searchers]
+    none = torch.zeros_like(first.lost)
+    return [first, *(flips._replace(gradients=none, forwards=none, lost=none) for flips in others)]
 
 
 def passes_of(searches: Sequence[Search]) -> tuple[int, int]:
@@ -200,7 +208,7 @@ class _Passes:
         self.x, self.flat = x, x.flatten(1)
         self.y: Ints = y.cpu().numpy()
         self.everything = np.arange(len(x))
-        self.gradients, self.forwards = np.zeros((2, len(x)), dtype=np.int64)
+        self.gradients, self.forwards, self.lost = np.zeros((3, len(x)), dtype=np.int64)
 
     def placed(self, numbers: Ints | Floats) -> Tensor:
         """Copy numbers from the host to the device without blocking."""
@@ -265,7 +273,7 @@ class _Passes:
         """The class in a plain pass (rows,); records no flips."""
         self.forwards[image] += 1
         at = self.placed(image)
-        return self._labels(image, self._logits(at, self._pixels(at, d)[1]).double().cpu().numpy())
+        return self._counted(image, self._logits(at, self._pixels(at, d)[1]).double().cpu().numpy())
 
     def pixels(self, d: Tensor) -> Tensor:
         """All images, perturbed (images, *shape), and exactly within [0, 1] if required."""
@@ -283,6 +291,11 @@ class _Passes:
         """The classes (rows,); y if a logit is not finite, so that it is no flip."""
         return np.where(np.isfinite(logits).all(1), logits.argmax(1), self.y[image])
 
+    def _counted(self, image: Ints, logits: Floats) -> Ints:
+        """The classes (rows,), counting the rows whose logits are not finite."""
+        self.lost[image] += ~np.isfinite(logits).all(1)
+        return self._labels(image, logits)
+
     def _looked(self, image: Ints, d: Tensor) -> Floats:
         """The logits of a plain pass (rows, classes)."""
         self.forwards[image] += 1
@@ -298,7 +311,7 @@ class _Passes:
         sizes = [size(added, searcher.norm) for searcher in self._searchers]
         table = torch.cat([logits.double(), torch.stack([*sizes, *sums], 1)], 1).cpu().numpy()
         z, norms, further = np.split(table, [logits.shape[1], logits.shape[1] + len(sizes)], 1)
-        label = self._labels(image, z)
+        label = self._counted(image, z)
         for searcher, radius in zip(self._searchers, norms.T, strict=True):
             searcher.keep(image, d, radius, label)
         return z, further
@@ -450,8 +463,8 @@ class BoundarySearch:
         passes = self._passes
         pixels = passes.pixels(self._best)
         radius = size((pixels.double() - passes.x.double()).flatten(1), self.norm)
-        table = np.stack([np.isfinite(self.radius), self._label, passes.y, passes.gradients, passes.forwards])
-        finite, label, y, gradients, forwards = passes.placed(table).unbind()
+        table = np.stack([np.isfinite(self.radius), self._label, passes.y, passes.gradients, passes.forwards, passes.lost])
+        finite, label, y, gradients, forwards, lost = passes.placed(table).unbind()
         near = (finite > 0) & (radius <= self._search.cap)
         return Flips(
             torch.where(near.view(-1, *[1] * (pixels.ndim - 1)), pixels, passes.x),
@@ -459,6 +472,7 @@ class BoundarySearch:
             torch.where(near, label, y),
             gradients,
             forwards,
+            lost,
         )
 
     def _flipped(self) -> Ints:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -11,12 +13,8 @@ from robaudit.numerics.separation import OrderedFactor, ordered_factor, separate
 _ROUNDING = 1e-4  # a correlation may leave [-1, 1], and the diagonal 1, by this much (float32 products)
 _LOWEST = -37.0  # Phi below it is not a normal float64
 _RELATIVE, _SMALLEST = 0.05, 1e-7  # tolerated error relative to the value, and the smallest tolerance
-_COMMON = 1e-2  # probabilities above this and
-_FINE = 1e-4  # tolerances above this, are computed in single precision
-_ROUNDED = 1e-5  # relative error of single precision, counted as three standard errors
 _FIRST = 64  # points per shift in the first round
 _STEEP, _FIRST_STEEP = 6.0, 128  # rows with a larger slope nearly jump, perhaps between two points; points per shift of their first rounds
-_BELOW_ONE = 1.0 - 2.0**-24  # the largest number below one in single precision
 _MOST_ENTRIES = 1 << 24  # correlation entries factored at once
 _ELEMENTS = {"cpu": 1 << 16, "other": 1 << 22}  # rows x points of an operation
 _POINTS = {"cpu": 1 << 8, "other": 1 << 12}  # most points of a shift in an operation
@@ -36,10 +34,9 @@ def mvn_cdf(
 
     k = 0 and k = 1 are exact. From k = 2 on, Genz's separation of variables, with the smallest limit first, is integrated by a randomly
     shifted lattice rule. Very high limits, which hardly ever fail, are left out and bounded by sum Phi(-z_i). The matrix may
-    be singular, with duplicate (+1) and opposite (-1) rows: see :func:`~robaudit.numerics.separation.ordered_factor`. The integrand is
-    computed in single precision, with its rounding included in the error, except for p below about .01 and tolerances below 1e-4. All rows
-    see the same random points, so the errors of different rows are *not* independent. On the CPU a row's bits do not depend on the
-    other rows or their number.
+    be singular, with duplicate (+1) and opposite (-1) rows: see :func:`~robaudit.numerics.separation.ordered_factor`. All rows see the
+    same random points, so the errors of different rows are *not* independent. On the CPU a row's bits do not depend on the other rows or
+    their number.
 
     Args:
         upper: limits z, (B, k), floating point, in standard deviations; +-inf allowed.
@@ -91,18 +88,17 @@ def _check(upper: Tensor, correlation: Tensor) -> None:
 def _integrate(factor: OrderedFactor, points: int, seed: int, tolerance: Tensor) -> tuple[Tensor, Tensor]:
     """P and its error: a row doubles its points until it is precise. Half of the omitted mass shifts the value and widens the error."""
     most, absolute = max(points // SHIFTS, 1), 0.99 * tolerance
-    single = (factor.estimate > _COMMON) & (tolerance >= _FINE)
     steep = factor.slope.abs().amax((1, 2)) > _STEEP
     value, error = factor.estimate.clone(), torch.zeros_like(factor.estimate)
-    left = (factor.rank + single * (factor.limit.shape[1] + 1)).argsort(descending=True, stable=True)  # similar rows are adjacent
+    left = factor.rank.argsort(descending=True, stable=True)  # similar rows are adjacent
     left = left[factor.rank[left] > 1]
     sums = value.new_zeros(len(left), SHIFTS)
     start, stop = 0, min(_FIRST, most)
     while len(left) and start < stop:
-        sums += _sums(factor, single, left, seed, start, stop)
+        sums += _sums(factor, left, seed, start, stop)
         now, spread = mean_and_error(sums, stop)
         unseen = factor.rest[left].clamp_max(1.0 / (SHIFTS * stop)) * now * steep[left]
-        spread = WIDENED_THREE * spread + single[left] * now * _ROUNDED + unseen
+        spread = WIDENED_THREE * spread + unseen
         value[left], error[left] = now, spread
         more = spread > torch.minimum(_RELATIVE * now, absolute[left]).clamp_min(_SMALLEST)
         more = (more | (steep[left] & (stop < _FIRST_STEEP))).nonzero().squeeze(-1)
@@ -112,29 +108,26 @@ def _integrate(factor: OrderedFactor, points: int, seed: int, tolerance: Tensor)
     return (value - half).clamp(0.0, 1.0), (error + half).clamp_max(1.0)
 
 
-def _sums(factor: OrderedFactor, single: Tensor, rows: Tensor, seed: int, start: int, stop: int) -> Tensor:
+def _sums(factor: OrderedFactor, rows: Tensor, seed: int, start: int, stop: int) -> Tensor:
     """Sum of the integrand of some rows over points `start` to `stop` of every shift, (rows, SHIFTS)."""
     device = "cpu" if rows.device.type == "cpu" else "other"
     sums = factor.estimate.new_zeros(len(rows), SHIFTS)
     for low in range(start, stop, _POINTS[device]):
         high = min(low + _POINTS[device], stop)
-        for piece, width, kind in _pieces(factor, single, rows, _ELEMENTS[device] // (SHIFTS * (high - low))):
-            u = lattice_points(width, low, high, seed, rows.device).to(kind)
-            u = u.clamp_max(_BELOW_ONE) if kind == torch.float32 else u
-            chosen = rows[piece]
+        for piece, width in _pieces(factor.rank[rows].tolist(), _ELEMENTS[device] // (SHIFTS * (high - low))):
+            chosen, u = rows[piece], lattice_points(width, low, high, seed, rows.device)
             values = separated_values(factor.limit[chosen, :width], factor.slope[chosen, :width, :width], u)
             sums[piece] += values.unflatten(1, (SHIFTS, high - low)).sum(-1)
     return sums
 
 
-def _pieces(factor: OrderedFactor, single: Tensor, rows: Tensor, most: int) -> list[tuple[slice, int, torch.dtype]]:
-    """Cut sorted rows into pieces of equal precision, bounded size and similar rank, each with the rank of its widest row."""
-    ranks, singles = torch.stack([factor.rank[rows], single[rows].long()]).tolist()
+def _pieces(ranks: Sequence[int], most: int) -> list[tuple[slice, int]]:
+    """Cut rows sorted by rank into pieces of bounded size and similar rank, each with the rank of its widest row."""
     pieces, first = [], 0
     while first < len(ranks):
         last = first + 1
-        while last < min(len(ranks), first + most) and singles[last] == singles[first] and ranks[last] >= _ALIKE * ranks[first]:
+        while last < min(len(ranks), first + most) and ranks[last] >= _ALIKE * ranks[first]:
             last += 1
-        pieces.append((slice(first, last), ranks[first], torch.float32 if singles[first] else torch.float64))
+        pieces.append((slice(first, last), ranks[first]))
         first = last
     return pieces

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from robaudit.numerics.minimal_norm import Logits
+from robaudit.numerics.minimal_norm import Flips, Logits
 from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import first_rows
 
@@ -48,24 +47,7 @@ class Rays:
     tolerance: float = 0.01
 
 
-class Witness(NamedTuple):
-    """The least flip on the rays of each image.
-
-    Attributes:
-        pixels: the flipped image (images, *shape); the image itself without a flip.
-        radius: norm of the perturbation (images,), float64; infinite without a flip up to the cap.
-        label: class of the flip (images,); y without a flip.
-        forwards: passes of each image (images,), int64; ``lost``: passes with non-finite logits, which are no flips.
-    """
-
-    pixels: Tensor
-    radius: Tensor
-    label: Tensor
-    forwards: Tensor
-    lost: Tensor
-
-
-def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -> Witness:
+def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -> Flips:
     """The least flip on random rays.
 
     An image's result depends only on itself and its draws, not on the batch, if that holds for ``logits``.
@@ -81,7 +63,8 @@ def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -
     for block in range(rays.blocks):
         search.block(draws(block), [rays.cap / 2.0**k for k in range(DOUBLINGS, 0, -1)] if block == 0 else [])
     radius = size((search.pixels.double() - x.double()).flatten(1), rays.norm)
-    return Witness(search.pixels, torch.where(search.label != y, radius, torch.inf), search.label, search.forwards, search.lost)
+    radius = torch.where(search.label != y, radius, torch.inf)
+    return Flips(search.pixels, radius, search.label, torch.zeros_like(search.forwards), search.forwards, search.lost)
 
 
 class _Search:

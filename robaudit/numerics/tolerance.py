@@ -31,7 +31,6 @@ _FINE, _COARSE = 16, 1.1  # ends are located to a sixteenth of the tolerance; be
 _STEEPEST = 0.3  # or of this share of the width on a linear model, if that is more: saves passes
 _CHECKED = 0.1  # share of the inferred results that are checked at both ends of the interval
 _NON_MONOTONE = 0.05
-_LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
 _OCTAVES = 13
 
 
@@ -172,7 +171,6 @@ class Tolerance:
         passes: number of results requested.
         checked: number of inferred results that were checked.
         reversals: number of checked results that were wrong.
-        falls_at: a level of at most half the lower end where p is also below the threshold; None if none was seen.
         flips_to: the class of most flips up to the upper end, None without flips.
     """
 
@@ -187,7 +185,6 @@ class Tolerance:
     passes: int
     checked: int
     reversals: int
-    falls_at: float | None
     flips_to: int | None
 
 
@@ -209,7 +206,7 @@ def find_tolerance(plan: SearchPlan) -> Steps[Tolerance]:
     ``few`` and at least ``many``. (A check of a tenth of the results misses 30 wrong results in 4 % of the cases.)
 
     If p itself crosses the threshold more than once, the value is the first crossing from below, as far as 16 draws at octaves from
-    the smallest level on can tell. 32 draws at a half and at a quarter of the lower end check for p below the threshold.
+    the smallest level on can tell.
 
     Args:
         plan: the search.
@@ -283,20 +280,19 @@ class _Search:
 
     def run(self) -> Steps[Tolerance]:
         """Scan the octaves, locate the threshold, and look until the interval is narrow enough."""
-        falls_at = look = None
+        look = None
         try:
             yield from self._scan()
             yield from self._locate()
             for look in self.plan.looks:
                 if (yield from self._look(look)):
                     break
-            falls_at = yield from self._falls()
         except _OutOfPassesError:
             if look is not None and (self.best is None or self.best.look != look):
                 ends = self._seen_at(look)  # of an incomplete look
                 if self.best is None or (not self.reversals and ends.ratio < self.best.ratio):
                     self.best = ends
-        return self._result(falls_at)
+        return self._result()
 
     def _scan(self) -> Steps[None]:
         """Set the top to the first octave where too many of 16 draws flip, or to the cap."""
@@ -359,7 +355,7 @@ class _Search:
         """Whether so many draws flip back that more draws would not help."""
         return self.reversals > _NON_MONOTONE * self.checked
 
-    def _result(self, falls_at: float | None) -> Tolerance:
+    def _result(self) -> Tolerance:
         look, lower, upper = self.best or _Ends(Look(0, 0.0, False, -1, 1), 0.0, math.inf)
         inside = lower > 0 and math.isfinite(upper)
         flips = self.to[(self.flipped <= upper) & np.isfinite(self.flipped)]
@@ -376,21 +372,8 @@ class _Search:
             passes=self.passes,
             checked=self.checked,
             reversals=self.reversals,
-            falls_at=falls_at,
             flips_to=int(np.bincount(flips).argmax()) if len(flips) else None,
         )
-
-    def _falls(self) -> Steps[float | None]:
-        """The first of a few lower levels where enough draws flip to show that p is below the threshold."""
-        from scipy.special import bdtrc
-
-        lower = self.best.lower if self.best else 0.0
-        for level in (lower * factor for factor in _LOWER):
-            if level >= self.plan.floor:
-                flips = yield from self._direct(level, np.arange(_LOWER_DRAWS))
-                if flips.sum() and bdtrc(int(flips.sum()) - 1, _LOWER_DRAWS, self.plan.flips) <= _LOWER_ALPHA:
-                    return level
-        return None
 
     def _checked(self, ends: _Ends) -> Steps[_Ends]:
         """Check a share of the inferred results at both ends, or all results if any was wrong."""

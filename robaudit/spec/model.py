@@ -352,7 +352,7 @@ class EstimatorSpec(SpecSection):
 
 
 def with_options(entry: object) -> object:
-    """An entry of the list of estimators as ``{name: options}``, if it is well-formed."""
+    """An estimator or an objective as ``{name: options}``, if it is well-formed."""
     if isinstance(entry, str):
         return {entry: {}}
     if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("options") or {}, dict):

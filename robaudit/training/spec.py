@@ -14,7 +14,7 @@ from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
 from robaudit.spec.fields import Count, Number, OneOrMore, Positive, SpecSection, Whole
 from robaudit.spec.load import put, read_document, read_setting
-from robaudit.spec.model import AuditSpec, BaseDatasetSpec, DatasetSpec, digest, noise_entries
+from robaudit.spec.model import AuditSpec, BaseDatasetSpec, DatasetSpec, digest, noise_entries, with_options
 from robaudit.spec.origin import Location, Origin
 
 _PLACEHOLDER = {"path": "model.safetensors", "architecture": "robaudit:linear"}
@@ -47,15 +47,14 @@ class ObjectiveSpec(SpecSection):
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, value: object) -> object:
-        if isinstance(value, str):
-            return {"name": value}
-        if isinstance(value, Mapping) and "name" not in value:
-            if len(value) != 1:
-                keys = ", ".join(map(str, value)) or "none"
-                raise ValueError(f"has one key, the objective's name, as in {{pgd: {{eps: 0.3}}}}; this one has: {keys}")
-            name, options = next(iter(value.items()))
-            return {"name": name, "options": {} if options is None else options}
-        return value
+        value = with_options(value)
+        if not isinstance(value, dict):
+            return value
+        if len(value) != 1:
+            keys = ", ".join(map(str, value)) or "none"
+            raise ValueError(f"has one key, the objective's name, as in {{pgd: {{eps: 0.3}}}}; this one has: {keys}")
+        ((name, options),) = value.items()
+        return {"name": name, "options": options}
 
 
 class Recipe(SpecSection):

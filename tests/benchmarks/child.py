@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.base import Need
 from robaudit.models import from_module
 from robaudit.system import keep_freed_memory
 from tests.benchmarks import published
@@ -55,7 +54,7 @@ def run(bench: Bench, network: str, images: int, way: str, name: str, options: d
     elif way == "ours":
         keep_freed_memory()
         chosen = estimator(name, **options)
-        chosen.estimate(loaded.batch(sigma, gradients=Need.JACOBIAN in chosen.needs))
+        chosen.estimate(loaded.batch(sigma))
     return peak_bytes(bench.device) / MIB
 
 

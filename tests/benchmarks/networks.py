@@ -16,7 +16,6 @@ from robaudit.datasets.npz import NpzSpec
 from robaudit.estimators import registry
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, Source, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.spec.model import ModelSpec
@@ -57,10 +56,10 @@ class Network:
         noise = gaussian_process(seed, self.model.device, self.model.dtype)
         return Engine(self.model, noise, self.classes)
 
-    def batch(self, sigma: float, engine: Engine | None = None, *, gradients: bool = False) -> ImageBatch:
+    def batch(self, sigma: float, engine: Engine | None = None) -> ImageBatch:
         """All images as one chunk."""
         chosen = engine or self.engine()
-        return ImageBatch.of(chosen, self.x, levels.sigma(sigma), gradients=[GAUSSIAN] if gradients else ())
+        return ImageBatch.of(chosen, self.x, levels.sigma(sigma))
 
 
 def estimator(name: str, **options: Any) -> OneValue:

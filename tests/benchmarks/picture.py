@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GRID, INK, OLIVE, ORANGE, PURPLE, RED
+from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GRID, INK, OLIVE, PURPLE, RED
 from tests.benchmarks.cost import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = {"logit_gaussian, tolerance": RED, "logit_gaussian, samples": ORANGE} | {
-    "mc": BLUE, "mmse": GREEN, "mmse_mvs": OLIVE, "taylor": PURPLE, "taylor_mvs": "#b07cc6", "softmax": "#808080",
+COLOURS = {
+    "logit_gaussian": RED, "mc": BLUE, "mmse": GREEN, "mmse_mvs": OLIVE, "taylor": PURPLE, "taylor_mvs": "#b07cc6", "softmax": "#808080",
 }  # fmt: skip
 LOWEST = 0.003
 

@@ -13,9 +13,6 @@ from robaudit.estimators.engine import Engine, NoisyBatch
 from robaudit.levels import NoiseLevel
 from tests.benchmarks.timing import seconds
 
-_FAR = 2**20
-"""Draws from here on, such as those of a pilot, are remembered apart from the first ones."""
-
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
@@ -39,7 +36,7 @@ class Replay(Engine):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.model, engine.noises, engine.classes)
         self._engine = engine
-        self._logits: dict[tuple[str, NoiseLevel, bool, bool, int], Tensor] = {}
+        self._logits: dict[tuple[str, NoiseLevel, bool, bool], Tensor] = {}
         self.spent, self.made = 0.0, 0
 
     def rows(self, shape: Sequence[int]) -> int:
@@ -50,27 +47,26 @@ class Replay(Engine):
         self, x: Tensor, ids: Sequence[str], at: NoiseLevel, draws: int, *, start: int = 0, pairs: bool = False, frames: bool = False
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """All the passes asked for as one batch."""
-        origin = start if start >= _FAR else 0
-        self._make(x, ids, at, origin, start - origin + draws, pairs, frames)
-        index, first = torch.arange(len(ids) * draws, device=x.device), start - origin
-        logits = torch.cat([self._logits[sample_id, at, pairs, frames, origin][first : first + draws] for sample_id in ids])
+        self._make(x, ids, at, start + draws, pairs, frames)
+        index = torch.arange(len(ids) * draws, device=x.device)
+        logits = torch.cat([self._logits[sample_id, at, pairs, frames][start : start + draws] for sample_id in ids])
         yield cast(NoisyBatch, Remembered(index // draws, index % draws)), logits
 
-    def _make(self, x: Tensor, ids: Sequence[str], at: NoiseLevel, origin: int, draws: int, pairs: bool, frames: bool) -> None:
-        """Make what is missing of the draws from the origin on, together for the images that have as many of them."""
-        have = {b: len(self._logits.get((sample_id, at, pairs, frames, origin), ())) for b, sample_id in enumerate(ids)}
+    def _make(self, x: Tensor, ids: Sequence[str], at: NoiseLevel, draws: int, pairs: bool, frames: bool) -> None:
+        """Make what is missing of the draws, together for the images that have as many of them."""
+        have = {b: len(self._logits.get((sample_id, at, pairs, frames), ())) for b, sample_id in enumerate(ids)}
         for begin in sorted({count for count in have.values() if count < draws}):
             some = [b for b, count in have.items() if count == begin]
             fresh = torch.empty((len(some) * (draws - begin), self.classes), dtype=x.dtype, device=x.device)
 
             def run(some: list[int] = some, begin: int = begin, fresh: Tensor = fresh) -> None:
                 count, names = draws - begin, [ids[b] for b in some]
-                passes = self._engine.noisy_logits(x[some], names, at, count, start=origin + begin, pairs=pairs, frames=frames)
+                passes = self._engine.noisy_logits(x[some], names, at, count, start=begin, pairs=pairs, frames=frames)
                 for batch, part in passes:
                     fresh[batch.image * count + batch.draw] = part
 
             self.spent += seconds(run, x.device)
             self.made += len(fresh)
             for b, part in zip(some, fresh.view(len(some), draws - begin, -1), strict=True):
-                key = (ids[b], at, pairs, frames, origin)
+                key = (ids[b], at, pairs, frames)
                 self._logits[key] = torch.cat([self._logits[key], part]) if key in self._logits else part

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.mmse import Mmse
 from robaudit.numerics.margins import margin_gradients
@@ -23,7 +22,7 @@ from tests.benchmarks.timing import alternating, seconds, timed
 from tests.unit.estimators.tools import OneValue
 
 Outcome = tuple[Sequence[Result], float]
-Clean = dict[bool, tuple[ImageBatch, float]]
+Clean = tuple[ImageBatch, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +38,8 @@ class Setting:
 def settings(draws: int, linear: Sequence[int] = (5, 10)) -> list[Setting]:
     """What is tried: mc with at most so many draws, mmse with those of ``linear``."""
     found = [Setting("mc", f"mc {n:,}", "mc", {"samples": n}) for n in (64, 128, 256, 512, 1024, 2048, 4096) if n <= draws]
-    line = "logit_gaussian, samples"
+    line = "logit_gaussian"
     found += [Setting(line, f"logit_gaussian {n}", "logit_gaussian", {"samples": n}) for n in (16, 32, 64, 128, 256, 512) if n <= draws]
-    line = "logit_gaussian, tolerance"
-    found += [Setting(line, f"{line} {t:g}", "logit_gaussian", {"tolerance": t}) for t in (0.04, 0.02, 0.015, 0.01)]
     for name in ("mmse", "mmse_mvs"):
         found += [_mmse(name, n) for n in linear if n < draws // 8 + 1]
     return found + [Setting(name, name, name, {}) for name in ("taylor", "taylor_mvs", "softmax")]
@@ -70,12 +67,12 @@ class Trial:
     def points(self) -> list[Point]:
         """Error and cost of every setting."""
         plans = [(setting, estimator(setting.name, **setting.options)) for setting in settings(self.draws, self.linear)]
-        clean, backward = {flag: self._clean(gradients=flag) for flag in (False, True)}, self._backward_in_forwards()
+        clean, backward = self._clean(), self._backward_in_forwards()
         outcomes: list[list[Outcome]] = []
         converged: list[Tensor] = []
         for seed in self.seeds:
             replay = Replay(self.network.engine(seed))
-            converged.append(_values(estimator("mc", samples=self.draws).estimate(self._work(replay, clean[False][0]))))
+            converged.append(_values(estimator("mc", samples=self.draws).estimate(self._work(replay, clean[0]))))
             outcomes.append(self._outcomes([chosen for _, chosen in plans], replay, clean, outcomes[0] if outcomes else None))
             self.say(f"  {self.network.name}, sigma {self.sigma:g}, seed {seed}: {replay.made / replay.spent:,.0f} noisy images/s")
         references = [Reference.of([c for j, c in enumerate(converged) if j != i], self.draws) for i in range(len(self.seeds))]
@@ -91,9 +88,9 @@ class Trial:
     def _outcomes(self, chosen: Sequence[OneValue], replay: Replay, clean: Clean, before: list[Outcome] | None) -> list[Outcome]:
         """Estimates and seconds of every setting under one seed; what draws nothing is taken from the seed before."""
         fits: dict[tuple[int, bool], tuple[ImageBatch, float]] = {}
+        passed, passing = clean
         found: list[Outcome] = []
         for k, one in enumerate(chosen):
-            passed, passing = clean[Need.JACOBIAN in one.needs]
             chunk = self._work(replay, passed)
             if isinstance(one, Mmse):
                 key = (one.samples, one.pairs)
@@ -112,10 +109,10 @@ class Trial:
         return found
 
     def _work(self, replay: Replay, clean: ImageBatch) -> ImageBatch:
-        return replace(clean.under(clean.at), engine=replay)
+        return replace(clean.select(torch.ones_like(clean.predicted, dtype=torch.bool)), engine=replay)
 
-    def _clean(self, *, gradients: bool) -> tuple[ImageBatch, float]:
-        passing = partial(self.network.batch, self.sigma, gradients=gradients)
+    def _clean(self) -> Clean:
+        passing = partial(self.network.batch, self.sigma)
         passing()
         return timed(passing, self.network.x.device)
 

@@ -28,7 +28,6 @@ OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 ALL = [
     {"mc": {"samples": 40}},
     {"logit_gaussian": {"samples": 32}},
-    {"logit_gaussian": {"label": "adaptive", "tolerance": 0.02, "max_samples": 64}},
     {"mmse": {"samples": 4}},
     "taylor",
     "taylor_mvs",

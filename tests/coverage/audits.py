@@ -44,7 +44,6 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     COUNTED: ("mc", {"samples": 64}),
     "mc, tolerance .03": ("mc", {"tolerance": 0.03}),
     "logit_gaussian": ("logit_gaussian", {"samples": 96}),
-    "logit_gaussian, tolerance .03": ("logit_gaussian", {"tolerance": 0.03}),
     "mmse": ("mmse", {}),
 }
 UNVOTED = ("mmse",)

@@ -94,7 +94,6 @@ FEW_FLOOR = 0.9
 """What is documented there (docs/research/coverage.md), instead of the nominal coverage."""
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
     "logit_gaussian": ("logit_gaussian", {"samples": 96}, (LINEAR, GENTLE, STRONG)),
-    "logit_gaussian, tolerance .03": ("logit_gaussian", {"tolerance": 0.03}, (LINEAR, GENTLE, STRONG)),
     "mmse in pairs": ("mmse", {"samples": 10}, (GENTLE, STRONG)),
     "mmse in more pairs": ("mmse", {"samples": 64}, (STRONG,)),
     "mmse without pairs": ("mmse", {"samples": 10, "pairs": False}, (LINEAR, GENTLE, STRONG)),

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.base import Estimator
 from robaudit.estimators.batch import ImageBatch
 from tests.system.device.card import Card, pretended
 from tests.unit.estimators.tools import fitting, installed_estimators, network_for, values, work_on
@@ -45,7 +45,7 @@ def chunk(name: str, images: int, device: str, **options: Any) -> tuple[Estimato
     """An estimator, and random images of ten classes for it on a device."""
     estimator = installed_estimators()[name].model_validate(options)
     network = network_for(estimator, CLASSES)
-    return estimator, fitting(estimator, work_on(network, images=images, device=device, gradients=Need.JACOBIAN in estimator.needs))
+    return estimator, fitting(estimator, work_on(network, images=images, device=device))
 
 
 def measure(name: str, images: int = IMAGES, **options: Any) -> Measured:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.base import Estimator
 from robaudit.noise import frames
 from robaudit.noise.base import AdditiveNoise, Noise, Shape
 from robaudit.noise.process import NoiseProcess
@@ -49,7 +49,7 @@ def _same_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found_on(device: str, estimator: Estimator, network: nn.Module) -> list[tuple[Result, ...]]:
-    work = work_on(network, device=device, images=3, gradients=Need.JACOBIAN in estimator.needs)
+    work = work_on(network, device=device, images=3)
     return values(estimator, fitting(estimator, work))
 
 

@@ -27,7 +27,7 @@ from tests.unit.api.nets import network
 class Raises(Gaussian):
     """Somebody's kind, which fails."""
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         raise ValueError("no")
 
 

@@ -82,7 +82,7 @@ def test_estimates_are_sane(name: str) -> None:
 def test_counts_the_passes_it_makes(name: str) -> None:
     counter = Counter(network(name))
     estimator = build(name)
-    work = work_on(counter, images=8, gradients=Need.JACOBIAN in estimator.needs)  # eight: no batch is padded
+    work = work_on(counter, images=8)  # eight: no batch is padded
     counter.images -= 1  # work_on asks once for the number of classes
     found = values(estimator, work)
     estimates = [of_image[0] for of_image in found]

@@ -7,6 +7,7 @@ import torch
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine, rows_by_rule
+from robaudit.levels import NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.process import NoiseProcess
@@ -76,7 +77,7 @@ def test_tangents_under_clipped_noise_are_those_of_the_clipped_network() -> None
     """Where pixels are 0 or 1 its gradient may be another one; a noise beside it that is not clipped keeps its own."""
     x, clips = IMAGES.where(IMAGES > 0.5, 0.0), {"gaussian": False, "clipped": True}
     noises = {label: NoiseProcess(Gaussian(clip=clip), "gaussian", 0, CPU) for label, clip in clips.items()}
-    batch = ImageBatch.of(Engine(from_module(curved()), noises, 4), x, gradients=list(noises))
+    batch = ImageBatch.of(Engine(from_module(curved()), noises, 4), x)
     for label, clip in clips.items():
         _, _, u = margin_gradients(from_module(curved()).clipping(clip), x)
-        assert torch.allclose(batch.grams[label], Gaussian().gram(u, x), atol=1e-6)
+        assert torch.allclose(batch.under(NoiseLevel(label)).tangent().gram, Gaussian().gram(u, x), atol=1e-6)

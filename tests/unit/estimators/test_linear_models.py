@@ -6,22 +6,9 @@ import math
 
 import pytest
 import torch
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal
 
 from tests.unit.estimators.tools import build, linear, weights, work_on
-
-
-@pytest.mark.parametrize("sigma", [0.05, 1.0])
-@pytest.mark.parametrize("name", ["taylor", "mmse"])
-def test_two_classes_have_the_closed_form(name: str, sigma: float) -> None:
-    """p = Phi(c / (sigma ||u||)) to 1e-9 in float64 and 1e-5 in float32 (Han et al., Lemma 3.1)."""
-    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
-        network = linear(2, dtype=dtype)
-        work = work_on(network, sigma=sigma, dtype=dtype)
-        weight = weights(network).double()
-        length = float((weight[0] - weight[1]).norm())
-        for estimate, margin in zip(build(name, **_few(name)).estimate(work), work.margins[:, 0].tolist(), strict=True):
-            assert estimate.value == pytest.approx(norm.cdf(margin / (sigma * length)), abs=tolerance)
 
 
 def _few(name: str) -> dict[str, int]:

@@ -18,7 +18,6 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.models import from_module
-from robaudit.noise.base import AdditiveNoise
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises
 from robaudit.quantities import IntervalKind
@@ -75,12 +74,11 @@ def noise_of(entry: Mapping[str, Any], folder: Path = Path()) -> NoiseProcess:
     return noise
 
 
-def work_under(noise: NoiseProcess, network: nn.Module, x: Tensor, *, classes: int, gradients: bool = True, seed: int = 0) -> ImageBatch:
+def work_under(noise: NoiseProcess, network: nn.Module, x: Tensor, *, classes: int, seed: int = 0) -> ImageBatch:
     """A chunk of these images under the first level of a noise."""
     model = from_module(network, dtype=x.dtype)
     engine = Engine(model, {noise.label: noise.seeded(seed, CPU, x.dtype)}, classes)
-    linearised = [noise.label] if gradients and isinstance(noise.noise, AdditiveNoise) else []
-    return ImageBatch.of(engine, x, noise.levels[0], labels=torch.zeros(len(x), dtype=torch.int64), gradients=linearised)
+    return ImageBatch.of(engine, x, noise.levels[0], labels=torch.zeros(len(x), dtype=torch.int64))
 
 
 def pixels(images: int, shape: tuple[int, int, int] = SHAPE) -> Tensor:
@@ -164,7 +162,7 @@ def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any],
 def test_splitting_works_in_the_space_of_the_normal_variables(entry: dict[str, Any]) -> None:
     """Where failures are frequent it is plain counting; where they are rarer it must agree with mc."""
     network = linear(3, PIXELS, dtype=torch.float64)
-    batch = work_under(noise_of(entry), network, pixels(3), classes=3, gradients=False)
+    batch = work_under(noise_of(entry), network, pixels(3), classes=3)
     counted = build("mc", samples=5_000).estimate(batch)
     for one, reference in zip(build("splitting", particles=200).estimate(batch), counted, strict=True):
         failing = 1 - reference.value

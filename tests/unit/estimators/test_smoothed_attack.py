@@ -162,7 +162,7 @@ def test_copies_without_finite_logits_have_no_say() -> None:
         logits = curved(3).double()(x)
         return torch.where(x[:, :1, 0, 0] - batch.x[0, 0, 0, 0] > 0, torch.nan, logits)
 
-    other = replace(batch, engine=work_on(broken, images=1, dtype=torch.float64, gradients=False).engine)
+    other = replace(batch, engine=work_on(broken, images=1, dtype=torch.float64).engine)
     few = curved(3).double()(batch.x + kept).softmax(1).mean(0).detach()
     found = SoftVote(other, few.argmax()[None], torch.arange(1), 16, "test").logits(torch.tensor([0]), batch.x)
     torch.testing.assert_close(found[0].exp(), few * len(kept) / 16)

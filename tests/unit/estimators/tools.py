@@ -82,7 +82,6 @@ def work_on(
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
     batch_size: int | None = None,
-    gradients: bool = True,
     first: int = 0,
     device: str = "cpu",
 ) -> ImageBatch:
@@ -93,7 +92,7 @@ def work_on(
         classes = model(x[:1]).shape[1]
     engine = Engine(model, sources(seed, dtype, device), classes, batch_size)
     ids, labels = [str(i) for i in range(first, first + images)], torch.zeros(images, dtype=torch.int64, device=device)
-    return ImageBatch.of(engine, x, levels.sigma(sigma), ids=ids, labels=labels, gradients=[GAUSSIAN] if gradients else ())
+    return ImageBatch.of(engine, x, levels.sigma(sigma), ids=ids, labels=labels)
 
 
 def chunk(

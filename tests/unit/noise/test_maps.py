@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import erf, log_ndtr
-from torch import Tensor
 
 from robaudit.errors import SpecError
 from robaudit.noise.base import Noise
@@ -95,24 +94,6 @@ def test_a_sphere_needs_the_euclidean_norm_and_room() -> None:
 
 
 # --- correlation -------------------------------------------------------------------------------------------------------
-
-
-def correlation(side: int, length: float) -> Tensor:
-    at = torch.arange(side, dtype=torch.float64)
-    return torch.exp(-((at[:, None] - at) ** 2) / (2 * length**2))
-
-
-@pytest.mark.parametrize("channels", ["independent", "shared"])
-def test_gram_is_that_of_the_whole_covariance(channels: str) -> None:
-    """The separable products against the covariance matrix of all values, written out from distances."""
-    shape, length = (2, 4, 3), 1.3
-    form = CorrelatedGaussian.model_validate({"length": length, "channels": channels})
-    i, j = (index.flatten().double() for index in torch.meshgrid(torch.arange(4), torch.arange(3), indexing="ij"))
-    plane = torch.exp(-((i[:, None] - i) ** 2 + (j[:, None] - j) ** 2) / (2 * length**2))
-    blocks = torch.ones(2, 2, dtype=torch.float64) if channels == "shared" else torch.eye(2, dtype=torch.float64)
-    u = normal(2, (5, 24)).double()
-    right = u @ torch.kron(blocks, plane) @ u.transpose(1, 2)
-    assert torch.allclose(form.gram(u, images(2, shape)), right)
 
 
 def test_shared_noise_is_the_same_in_every_channel() -> None:

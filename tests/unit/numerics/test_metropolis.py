@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from robaudit.numerics.metropolis import Walk, metropolis
+from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import total
 
 
@@ -29,6 +30,11 @@ def quick(rows: int, shape: tuple[int, ...], seed: int) -> Callable[[], Tensor]:
     return lambda: torch.randn(rows, *shape, generator=generator, dtype=torch.float64)
 
 
+def even(normals: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """Uniform numbers."""
+    return lambda: normal_cdf(normals().double())
+
+
 def tilted(slope: float) -> Callable[[Tensor, Tensor], Tensor]:
     """log l = slope z_1: l^t N(0, I) is N((slope t, 0, ...), I)."""
     return lambda _, z: slope * z.flatten(1)[:, 0].double()
@@ -42,7 +48,7 @@ def test_keeps_a_normal_density() -> None:
     values = tilted(1.0)
     walk = Walk.at(values, z, rows)
     walk.angle = torch.tensor([0.9], dtype=torch.float64)
-    metropolis(values, walk, t, 30, quick(rows, (3,), 2), quick(rows, (), 3))
+    metropolis(values, walk, t, 30, quick(rows, (3,), 2), even(quick(rows, (), 3)))
     assert not torch.equal(walk.z, z)
     for column, mean in enumerate((t, 0.0, 0.0)):
         assert abs(float(walk.z[:, column].mean()) - mean) < 4 / math.sqrt(rows)
@@ -58,7 +64,7 @@ def test_reaches_the_density_from_anywhere() -> None:
 
     z = torch.randn(rows, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64).abs()
     walk = Walk.at(values, z, 4)
-    metropolis(values, walk, t, 40, quick(rows, (2,), 5), quick(rows, (), 6))
+    metropolis(values, walk, t, 40, quick(rows, (2,), 5), even(quick(rows, (), 6)))
     share = 0.9 / 1.1
     assert abs(float((walk.z[:, 0] < 0).double().mean()) - share) < 4 * math.sqrt(share * (1 - share) / rows)
     assert (walk.highest == values(walk.image, walk.best)).all()
@@ -72,13 +78,13 @@ def test_an_image_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) ->
 
     def run(chosen: list[int]) -> list[Tensor]:
         rows = [row for image in chosen for row in range(image * chains, (image + 1) * chains)]
-        normals, thresholds = stream(rows, shape, 18, dtype), stream(rows, (), 10**4, dtype)
+        normals, uniforms = stream(rows, shape, 18, dtype), even(stream(rows, (), 10**4, dtype))
 
         def values(image: Tensor, z: Tensor) -> Tensor:
             return total((heights[chosen][image] * z).flatten(1).double())
 
         walk = Walk.at(values, normals(), chains)
-        metropolis(values, walk, 3.0, 12, normals, thresholds)
+        metropolis(values, walk, 3.0, 12, normals, uniforms)
         return [walk.z.view(len(chosen), chains, -1), walk.highest.view(len(chosen), chains), walk.angle]
 
     together = run(list(range(images)))

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from robaudit.numerics.minimal_norm import Flips
 from robaudit.numerics.norm_steps import Norm, size
-from robaudit.numerics.random_radius import Rays, Witness, least_flip
+from robaudit.numerics.random_radius import Rays, least_flip
 from robaudit.numerics.rowwise import total
 
 NORMS: tuple[Norm, ...] = ("l2", "linf")
@@ -44,7 +45,7 @@ def images(count: int) -> Tensor:
     return 0.1 * torch.rand(count, PIXELS, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
 
 
-def look(norm: Norm, numbers: Tensor, rays: Rays) -> Witness:
+def look(norm: Norm, numbers: Tensor, rays: Rays) -> Flips:
     x, y = images(8)[numbers], torch.zeros(len(numbers), dtype=torch.int64)
     found = least_flip(half_space, x, y, lambda block: draws_of(norm, numbers, block), rays)
     flips = half_space(numbers, found.pixels).argmax(1) != y

@@ -35,7 +35,7 @@ class Faulty(AdditiveNoise):
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
         self._does("check")
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Any:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Any:
         found = self._does("noisy", x, z)
         return x + level * z if found is NotImplemented else found
 
@@ -54,5 +54,5 @@ class Undeclared(Noise):
     least, most = 1e-6, 1.0
     summary, prefer, source = "undeclared", "tests", "here"
 
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         return x + level * z
