@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from robaudit.api import arguments
 from robaudit.api.results import Decisions, Page, Results
-from robaudit.errors import RobauditError, SpecError
+from robaudit.errors import RobauditError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
 from robaudit.report import numbers
@@ -225,15 +225,11 @@ class Run(stored.Run):
         Raises:
             RobauditError: there is no gate, or it is about something that the run does not have.
         """
-        from robaudit.gates.sources import GateRules, decide_by, parsed, rules_of
+        from robaudit.gates.sources import decide_by, find_rules
 
         arguments.choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
         written = [text for gate in gates for text in arguments.texts("gates", gate, 'for example run.gate("mean >= 0.9")')]
-        rules = GateRules(parsed(written, "gates"), "gates") if written or strict else None
-        if not written:
-            rules = rules_of(self) or rules
-        if rules is None:
-            raise SpecError("gates", "the audit had none, and none is given", 'for example run.gate("mean >= 0.9")')
+        rules = find_rules(written, self, where="gates", strict=strict)
         decisions = decide_by(rules, self, population=population, point=point, confidence=confidence, strict=strict)
         return Decisions(decisions, inconclusive)
 

@@ -112,7 +112,7 @@ def sample_until_decided(
     most = most_draws(spec)
     if population or not most:
         run = audit(_with_draws(spec, most), out, None)
-        each = confidence_of(run.info, confidence, None)
+        each = confidence_of(run.info, confidence)
         return Outcome(run, decide(run, gates, population=population, point=point, confidence=each), (), most)
     possible = possible_analyses(most)
     until = _begun(out, spec) or UntilDecided(confidence=total, possible=list(possible), draws=[possible[0]], point=point)
@@ -121,7 +121,7 @@ def sample_until_decided(
     sampled = _fixed_samples(spec)
     while True:
         run = audit(_with_draws(spec, until.draws[-1]), out, until)
-        decisions = decide(run, gates, point=point, confidence=until.each())
+        decisions = decide(run, gates, point=point, confidence=until.each)
         if on_analysis is not None:
             on_analysis(until.draws[-1], most, decisions)
         undecided = [decision for decision in decisions if decision.verdict == "inconclusive" and decision.gate.estimator in sampled]

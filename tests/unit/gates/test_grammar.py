@@ -110,5 +110,5 @@ def test_the_docs_name_every_quantity_and_option() -> None:
     assert all(f"`{quantity}`" in text for quantity in QUANTITIES)
     command = program().commands["gate"]
     options = {name for parameter in command.params for name in parameter.opts if name.startswith("--") and name != "--help"}
-    assert {"--population", "--pyproject"} <= options
+    assert {"--population", "--strict"} <= options
     assert not [name for name in options if name not in text]

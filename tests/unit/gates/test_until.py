@@ -201,5 +201,3 @@ def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_
     assert "intervals 97.5 %" in run_cli("gate", "run", "mean(sigma=0.2) >= 0.1").out
     assert "intervals 90 %" in run_cli("gate", "run", "--confidence", "0.9").out
     assert decisions_of(read_run(tmp_path / "run"))[0][0]["confidence"] == pytest.approx(0.975)
-    (tmp_path / "p.toml").write_text("[tool.robaudit]\ngates = ['mean(sigma=0.2) >= 0.1']\nconfidence = 0.9", encoding="utf-8")
-    assert "intervals 95 %" in run_cli("gate", "run", "--pyproject", "p.toml").out  # two looks share the error
