@@ -55,7 +55,7 @@ def gate(
     Example: robaudit gate runs/spec-1a2b3c4d "mean(estimator=mc) >= 0.9" "worst_class >= 0.7"
     """
     from robaudit.cli.console import say
-    from robaudit.gates.decide import Covers
+    from robaudit.gates.measure import Covers
     from robaudit.gates.sources import confidence_of, decide_by, find_rules
     from robaudit.report.ci.document import Subject
     from robaudit.store.info import until_decided

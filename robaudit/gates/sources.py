@@ -9,10 +9,10 @@ from typing import Any
 
 from robaudit.errors import RobauditError, SpecError
 from robaudit.gates.decide import Decision, check_confidence, decide
-from robaudit.gates.evidence import group_of
-from robaudit.gates.measure import check_range
+from robaudit.gates.statistics import check_range, group_of
 from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
 from robaudit.spec.model import AuditSpec
+from robaudit.stats.groups import GroupKey
 from robaudit.store.info import until_decided
 from robaudit.store.run import Run
 
@@ -92,11 +92,11 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
         return
     from robaudit.estimators.registry import tasks_of
 
-    scales = {(name, at): task.estimator.quantity for task in tasks_of(spec) for at, name in task.names}
-    quantities = {key: scale.name for key, scale in scales.items()}
+    tasks = [(task.estimator.quantity, name, at) for task in tasks_of(spec) for at, name in task.names]
+    scales = {GroupKey(name, at, scale.name): scale for scale, name, at in tasks}
     for gate in gates:
-        group = group_of(gate, Run(Path(spec.title), {}, ()), quantities)
-        check_range(gate, next(iter(scales.values())) if group is None else scales[group])
+        key = group_of(gate, scales)
+        check_range(gate, tasks[0][0] if key is None else scales[key])
 
 
 def find_rules(written: Sequence[str], run: Run, *, where: str, spec: Path | None = None, strict: bool = False) -> GateRules:

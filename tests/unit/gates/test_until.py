@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from robaudit.files import json_bytes, sealed
-from robaudit.gates.decide import Covers, Decision, Verdict, decide
+from robaudit.gates.decide import Decision, Verdict, decide
+from robaudit.gates.measure import Covers
 from robaudit.gates.sources import decisions_of
 from robaudit.gates.until import next_analysis, possible_analyses
 from robaudit.store.info import until_decided
