@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from robaudit.auditing.run import Kept
     from robaudit.datasets.base import Dataset
     from robaudit.datasets.in_memory import Layout
     from robaudit.store import run as stored
@@ -195,12 +196,11 @@ def _run(
 ) -> Run:
     import torch
 
-    from robaudit.auditing.run import Kept
     from robaudit.auditing.run import audit as run_audit
     from robaudit.gates.sources import parsed, refuse_beyond
     from robaudit.gates.until import sample_until_decided
 
-    def audited(wanted: AuditSpec, folder: str | Path | None, so_far: UntilDecided | None = None) -> stored.Run:
+    def audited(wanted: AuditSpec, folder: Path | None, so_far: UntilDecided | None = None, kept: Kept | None = None) -> stored.Run:
         fresh_now = fresh and until is None
         return run_audit(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh_now, until=so_far, kept=kept, **rest)
 
@@ -208,7 +208,7 @@ def _run(
     if until is None and not extend:  # a run to extend may have further results
         refuse_beyond(spec, gates)
     folder = home.path if home is not None else None if out is None else Path(out)
-    with Kept() as kept, torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
+    with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
         done = audited(spec, folder) if until is None else sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until).run
     return of_stored(replace(done, data=samples), home)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -34,6 +34,7 @@ from robaudit.errors import RobauditError, SpecError
 if TYPE_CHECKING:
     from robaudit.auditing.run import Kept
     from robaudit.gates.decide import Decision, Verdict
+    from robaudit.gates.until import Audit
     from robaudit.spec.model import AuditSpec
     from robaudit.store.info import UntilDecided
     from robaudit.store.run import Run
@@ -339,7 +340,7 @@ def estimate(
 def _until_decided(
     spec: AuditSpec,
     out: Path | None,
-    audit: Callable[[AuditSpec, Path, UntilDecided | None, Kept], Run],
+    audit: Audit,
     files: _Files,
     written: Sequence[str],
     *,
@@ -353,7 +354,6 @@ def _until_decided(
     Raises:
         RobauditError: the audit or a gate is refused.
     """
-    from robaudit.auditing.run import Kept
     from robaudit.cli.console import say
     from robaudit.cli.gate import report_gates
     from robaudit.cli.reading import print_run
@@ -365,12 +365,7 @@ def _until_decided(
 
     gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)
     on_analysis = None if quiet else _say_analysis
-    with Kept() as kept:
-
-        def kept_audit(wanted: AuditSpec, folder: Path, until: UntilDecided | None) -> Run:
-            return audit(wanted, folder, until, kept)
-
-        outcome = sample_until_decided(spec, gates, out, kept_audit, on_analysis=on_analysis, **how)
+    outcome = sample_until_decided(spec, gates, out, audit, on_analysis=on_analysis, **how)
     files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=quiet)
     if not quiet:
         if outcome.draws:
