@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Literal
 
 from robaudit.compare.matching import Matching
 from robaudit.documents import Document
@@ -92,17 +92,6 @@ class SampleChange(Document):
     certainty: Certainty
 
 
-class Flags(TypedDict):
-    """Number of newly flagged and of fixed samples, by certainty."""
-
-    newly_flagged_confirmed: int
-    newly_flagged_approximate: int
-    newly_flagged_likely: int
-    fixed_confirmed: int
-    fixed_approximate: int
-    fixed_likely: int
-
-
 @dataclass(frozen=True, slots=True)
 class GroupComparison(Document):
     """One estimator at one noise level.
@@ -132,7 +121,7 @@ class GroupComparison(Document):
 
     members = (
         "key unit higher_is_better confidence images not_finite skipped draws how why variance_saved threshold mean noisy_accuracy classes "
-        "worse better declined cut bounds=counts with_interval=compared approximate voted *flags changed"
+        "worse better declined cut bounds=counts with_interval=compared approximate voted changed"
     )
 
     key: GroupKey
@@ -166,18 +155,6 @@ class GroupComparison(Document):
     def flagged(self, which: str, *certainties: Certainty) -> int:
         """Number of samples that are newly flagged (or fixed) with one of these certainties."""
         return sum(change.flagged == which and change.certainty in certainties for change in self.changed)
-
-    @property
-    def flags(self) -> Flags:
-        """The numbers of newly flagged and of fixed samples."""
-        return Flags(
-            newly_flagged_confirmed=self.flagged("newly flagged", Certainty.CONFIRMED),
-            newly_flagged_approximate=self.flagged("newly flagged", Certainty.APPROXIMATE),
-            newly_flagged_likely=self.flagged("newly flagged", Certainty.LIKELY),
-            fixed_confirmed=self.flagged("fixed", Certainty.CONFIRMED),
-            fixed_approximate=self.flagged("fixed", Certainty.APPROXIMATE),
-            fixed_likely=self.flagged("fixed", Certainty.LIKELY),
-        )
 
 
 @dataclass(frozen=True, slots=True)
