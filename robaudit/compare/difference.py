@@ -168,14 +168,11 @@ def compared(group: Group, matching: Matching, names: Sequence[str] | None, belo
     worse, better = (upper < 0, lower > 0) if sign > 0 else (lower > 0, upper < 0)
     return GroupComparison(
         key=group.key,
-        unit=group.quantity.unit,
-        higher_is_better=group.quantity.higher_is_better,
+        quantity=group.quantity,
         images=len(group),
         not_finite=len(unknown) - group.skipped,
         skipped=group.skipped,
         unknown=Counter(label if by_label else predicted for label, predicted in unknown),
-        unknown_labelled=sum(label >= 0 for label, _ in unknown),
-        span=group.quantity.high - group.quantity.low,
         why="" if how != "unpaired" else matching.why_not or group.why,
         cut=group.cut if equal else None,
         counts=counted(group, below, confidence, same_model=matching.same_model),

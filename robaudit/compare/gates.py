@@ -104,7 +104,7 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
 
 
 def _drop(difference: Difference, group: GroupComparison, basis: Basis, images: int, unknown: int) -> Drop:
-    sign = 1.0 if group.higher_is_better else -1.0
+    sign = 1.0 if group.quantity.higher_is_better else -1.0
     return Drop.of(difference, sign, basis.population, images, unknown, group.span, approximate=group.approximate)
 
 
@@ -133,7 +133,8 @@ def _noisy_accuracy(group: GroupComparison, basis: Basis) -> Measured:
     if group.noisy_accuracy is None:
         raise RunError("gate noisy_accuracy_drop", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
     labelled = sum(change.images for change in group.classes)  # where there are labels, they are the classes
-    drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, group.unknown_labelled, 1.0)
+    unknown = sum(number for index, number in group.unknown.items() if index >= 0)
+    drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, unknown, 1.0)
     return _measured([drop], group.draws or 0, basis)
 
 
@@ -152,7 +153,7 @@ def _worst_class(group: GroupComparison, basis: Basis) -> Measured:
 
 def _share_worse(group: GroupComparison, basis: Basis) -> Measured:
     ends = group.counts.worse_population if basis.population else group.counts.worse
-    return _counted(group, ends, group.worse / _size(group), group.declined / group.images, group.worse)
+    return _counted(group, ends, group.worse / group.size, group.declined / group.images, group.worse)
 
 
 def _newly_flagged(group: GroupComparison, _: Basis) -> Measured:
@@ -171,17 +172,13 @@ def _counted(group: GroupComparison, ends: Limits | None, value: float, without:
         without: the value without bounds.
         certain: number of samples that changed beyond their own intervals; ``likely``: of those that may have changed.
     """
-    size = _size(group)
+    size = group.size
     if ends is None or group.approximate:
         return Measured(float(without), None, Method.NONE, images=size)
     about = f"{certain} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
     stuck = "samples whose intervals contain the threshold leave it open"
     value = min(max(float(value), ends.lower), ends.upper)
     return Measured(value, ends.ends, ends.method, stuck=stuck, images=size, remarks=(about,))
-
-
-def _size(group: GroupComparison) -> int:
-    return group.images + group.not_finite + group.skipped
 
 
 _OF_RESULTS: Mapping[str, tuple[Callable[[GroupComparison, Basis], Measured], Callable[[float], Bounds]]] = {
@@ -205,7 +202,7 @@ def _group_of(gate: Gate, comparison: Comparison) -> GroupComparison:
 def _remarks(group: GroupComparison) -> list[str]:
     """Remarks on values that are not the rows' own, and on samples without a difference."""
     by_votes = f"by the votes of its copies, not by the approximation of {group.key.estimator}" if group.voted else ""
-    size = _size(group)
+    size = group.size
     not_finite = f"without a finite value in one run or both: {group.not_finite} of {size} samples; {_WHATEVER}" if group.not_finite else ""
     return [by_votes, not_finite, _skipped(group.skipped, size)]
 

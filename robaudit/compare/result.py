@@ -8,6 +8,7 @@ from typing import Literal
 
 from robaudit.compare.matching import Matching
 from robaudit.documents import Document
+from robaudit.quantities import Quantity
 from robaudit.stats.flags import Certainty
 from robaudit.stats.groups import GroupKey
 
@@ -97,10 +98,9 @@ class GroupComparison(Document):
     """One estimator at one noise level.
 
     Attributes:
-        key, unit, higher_is_better: what was measured.
+        key, quantity: what was measured.
         images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base run that the new run skipped.
-        unknown: number of samples left out or skipped by class, -1 for no class; ``unknown_labelled``: of these, samples with a label.
-        span: the largest possible difference of two values.
+        unknown: number of samples left out or skipped by class, -1 for no class.
         why: why the runs are unpaired; "" if they are paired.
         cut: draws per image of both runs, where only the first draws of either are compared.
         counts: bounds on how many samples are truly worse and truly newly flagged.
@@ -120,19 +120,16 @@ class GroupComparison(Document):
     """
 
     members = (
-        "key unit higher_is_better confidence images not_finite skipped draws how why variance_saved threshold mean noisy_accuracy classes "
-        "worse better declined cut bounds=counts with_interval=compared approximate voted changed"
+        "key quantity.unit quantity.higher_is_better confidence images not_finite skipped draws how why variance_saved threshold mean "
+        "noisy_accuracy classes worse better declined cut bounds=counts with_interval=compared approximate voted changed"
     )
 
     key: GroupKey
-    unit: str
-    higher_is_better: bool
+    quantity: Quantity
     images: int
     not_finite: int
     skipped: int
     unknown: Mapping[int, int]
-    unknown_labelled: int
-    span: float
     why: str
     cut: tuple[int, int] | None
     counts: Counts
@@ -151,6 +148,16 @@ class GroupComparison(Document):
     voted: bool
     changed: tuple[SampleChange, ...]
     confidence: float = 0.95
+
+    @property
+    def size(self) -> int:
+        """Number of samples, including those without a difference."""
+        return self.images + self.not_finite + self.skipped
+
+    @property
+    def span(self) -> float:
+        """The largest possible difference of two values."""
+        return self.quantity.high - self.quantity.low
 
     def flagged(self, which: str, *certainties: Certainty) -> int:
         """Number of samples that are newly flagged (or fixed) with one of these certainties."""

@@ -70,7 +70,7 @@ def _points_between(ends: Limits | None) -> str:
 
 
 def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[Table]:
-    title = f"{group.key.estimator} at {level}: {group.key.quantity}, {'higher' if group.higher_is_better else 'lower'} is better"
+    title = f"{group.key.estimator} at {level}: {group.key.quantity}, {'higher' if group.quantity.higher_is_better else 'lower'} is better"
     rows = [_row("mean", group.mean)]
     if group.noisy_accuracy is not None:
         rows.append(_row("accuracy under noise", group.noisy_accuracy))
@@ -117,12 +117,12 @@ def _how(group: GroupComparison) -> str:
 
 
 def _counts(group: GroupComparison) -> list[str]:
-    side = "below" if group.higher_is_better else "above"
+    side = "below" if group.quantity.higher_is_better else "above"
     lines = []
     if group.compared:
         each = f"of {group.compared:,}, each by its own 95 % interval (the noise draws alone: up to 2.5 % worse and 2.5 % better)"
         lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
-    bounds, size = group.counts, group.images + group.not_finite + group.skipped
+    bounds, size = group.counts, group.size
     if bounds.worse is not None and bounds.newly_flagged is not None:
         worse = f"{round(bounds.worse.lower * size):,} to {round(bounds.worse.upper * size):,} of {size:,}"
         flagged = f"{bounds.newly_flagged.lower:,.0f} to {bounds.newly_flagged.upper:,.0f}"
