@@ -26,7 +26,6 @@ from robaudit.cli.options import (
     SpecArgument,
     StrictOption,
     TrustOption,
-    consents,
     levels,
 )
 from robaudit.errors import RobauditError, SpecError
@@ -282,7 +281,6 @@ def estimate(
         estimators=estimator or (),
         overrides={key: value for key, value in overrides.items() if value is not None},
     )
-    trust = trust or consents(set_ or (), audit_spec)
     files.check(spec)
     with starting(quiet=quiet):
         from robaudit.auditing.environment import command_line
