@@ -152,14 +152,15 @@ def _worst_class(group: GroupComparison, basis: Basis) -> Measured:
 
 
 def _share_worse(group: GroupComparison, basis: Basis) -> Measured:
-    ends = group.counts.worse_population if basis.population else group.counts.worse
+    counts = group.counts
+    ends = None if counts is None else counts.worse_population if basis.population else counts.worse
     return _counted(group, ends, group.worse / group.size, group.declined / group.images, group.worse)
 
 
 def _newly_flagged(group: GroupComparison, _: Basis) -> Measured:
     certain, likely = group.flagged("newly flagged", *_SURE), group.flagged("newly flagged", Certainty.LIKELY)
     without = certain + group.flagged("newly flagged", Certainty.NO_INTERVAL)
-    return _counted(group, group.counts.newly_flagged, certain, without, certain, likely)
+    return _counted(group, None if group.counts is None else group.counts.newly_flagged, certain, without, certain, likely)
 
 
 def _counted(group: GroupComparison, ends: Limits | None, value: float, without: float, certain: int, likely: int = 0) -> Measured:

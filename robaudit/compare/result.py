@@ -31,11 +31,11 @@ class Limits(Document):
 
 @dataclass(frozen=True, slots=True)
 class Counts(Document):
-    """Bounds on the share of samples that are worse, and on the number of newly flagged samples; None without intervals."""
+    """Bounds on the share of samples that are worse, and on the number of newly flagged samples."""
 
-    worse: Limits | None
-    worse_population: Limits | None
-    newly_flagged: Limits | None
+    worse: Limits
+    worse_population: Limits
+    newly_flagged: Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Difference(Document):
     new: float
     value: float
     measured: Limits | None
-    population: Limits | None
+    population: Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class GroupComparison(Document):
         unknown: number of samples left out or skipped by class, -1 for no class.
         why: why the runs are unpaired; "" if they are paired.
         cut: draws per image of both runs, where only the first draws of either are compared.
-        counts: bounds on how many samples are truly worse and truly newly flagged.
+        counts: bounds on how many samples are truly worse and truly newly flagged; None without intervals.
         draws: per image, where the runs are paired on the same number for each.
         how: the method for the measurement error of the difference.
         mean: of the values; ``noisy_accuracy``: None without labels or votes.
@@ -132,7 +132,7 @@ class GroupComparison(Document):
     unknown: Mapping[int, int]
     why: str
     cut: tuple[int, int] | None
-    counts: Counts
+    counts: Counts | None
     draws: int | None
     how: Pairing
     mean: Difference
