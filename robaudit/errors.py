@@ -79,10 +79,6 @@ class AnotherRunError(RunError):
     """The folder holds a run with other weights, data or noise, which this run cannot continue."""
 
 
-class InUseError(RunError):
-    """Another process is writing to the run folder."""
-
-
 def needs_extra(where: str, library: str, extra: str) -> RobauditError:
     """The error for a library that only an extra of robaudit installs.
 

@@ -1,20 +1,17 @@
-"""Gates as tests: ``from robaudit.pytest import assert_robust``, and the pytest plugin that caches its runs.
+"""Gates as tests: ``from robaudit.pytest import assert_robust``.
 
-The plugin is light: it imports neither torch nor the rest of robaudit before a test asserts something.
+The import is light: neither torch nor the rest of robaudit is imported before a test asserts something.
 """
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from robaudit.errors import InUseError, RobauditError, RunError
+from robaudit.errors import RobauditError
 
 if TYPE_CHECKING:
     import torch
@@ -25,33 +22,6 @@ if TYPE_CHECKING:
 Inconclusive = Literal["fail", "xfail", "pass"]
 
 _CHOICES = ("fail", "xfail", "pass")
-_current: list[_Test] = []
-
-
-class _Test:
-    """The current test, and the number of its runs so far."""
-
-    def __init__(self, item: pytest.Item) -> None:
-        self.item, self.runs = item, 0
-
-    def folder(self) -> Path | None:
-        """The folder of its next run, in pytest's cache; None without a cache."""
-        cache = getattr(self.item.config, "cache", None)
-        if cache is None:
-            return None
-        self.runs += 1
-        name = hashlib.sha256(f"{self.item.nodeid} {self.runs}".encode()).hexdigest()[:16]
-        return Path(cache.mkdir("robaudit")) / name
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Remember which test runs, for the folder of its runs."""
-    _current.append(_Test(item))
-    try:
-        return (yield)
-    finally:
-        _current.pop()
 
 
 def assert_robust(
@@ -68,9 +38,6 @@ def assert_robust(
 ) -> Run:
     """Audit a network in a test, and fail the test unless all gates pass; the message has a line for each gate.
 
-    The run is cached in ``.pytest_cache/d/robaudit``: as long as the network, the data and the arguments stay the same, nothing is
-    recomputed. ``pytest --cache-clear`` removes it.
-
     Args:
         net: as for :func:`robaudit.audit`; or a spec.
         dataset: as for :func:`robaudit.audit`.
@@ -86,11 +53,13 @@ def assert_robust(
         The run, if the gates pass.
     """
     __tracebackhide__ = True
+    from robaudit.api.audit import audit as audited
+
     with _one_line():
         if inconclusive not in _CHOICES:
             raise RobauditError("inconclusive", f"{inconclusive!r} is unknown", "fail, xfail or pass")
         until = {"confidence": confidence} if audit.get("until_decided") else {}
-        run = _audited(net, dataset, {"progress": False, **audit, **until, "gates": gates})
+        run = audited(net, dataset, **{"progress": False, **audit, **until, "gates": gates})
         each = None if until else confidence
         decisions = run.gate(gates, population=population, point=point, confidence=each, strict=strict)
     if decisions.verdict == "fail" or (decisions.verdict == "inconclusive" and inconclusive == "fail"):
@@ -98,37 +67,6 @@ def assert_robust(
     if decisions.verdict == "inconclusive" and inconclusive == "xfail":
         pytest.xfail(_message(run, decisions))
     return run
-
-
-def _audited(net: Any, dataset: object, arguments: Mapping[str, Any]) -> Run:
-    """The cached run of the test if it matches, else a new one."""
-    from robaudit.api.audit import audit
-
-    folder = _current[-1].folder() if _current and "out" not in arguments else None
-    if folder is None:
-        return audit(net, dataset, **arguments)
-    with suppress(RunError):
-        return audit(net, dataset, **arguments, out=folder)
-    try:  # another network, other data or arguments, or damaged
-        _remove(folder)
-    except InUseError:  # the same test in another session
-        return audit(net, dataset, **arguments)
-    return audit(net, dataset, **arguments, out=folder)
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder of the cache, or a file in its place.
-
-    Raises:
-        InUseError: another process writes there.
-    """
-    from robaudit.store.folder import locked
-
-    if path.is_dir() and not path.is_symlink():
-        with locked(path):
-            shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _message(run: Run, decisions: Sequence[object]) -> str:

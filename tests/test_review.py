@@ -150,7 +150,7 @@ def test_one_probability_in_the_place_of_a_logit_warns(tmp_path: Path) -> None:
 
 def test_a_level_as_the_tables_print_it_is_found(tmp_path: Path) -> None:
     found = run(tmp_path, Net(), sigma=8 / 255)
-    assert list(found.groups(["mc"], [0.0314])) == [("mc", levels.sigma(8 / 255))]
+    assert [(key.estimator, key.at) for key in found.groups(["mc"], [0.0314])] == [("mc", levels.sigma(8 / 255))]
     with pytest.raises(RunError, match=r"has no level 0\.04; it has 0\.0313"):
         found.groups([], [0.04])
     with pytest.raises(RunError, match=r"has no sigma 0\.04; it has 0\.0313"):

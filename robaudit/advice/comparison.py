@@ -11,42 +11,13 @@ from numpy.typing import ArrayLike
 
 from robaudit.documents import Document
 from robaudit.levels import NoiseLevel
-from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, IntervalKind, Quantity
 from robaudit.rows import Row
 from robaudit.stats.ranks import rank_correlation
+from robaudit.stats.summary import Share, share
 
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """An image's reference at one noise level.
-
-    Attributes:
-        kept: number of noisy copies that kept the class.
-        draws: number of noisy copies.
-    """
-
-    kept: int
-    draws: int
-
-    @property
-    def value(self) -> float:
-        """kept / draws."""
-        return self.kept / self.draws
-
-    @property
-    def variance(self) -> float:
-        """The unbiased estimate of the variance of :attr:`value`: p (1 - p) / (draws - 1)."""
-        return self.value * (1 - self.value) / max(1, self.draws - 1)
-
-    def interval(self) -> tuple[float, float]:
-        """The 95 % Clopper-Pearson interval of p."""
-        lower, upper = clopper_pearson(self.kept, self.draws)
-        return float(lower), float(upper)
-
-
-Truths = Mapping[tuple[str, NoiseLevel], Truth]
-"""By (sample id, noise level)."""
+Truths = Mapping[tuple[str, NoiseLevel], Share]
+"""The reference by (sample id, noise level): the share of noisy copies that keep the class, with its 95 % Clopper-Pearson interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +47,6 @@ class Error:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
-    """Number of intervals that cover the reference, taking its own uncertainty into account (:func:`covers`).
-
-    Attributes:
-        held, total: number of intervals that cover the reference, and of all intervals.
-        lower, upper: 95 % Clopper-Pearson interval of the share.
-    """
-
-    held: int
-    total: int
-    lower: float
-    upper: float
-
-    @property
-    def share(self) -> float:
-        """held / total."""
-        return self.held / self.total
-
-
-@dataclass(frozen=True, slots=True)
 class ReferenceComparison(Document):
     """One estimator at one noise level, compared with the reference.
 
@@ -107,7 +58,8 @@ class ReferenceComparison(Document):
         error: None where the quantity is not p_robust.
         rank: Spearman's rank correlation with the reference, +1 where the more robust of two images always has the better value;
             None where either is the same for all images.
-        coverage: None without intervals, or where the quantity is another.
+        coverage: the intervals that cover the reference, taking its own uncertainty into account (:func:`covers`); None without
+            intervals, or where the quantity is another.
         forwards, backwards, seconds: per image, on average.
         kind: the estimator's name in the registry, as opposed to its label in the spec.
         exact: whether every value is exact: the noise does the same to an image every time.
@@ -122,7 +74,7 @@ class ReferenceComparison(Document):
     reference_mean: float
     error: Error | None
     rank: float | None
-    coverage: Coverage | None
+    coverage: Share | None
     forwards: float
     backwards: float
     seconds: float
@@ -130,7 +82,7 @@ class ReferenceComparison(Document):
     exact: bool = False
 
 
-def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, seconds: float, kind: str = "") -> ReferenceComparison:
+def compare(rows: Sequence[Row], truths: Sequence[Share], quantity: Quantity, seconds: float, kind: str = "") -> ReferenceComparison:
     """Compare an estimator's rows at one noise level with the reference of the same samples.
 
     Args:
@@ -151,7 +103,7 @@ def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, se
         at=first.at,
         quantity=quantity.name,
         images=n,
-        touched=sum(0 < truth.kept < truth.draws for truth in truths),
+        touched=sum(0 < truth.count < truth.total for truth in truths),
         mean=float(values.mean()),
         reference_mean=float(known.mean()),
         error=_error(rows, truths) if same_quantity else None,
@@ -189,6 +141,11 @@ def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, floa
     return rmse, math.sqrt(corrected + float(d2.std(ddof=1)) / math.sqrt(len(d2))) - rmse if len(d2) > 1 else None
 
 
+def variance(truth: Share) -> float:
+    """The unbiased estimate of the variance of a share of draws: p (1 - p) / (draws - 1)."""
+    return truth.value * (1 - truth.value) / max(1, truth.total - 1)
+
+
 def covers(value: float, interval: tuple[float, float], reference: float, uncertainty: tuple[float, float]) -> bool:
     """Whether an interval agrees with a reference that has an interval, too.
 
@@ -203,9 +160,9 @@ def covers(value: float, interval: tuple[float, float], reference: float, uncert
     return value - reference <= math.hypot(value - interval[0], uncertainty[1] - reference)
 
 
-def _error(rows: Sequence[Row], truths: Sequence[Truth]) -> Error:
+def _error(rows: Sequence[Row], truths: Sequence[Share]) -> Error:
     d = np.array([row.value - truth.value for row, truth in zip(rows, truths, strict=True)])
-    noise = sum(truth.variance for truth in truths) / len(truths)
+    noise = sum(map(variance, truths)) / len(truths)
     rmse, rmse_error = root_mean_square(d**2, noise)
     worst = int(np.abs(d).argmax())
     stated = [row.std_error for row in rows if row.std_error is not None]
@@ -222,11 +179,10 @@ def _error(rows: Sequence[Row], truths: Sequence[Truth]) -> Error:
     )
 
 
-def _coverage(pairs: Sequence[tuple[Row, Truth]]) -> Coverage:
+def _coverage(pairs: Sequence[tuple[Row, Share]]) -> Share:
     covered = 0
     for row, truth in pairs:
         lower = row.value if row.lower is None else row.lower
         upper = row.value if row.upper is None else row.upper
-        covered += covers(row.value, (lower, upper), truth.value, truth.interval())
-    low, high = clopper_pearson(covered, len(pairs))
-    return Coverage(covered, len(pairs), float(low), float(high))
+        covered += covers(row.value, (lower, upper), truth.value, (truth.lower, truth.upper))
+    return share(covered, len(pairs))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from robaudit.advice.comparison import ReferenceComparison, Truth, Truths, compare
+from robaudit.advice.comparison import ReferenceComparison, Truths, compare
 from robaudit.advice.verdicts import advice, remark, verdict
 from robaudit.auditing.environment import deterministic, pick_device, plugins
 from robaudit.auditing.loop import OnError
@@ -25,6 +25,7 @@ from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec
+from robaudit.stats.summary import share
 
 STREAM = "reference"
 """The noise stream of the reference, which no run uses."""
@@ -149,7 +150,7 @@ def measure(ready: PreparedAudit, samples: Dataset, draws: int, listener: Listen
     """The reference of every sample at every noise level of the spec, and the seconds it took."""
     engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, STREAM)
     computed = compute(ready, engine, samples, _votes(ready.spec.levels, draws), listener)
-    truths = {(name, at): Truth(round(row.value * draws), draws) for (name, at, _), row in computed.rows.items()}
+    truths = {(name, at): share(round(row.value * draws), draws) for (name, at, _), row in computed.rows.items()}
     return truths, sum(computed.seconds.values())
 
 

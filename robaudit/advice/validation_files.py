@@ -90,7 +90,11 @@ def document(validation: Validation) -> dict[str, Any]:
 def _rows(validation: Validation) -> Iterable[dict[str, Any]]:
     for (name, at, _), row in validation.rows.items():
         truth = validation.truths[name, at]
-        lower, upper = truth.interval()
-        reference = {"reference": truth.value, "reference_lower": lower, "reference_upper": upper, "reference_draws": truth.draws}
+        reference = {"reference": truth.value, "reference_lower": truth.lower, "reference_upper": truth.upper}
         same_quantity = row.quantity == "p_robust"
-        yield {**row.document(), **reference, "difference": row.value - truth.value if same_quantity else None}
+        yield {
+            **row.document(),
+            **reference,
+            "reference_draws": truth.total,
+            "difference": row.value - truth.value if same_quantity else None,
+        }

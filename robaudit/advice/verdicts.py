@@ -72,7 +72,7 @@ def verdict(comparison: ReferenceComparison) -> str:
         return "no verdict: the noise affects none of these images: stronger noise or more images would tell more"
     parts = [_how_far(comparison, comparison.error, graded), *_why(comparison.error, graded)]
     if comparison.coverage is not None and comparison.coverage.total >= FEWEST_IMAGES and comparison.coverage.upper < _NARROW:
-        parts.append(f"its intervals are too narrow: coverage {comparison.coverage.share:.0%}")
+        parts.append(f"its intervals are too narrow: coverage {comparison.coverage.value:.0%}")
     return "; ".join(parts)
 
 

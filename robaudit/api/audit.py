@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from robaudit.auditing.run import Kept
     from robaudit.datasets.base import Dataset
     from robaudit.datasets.in_memory import Layout
     from robaudit.store import run as stored
@@ -128,6 +129,7 @@ def audit(
         RobauditWarning: the input check finds something suspicious: a clean accuracy no better than chance, vanishing gradients, ...
     """
     arguments = locals()
+    net: Any
     settings = {key: arguments[key] for key in _SETTINGS if arguments[key] is not None}
     if isinstance(what, AuditSpec | str | Path | Mapping):
         net, spec = model, _changed(_as_spec(what), settings, name, net_given=model is not None, data_given=dataset is not None)
@@ -137,36 +139,53 @@ def audit(
         net, spec = what, _of_objects(what, settings, name)
         if dataset is None:
             raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
-    samples = None
-    if dataset is not None:
-        samples = _opened(dataset, spec, ids, layout, image_key, label_key, skip_bad=on_error == "skip")
-    elif ids is not None or layout is not None or image_key is not None or label_key is not None:
-        raise SpecError("ids, layout, image_key, label_key", "describe samples in memory, and there are none", "give dataset=")
+    samples = _opened(dataset, spec, ids, layout, image_key, label_key, skip_bad=on_error == "skip")
     receiver = listener if listener is not None else PythonListener(progress)
-    until = {"confidence": confidence} if until_decided else None
-    if until is not None and (extend or budget is not None):
-        other = "extend" if extend else "budget"
-        raise SpecError(other, "cannot be combined with until_decided", "leave one of them out")
+    if until_decided and (extend or budget is not None):
+        raise SpecError("extend" if extend else "budget", "cannot be combined with until_decided", "leave one of them out")
     if confidence is not None and not until_decided:
         raise SpecError("confidence", "is about sampling until gates are decided", "add until_decided=True")
-    home = TemporaryFolder() if out is None and net is what else None
-    try:
-        return _run(
-            *(spec, samples, home, until),
-            out=out,
-            extend=extend,
-            fresh=fresh,
+    import torch
+
+    from robaudit.auditing.run import audit as run_audit
+    from robaudit.gates.sources import parsed, refuse_beyond
+    from robaudit.gates.until import sample_until_decided
+
+    seconds = parse_duration(budget, "budget") if isinstance(budget, str) else budget
+
+    def audited(wanted: AuditSpec, folder: Path | None, until: UntilDecided | None = None, kept: Kept | None = None) -> stored.Run:
+        return run_audit(
+            wanted,
+            out=folder,
+            dataset=samples,
             model=net,
+            extend=extend,
+            fresh=fresh and not until_decided,
             listener=receiver,
-            budget=parse_duration(budget, "budget") if isinstance(budget, str) else budget,
+            budget=seconds,
             on_error=on_error,
             trust=trust,
             ray_address=ray_address,
+            until=until,
+            kept=kept,
         )
+
+    asked = parsed(spec.gates, "gates")
+    if not until_decided and not extend:  # a run to extend may have further results
+        refuse_beyond(spec, asked)
+    home = TemporaryFolder() if out is None and net is what else None
+    folder = home.path if home is not None else None if out is None else Path(out)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
+            if until_decided:
+                done = sample_until_decided(spec, asked, folder, audited, fresh=fresh, confidence=confidence).run
+            else:
+                done = audited(spec, folder)
     except BaseException:
         if home is not None:
             home.remove()
         raise
+    return of_stored(replace(done, data=samples), home)
 
 
 _SETTINGS: Mapping[str, Location] = {
@@ -180,37 +199,6 @@ _SETTINGS: Mapping[str, Location] = {
     **{key: ("run", key) for key in ("engine", "workers", "gpus_per_worker")},
 }
 """The part of a spec that each argument sets."""
-
-
-def _run(
-    spec: AuditSpec,
-    samples: Dataset | None,
-    home: TemporaryFolder | None,
-    until: Mapping[str, Any] | None,
-    *,
-    out: str | Path | None,
-    extend: bool,
-    fresh: bool,
-    **rest: Any,
-) -> Run:
-    import torch
-
-    from robaudit.auditing.run import Kept
-    from robaudit.auditing.run import audit as run_audit
-    from robaudit.gates.sources import parsed, refuse_beyond
-    from robaudit.gates.until import sample_until_decided
-
-    def audited(wanted: AuditSpec, folder: str | Path | None, so_far: UntilDecided | None = None) -> stored.Run:
-        fresh_now = fresh and until is None
-        return run_audit(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh_now, until=so_far, kept=kept, **rest)
-
-    gates = parsed(spec.gates, "gates")
-    if until is None and not extend:  # a run to extend may have further results
-        refuse_beyond(spec, gates)
-    folder = home.path if home is not None else None if out is None else Path(out)
-    with Kept() as kept, torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
-        done = audited(spec, folder) if until is None else sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until).run
-    return of_stored(replace(done, data=samples), home)
 
 
 def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:
@@ -299,12 +287,17 @@ def _opened(
     label_key: str | None,
     *,
     skip_bad: bool,
-) -> Dataset:
-    """The samples in memory as a data set, checked.
+) -> Dataset | None:
+    """The samples in memory as a data set, checked; None without any.
 
     Raises:
+        SpecError: arguments describe samples, and there are none.
         NothingLeftError: the data set is empty.
     """
+    if data is None:
+        if any(argument is not None for argument in (ids, layout, image_key, label_key)):
+            raise SpecError("ids, layout, image_key, label_key", "describe samples in memory, and there are none", "give dataset=")
+        return None
     from robaudit.datasets.in_memory import open_in_memory, refuse_random
     from robaudit.datasets.select import Selected, choose
 

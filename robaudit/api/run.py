@@ -10,11 +10,11 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from robaudit.api import arguments
 from robaudit.api.results import Decisions, Page, Results
-from robaudit.errors import RobauditError, SpecError
+from robaudit.errors import RobauditError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
 from robaudit.report import numbers
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import pyarrow
     from matplotlib.figure import Figure
 
-    from robaudit.stats.classes import ClassBias
-    from robaudit.stats.flags import Flagged
     from robaudit.stats.summary import GroupSummary
 
 Texts = str | Sequence[str] | None
@@ -61,8 +59,7 @@ class Run(stored.Run):
     """A finished run.
 
     ``rows`` has one result for each sample, noise level and estimator; :meth:`to_pandas` has them as a table. Questions: :meth:`summary`,
-    :meth:`bias_report`, :meth:`flagged`, :meth:`section` (any of ``robaudit show``), :meth:`gate`. To look at: :meth:`plot`,
-    :meth:`report`, and the run itself in a notebook.
+    :meth:`section` (any of ``robaudit show``), :meth:`gate`. To look at: :meth:`plot`, :meth:`report`, and the run itself in a notebook.
 
     Attributes:
         path: the run folder.
@@ -151,57 +148,6 @@ class Run(stored.Run):
         groups = stored.Run.summary(self)
         return Results(groups, SummarySection().tables([Entry("", self, groups)], Ask()))
 
-    def bias_report(
-        self,
-        *,
-        by: str | None = None,
-        threshold: float | None = None,
-        estimator: Texts = None,
-        noise: Texts = None,
-        level: Numbers = None,
-        sigma: Numbers = None,
-    ) -> Results[ClassBias]:
-        """Robustness by class, the gap between the least and the most robust class, and whether it is significant.
-
-        Args:
-            by: what a class is: ``label``, ``predicted``, or a column of the data set; default: the label, if there are labels.
-            threshold: report the share of samples below it; default: 0.9 for quantities from 0 to 1.
-            estimator, noise, level, sigma: only these results.
-
-        Raises:
-            RobauditError: no result matches, or ``threshold`` or ``by`` is not valid.
-        """
-        return self.section("classes", by=by, threshold=threshold, estimator=estimator, noise=noise, level=level, sigma=sigma)
-
-    def flagged(
-        self,
-        *,
-        threshold: float | None = None,
-        bottom: int | None = None,
-        top: int | None = None,
-        per_class: bool = False,
-        only: Literal["correct", "wrong"] | None = None,
-        estimator: Texts = None,
-        noise: Texts = None,
-        level: Numbers = None,
-        sigma: Numbers = None,
-    ) -> Results[Flagged]:
-        """The samples that are not robust, the least robust first.
-
-        Args:
-            threshold: below it (of a loss: above it) a sample is not robust; default: the usual one, 0.5 for probabilities.
-            bottom: list the N least robust instead, below the threshold or not.
-            top: list the N most robust as well.
-            per_class: make a list for each predicted class.
-            only: samples that are classified correctly, or wrongly, without noise.
-            estimator, noise, level, sigma: only these results.
-
-        Raises:
-            RobauditError: no result matches, or an argument is out of range.
-        """
-        which: dict[str, Any] = {"estimator": estimator, "noise": noise, "level": level, "sigma": sigma}
-        return self.section("flagged", threshold=threshold, bottom=bottom, top=top, per_class=per_class, only=only, **which)
-
     @arguments.naming_arguments()
     def gate(
         self,
@@ -225,15 +171,11 @@ class Run(stored.Run):
         Raises:
             RobauditError: there is no gate, or it is about something that the run does not have.
         """
-        from robaudit.gates.sources import GateRules, decide_by, parsed, rules_of
+        from robaudit.gates.sources import decide_by, find_rules
 
         arguments.choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
         written = [text for gate in gates for text in arguments.texts("gates", gate, 'for example run.gate("mean >= 0.9")')]
-        rules = GateRules(parsed(written, "gates"), "gates") if written or strict else None
-        if not written:
-            rules = rules_of(self) or rules
-        if rules is None:
-            raise SpecError("gates", "the audit had none, and none is given", 'for example run.gate("mean >= 0.9")')
+        rules = find_rules(written, self, where="gates", strict=strict)
         decisions = decide_by(rules, self, population=population, point=point, confidence=confidence, strict=strict)
         return Decisions(decisions, inconclusive)
 

@@ -51,7 +51,8 @@ def demo(
     runs = {title: read_run(folders[name], kept=True) for name, title in _MODELS.items()}
     ordinary, trained = runs.values()
     comparison = compare(ordinary, trained)
-    (_, at), rows = list(ordinary.groups().items())[-1]
+    rows = list(ordinary.frame.values())[-1]
+    at = rows.key.at
     worst = flag(rows, bottom=_WORST)
     images = RunImages(ordinary, [sample.id for sample in worst.samples])
     clean = [images.clean(sample.id) for sample in worst.samples]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,7 +26,6 @@ from robaudit.cli.options import (
     SpecArgument,
     StrictOption,
     TrustOption,
-    consents,
     levels,
 )
 from robaudit.errors import RobauditError, SpecError
@@ -34,6 +33,7 @@ from robaudit.errors import RobauditError, SpecError
 if TYPE_CHECKING:
     from robaudit.auditing.run import Kept
     from robaudit.gates.decide import Decision, Verdict
+    from robaudit.gates.until import Audit
     from robaudit.spec.model import AuditSpec
     from robaudit.store.info import UntilDecided
     from robaudit.store.run import Run
@@ -275,7 +275,6 @@ def estimate(
         estimators=estimator or (),
         overrides={key: value for key, value in overrides.items() if value is not None},
     )
-    trust = trust or consents(set_ or (), audit_spec)
     files.check(spec)
     with starting(quiet=quiet):
         from robaudit.auditing.environment import command_line
@@ -333,7 +332,7 @@ def estimate(
 def _until_decided(
     spec: AuditSpec,
     out: Path | None,
-    audit: Callable[[AuditSpec, Path, UntilDecided | None, Kept], Run],
+    audit: Audit,
     files: _Files,
     written: Sequence[str],
     *,
@@ -347,7 +346,6 @@ def _until_decided(
     Raises:
         RobauditError: the audit or a gate is refused.
     """
-    from robaudit.auditing.run import Kept
     from robaudit.cli.console import say
     from robaudit.cli.gate import report_gates
     from robaudit.cli.reading import print_run
@@ -359,12 +357,7 @@ def _until_decided(
 
     gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)
     on_analysis = None if quiet else _say_analysis
-    with Kept() as kept:
-
-        def kept_audit(wanted: AuditSpec, folder: Path, until: UntilDecided | None) -> Run:
-            return audit(wanted, folder, until, kept)
-
-        outcome = sample_until_decided(spec, gates, out, kept_audit, on_analysis=on_analysis, **how)
+    outcome = sample_until_decided(spec, gates, out, audit, on_analysis=on_analysis, **how)
     files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=quiet)
     if not quiet:
         if outcome.draws:

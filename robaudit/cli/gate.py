@@ -44,12 +44,6 @@ def gate(
     confidence: ConfidenceOption = None,
     strict: StrictOption = False,
     spec: Annotated[Path | None, typer.Option(metavar="SPEC.yaml", rich_help_panel=GATES, help="Take the gates from this spec.")] = None,
-    pyproject: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=GATES, help="Take the gates from tool.robaudit in this file. Default: ./pyproject.toml."
-        ),
-    ] = None,
     format_: Annotated[Format, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")] = "text",
     output: OutputOption = None,
 ) -> None:
@@ -61,7 +55,7 @@ def gate(
     Example: robaudit gate runs/spec-1a2b3c4d "mean(estimator=mc) >= 0.9" "worst_class >= 0.7"
     """
     from robaudit.cli.console import say
-    from robaudit.gates.decide import Covers
+    from robaudit.gates.measure import Covers
     from robaudit.gates.sources import confidence_of, decide_by, find_rules
     from robaudit.report.ci.document import Subject
     from robaudit.store.info import until_decided
@@ -69,18 +63,18 @@ def gate(
     from robaudit.text import printable
 
     opened = read_run(run)
-    rules = find_rules(gates or (), opened, spec=spec, pyproject=pyproject, strict=strict)
+    rules = find_rules(gates or (), opened, where="gate", spec=spec, strict=strict)
     decisions = decide_by(rules, opened, population=population, point=point, confidence=confidence, strict=strict)
     if rules.where != "the command line":
         say(f"gates of {printable(rules.where)}")
     if until_decided(opened.info) is not None and confidence is None:
-        each = confidence_of(opened.info, confidence, rules.confidence)
+        each = confidence_of(opened.info, confidence)
         say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:.3g} %")
     if skipped := opened.info["totals"]["skipped"]:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
     if any(decision.more is not None and decision.covers is Covers.MEASUREMENT for decision in decisions):
         say("deciding again after more draws adds to the error probability: robaudit estimate --until-decided accounts for it")
-    counts_as: Verdict = inconclusive or rules.inconclusive or "inconclusive"
+    counts_as: Verdict = inconclusive or "inconclusive"
     raise typer.Exit(report_gates(decisions, counts_as, format_, output, Subject.of(opened.info, "gate")))
 
 

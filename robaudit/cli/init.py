@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from robaudit.cli.options import RUNNING, SPEC, SetOption, TrustOption, is_own_code
+from robaudit.cli.options import RUNNING, SPEC, SetOption, TrustOption
 from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def init(
 ) -> None:
     """Write a first spec, after trying the model on the data: clean accuracy, pixel range, normalisation, time of an audit.
 
-    A class of your own (module:Class) runs if you name it here; the spec that names it needs --trust.
+    A class of your own (module:Class) needs --trust.
 
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
@@ -79,7 +80,7 @@ def init(
     base = spec.absolute().parent
     if not base.is_dir():
         raise RobauditError(str(spec), "its folder does not exist", "create it first, or name another file")
-    section, source, own = _model_section(_known_file(model, base), architecture, base)
+    section, source = _model_section(_known_file(model, base), architecture, base)
     dataset = dataset_section(data, base, limit)
     mean, std = normalisation(normalise or "none")
     if mean or (source and normalise is not None):  # none, although the model's own files say otherwise
@@ -101,10 +102,10 @@ def init(
     written = load_spec(spec, text=text)
     _check_levels(written)
     if not no_check:
-        _check(written, trust=trust or own)
+        _check(written, trust=trust)
     write_atomically(spec, text.encode())
     say(f"wrote {spec}")
-    command = f"robaudit estimate {spec}{' --trust' if own else ''}"
+    command = f"robaudit estimate {spec}{' --trust' if trust else ''}"
     gated = "" if least is None else f", then robaudit gate RUN; or both: {command} --until-decided"
     emit(f"next: {command}{gated}\n", None)
 
@@ -118,7 +119,7 @@ def _known_file(text: str, base: Path) -> str:
     from robaudit.files import expanded
 
     text = str(expanded(text))
-    if (base / text).exists() or is_own_code(text):
+    if (base / text).exists() or _is_own_code(text):
         return text
     if ":" in text:
         from robaudit.models.architectures import FAMILIES  # imports torch
@@ -129,10 +130,17 @@ def _known_file(text: str, base: Path) -> str:
     raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
 
 
-def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dict[str, Any], str, bool]:
-    """The ``model`` section, the model's own files that complete it (or ''), and whether the user named their own code.
+def _is_own_code(text: str) -> bool:
+    """Whether the text names the user's own class or function: module:Class."""
+    if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", text) is None:
+        return False
+    from robaudit.models.architectures import FAMILIES  # imports torch
 
-    Naming code is consent to run it with a file of weights, but not to run a program in a model file.
+    return not text.startswith(FAMILIES)
+
+
+def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dict[str, Any], str]:
+    """The ``model`` section, and the model's own files that complete it (or '').
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
@@ -141,15 +149,15 @@ def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dic
     from robaudit.models.pretrained import describe
     from robaudit.spec.model import ModelSpec
 
-    if is_own_code(path):
-        return {"format": "python", "architecture": path}, "", True
+    if _is_own_code(path):
+        return {"format": "python", "architecture": path}, ""
     known = describe(ModelSpec(path=path, architecture=architecture), base)
     if architecture is None and known is None and needs_architecture(base / path):
         remedy = "add --architecture torchvision:resnet18 or module:Class"
         raise SpecError(f"--model {path}", "needs its architecture", remedy)
     section = {"path": path} if architecture is None else {"path": path, "architecture": architecture}
     source = "" if known is None or not (known.input or known.unknown) else known.source
-    return section, source, is_own_code(architecture or "") and needs_architecture(base / path)
+    return section, source
 
 
 def _count_images(spec: AuditSpec) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +12,6 @@ from robaudit.levels import LevelChoice
 
 if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
-    from robaudit.spec.model import AuditSpec
 
 
 RESULTS, GATES, SPEC, RUNNING, OUTPUT = "Which results", "Gates", "The spec", "How it runs", "Output"
@@ -154,31 +151,6 @@ def image_source(data: Path | None, trust: bool) -> ImageSource | None:
     from robaudit.spec.load import load_spec
 
     return ImageSource(filled(load_spec(data)), trust)
-
-
-def is_own_code(text: str) -> bool:
-    """Whether the text names the user's own class or function: module:Class."""
-    if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", text) is None:
-        return False
-    from robaudit.models.architectures import FAMILIES  # imports torch
-
-    return not text.startswith(FAMILIES)
-
-
-def consents(settings: Sequence[str], spec: AuditSpec) -> bool:
-    """Whether the command line itself names all the Python code of a spec: ``--set model.architecture=mynet:Net``.
-
-    Naming a class is consent to run it, with a file of weights; a model file that is a program still needs --trust.
-    """
-    named = {setting.partition("=")[0].strip() for setting in settings}
-    model, dataset = spec.model, spec.dataset
-    if "model.architecture" not in named or not is_own_code(model.architecture or ""):
-        return False
-    if dataset.kind == "python" and "dataset.target" not in named:
-        return False
-    from robaudit.models.load import needs_architecture
-
-    return model.path is None or (model.format != "python" and needs_architecture(spec.base_dir / model.path))
 
 
 def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str] | None) -> LevelChoice:

@@ -283,6 +283,8 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     """
     from robaudit.cli.console import say
     from robaudit.cli.streams import put, write_output
+    from robaudit.stats.groups import GroupKey
+    from robaudit.stats.run import chosen
     from robaudit.store.folder import RunFolder
     from robaudit.store.run import Run, read_run
     from robaudit.store.serialise import rows_csv_chunks, rows_json_chunks
@@ -301,8 +303,8 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     run = read_run(path, kept=form == "json") if finished else Run(path, info, folder.rows_so_far())
     rows: Iterable[Row] = run.rows
     if ask.estimators or ask.levels:
-        chosen = set(run.chosen(dict.fromkeys((row.estimator, row.at) for row in rows), ask.estimators, ask.levels))
-        rows = (row for row in run.rows if (row.estimator, row.at) in chosen)
+        wanted = set(chosen(dict.fromkeys(map(GroupKey.of, rows)), ask.estimators, ask.levels, str(path)))
+        rows = (row for row in run.rows if GroupKey.of(row) in wanted)
     names, pieces = info["data"]["class_names"], dict[str, Callable[[], Iterable[str | bytes]]]()
     pieces["parquet"] = lambda: parquet_pieces(rows, names, where="--format parquet")
     pieces["csv"] = lambda: rows_csv_chunks(rows, names)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from robaudit.cli.options import OUTPUT, RUNNING, SPEC, QuietOption, TrustOption
-
-if TYPE_CHECKING:
-    from robaudit.training.spec import TrainingSpec
 
 
 def train(
@@ -45,15 +41,9 @@ def train(
         from robaudit.training.run import AUDIT, RECORD
         from robaudit.training.run import train as run
     with Reporter(quiet=quiet, patient=False, action="training", unit="steps") as reporter:
-        folder = run(training, out=out, device=device, trust=trust or _consents(set_ or (), training), listener=reporter)
+        folder = run(training, out=out, device=device, trust=trust, listener=reporter)
     if not quiet:
         record = read_json(folder / RECORD)
         console = output()
         console.print(f"{'clean accuracy':16}{record['accuracy']:.2%} of {record['accuracy_on']:,} images")
         console.print(f"{'audit it':16}{escape(f'robaudit estimate {folder / AUDIT}')}", soft_wrap=True)
-
-
-def _consents(settings: Sequence[str], spec: TrainingSpec) -> bool:
-    """Whether the command line itself names all the Python code of a spec: ``--set network.architecture=mynet:Net``."""
-    named = {setting.partition("=")[0].strip() for setting in settings}
-    return "network.architecture" in named and (spec.dataset.kind != "python" or "dataset.target" in named)

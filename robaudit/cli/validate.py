@@ -17,7 +17,6 @@ from robaudit.cli.options import (
     SpecArgument,
     SummaryFormatOption,
     TrustOption,
-    consents,
 )
 
 
@@ -70,7 +69,7 @@ def validate(
             asked_spec,
             images=images,
             draws=reference_draws,
-            trust=trust or consents(set_ or (), asked_spec),
+            trust=trust,
             on_error=on_error,
             listener=reporter,
             command=command_line(sys.argv[1:]),

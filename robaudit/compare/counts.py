@@ -30,8 +30,8 @@ def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats
     return lower, upper
 
 
-def counted(group: Group, below: float, confidence: float, *, same_model: bool) -> Counts:
-    """Bounds on the number of samples that are truly worse, or truly newly flagged, despite measurement errors.
+def counted(group: Group, below: float, confidence: float, *, same_model: bool) -> Counts | None:
+    """Bounds on the number of samples that are truly worse, or truly newly flagged, despite measurement errors; None without intervals.
 
     Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse even if none is. The bounds
     (:func:`robaudit.stats.intervals.least_shown`) allow for that.
@@ -43,7 +43,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
         same_model: whether both runs have the same model: then no sample is truly worse or newly flagged, unless the runs prove otherwise.
     """
     if np.isnan(group.base.ends[0]).any() or np.isnan(group.new.ends[0]).any():
-        return Counts(None, None, None)
+        return None
     size, alpha = group.size, (1.0 - confidence) / 2.0
     strict = alpha / (4.0 * size)
     once, twice = max(_tails(group)), sum(_tails(group))

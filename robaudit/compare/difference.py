@@ -27,7 +27,7 @@ from robaudit.compare.result import (
 )
 from robaudit.errors import RunError
 from robaudit.gates.measure import Method
-from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.levels import LevelChoice
 from robaudit.numerics.intervals import paired_difference, share_variance
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.stats.frame import Columns, alike, antithetic
@@ -42,6 +42,7 @@ from robaudit.stats.intervals import (
     population_mean,
     simultaneous,
 )
+from robaudit.stats.run import chosen
 from robaudit.store.run import Run
 from robaudit.text import known_name
 
@@ -71,7 +72,7 @@ def compare(
         NothingLeftError: a group has no pair of finite values.
     """
     matching = match(base, new)
-    builders: dict[tuple[str, NoiseLevel], Pairs] = {}
+    builders: dict[GroupKey, Pairs] = {}
     correct: list[tuple[bool, bool]] = []
     samples = 0
     for of_sample in pairs(base, new, matching):
@@ -79,7 +80,7 @@ def compare(
         if of_sample and of_sample[0][0].correct is not None and of_sample[0][1].correct is not None:
             correct.append((of_sample[0][0].correct, of_sample[0][1].correct))
         for pair in of_sample:
-            key = pair[1].estimator, pair[1].at
+            key = GroupKey.of(pair[1])
             if key not in builders:
                 builders[key] = _pairs(base, new, pair, matching)
             builders[key].add(pair)
@@ -90,10 +91,7 @@ def compare(
         raise RunError(where, "have no sample in common", "compare runs on the same data, prepared alike")
     if not builders:
         raise RunError(where, "have no estimator at a noise level in common", "compare runs with the same estimators and levels")
-    groups = {
-        key: builder.group([row for row in matching.lost if (row.estimator, row.at) == key], where) for key, builder in builders.items()
-    }
-    chosen = new.chosen(groups, estimators, levels)
+    groups = {key: builder.group([row for row in matching.lost if GroupKey.of(row) == key], where) for key, builder in builders.items()}
     _warn(matching)
     names = new.class_names or base.class_names
     return Comparison(
@@ -101,7 +99,7 @@ def compare(
         samples,
         _clean(correct, matching, confidence),
         len({row.sample_id for row in matching.lost if row.correct is not None}),
-        tuple(compared(groups[key], matching, names, below, confidence) for key in chosen),
+        tuple(compared(groups[key], matching, names, below, confidence) for key in chosen(groups, estimators, levels, str(new.path))),
     )
 
 
@@ -170,14 +168,11 @@ def compared(group: Group, matching: Matching, names: Sequence[str] | None, belo
     worse, better = (upper < 0, lower > 0) if sign > 0 else (lower > 0, upper < 0)
     return GroupComparison(
         key=group.key,
-        unit=group.quantity.unit,
-        higher_is_better=group.quantity.higher_is_better,
+        quantity=group.quantity,
         images=len(group),
         not_finite=len(unknown) - group.skipped,
         skipped=group.skipped,
         unknown=Counter(label if by_label else predicted for label, predicted in unknown),
-        unknown_labelled=sum(label >= 0 for label, _ in unknown),
-        span=group.quantity.high - group.quantity.low,
         why="" if how != "unpaired" else matching.why_not or group.why,
         cut=group.cut if equal else None,
         counts=counted(group, below, confidence, same_model=matching.same_model),

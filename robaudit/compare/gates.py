@@ -6,25 +6,18 @@ All quantities but the counts are drops: base minus new, negated where lower is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits
 from robaudit.errors import RunError
-from robaudit.gates.decide import Basis, Decision, settle
+from robaudit.gates.decide import Decision, settle
 from robaudit.gates.evidence import matching_groups, only_group, refuse_results_of
-from robaudit.gates.measure import ClassPart, Measured, Method, check_between
+from robaudit.gates.measure import Basis, ClassPart, Measured, Method, check_between
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty
 from robaudit.stats.intervals import Bounds
-from robaudit.store.run import Run
 from robaudit.text import count
-
-QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
-    ("mean_drop", "worst_class_drop", "accuracy_drop", "noisy_accuracy_drop", "newly_flagged", "share_worse"), frozenset()
-)
-"""The quantities of `robaudit compare`; none needs an argument besides estimator and noise level."""
 
 _SURE = (Certainty.CONFIRMED, Certainty.APPROXIMATE)
 _WHATEVER = "the interval holds whatever their values are"
@@ -103,27 +96,15 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
         drop = Drop.of(accuracy, 1.0, basis.population, comparison.samples, unknown, 1.0)
         return settle(gate, _measured([drop], 0, basis), basis, _skipped(unknown, comparison.samples + unknown), *apart)
     group = _group_of(gate, comparison)
-    gate = gate.about(group.key.estimator, group.key.at)
-    _check_range(gate, group.span)
-    remarks = [*_left_out(group), *apart]
-    caveat = f"by the votes of its copies, not by the approximation of {group.key.estimator}" if group.voted else ""
-    draws = group.draws or 0
-    if gate.quantity == "mean_drop":
-        drop = _drop(group.mean, group, basis, group.images, group.not_finite + group.skipped)
-        return settle(gate, _measured([drop], draws, basis), basis, caveat, *remarks)
-    if gate.quantity == "noisy_accuracy_drop":
-        if group.noisy_accuracy is None:
-            raise RunError(f"gate {str(gate)!r}", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
-        labelled = sum(change.images for change in group.classes)  # where there are labels, they are the classes
-        drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, group.unknown_labelled, 1.0)
-        return settle(gate, _measured([drop], draws, basis), basis, *remarks)
-    if gate.quantity == "worst_class_drop":
-        return _worst_class(gate, group, basis, caveat, *remarks)
-    return _count(gate, group, basis, caveat, *remarks)
+    gate, (measure, limits) = gate.about(group.key.estimator, group.key.at), _OF_RESULTS[gate.quantity]
+    check_between(gate, *limits(group.span), gate.quantity, gate.threshold)
+    if gate.quantity == "newly_flagged":  # a number of these images
+        basis = replace(basis, population=False)
+    return settle(gate, measure(group, basis), basis, *_remarks(group), *apart)
 
 
 def _drop(difference: Difference, group: GroupComparison, basis: Basis, images: int, unknown: int) -> Drop:
-    sign = 1.0 if group.higher_is_better else -1.0
+    sign = 1.0 if group.quantity.higher_is_better else -1.0
     return Drop.of(difference, sign, basis.population, images, unknown, group.span, approximate=group.approximate)
 
 
@@ -143,8 +124,22 @@ def _measured(drops: Sequence[Drop], draws: int, basis: Basis, classes: tuple[Cl
     return Measured(first.value, worst, method, images if basis.population else draws, at_best, classes, images=size)
 
 
-def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
-    """The decision on the largest drop of a class, which is below a bound if the drop of every class is."""
+def _mean(group: GroupComparison, basis: Basis) -> Measured:
+    drop = _drop(group.mean, group, basis, group.images, group.not_finite + group.skipped)
+    return _measured([drop], group.draws or 0, basis)
+
+
+def _noisy_accuracy(group: GroupComparison, basis: Basis) -> Measured:
+    if group.noisy_accuracy is None:
+        raise RunError("gate noisy_accuracy_drop", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
+    labelled = sum(change.images for change in group.classes)  # where there are labels, they are the classes
+    unknown = sum(number for index, number in group.unknown.items() if index >= 0)
+    drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, unknown, 1.0)
+    return _measured([drop], group.draws or 0, basis)
+
+
+def _worst_class(group: GroupComparison, basis: Basis) -> Measured:
+    """The largest drop of a class, which is below a bound if the drop of every class is."""
     unknown = {index: number for index, number in group.unknown.items() if index >= 0}
     drops = [_drop(change.difference, group, basis, change.images, unknown.pop(change.index, 0)) for change in group.classes]
     names = [(change.index, change.name) for change in group.classes] + [(index, None) for index in sorted(unknown)]
@@ -153,52 +148,64 @@ def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str
     for (index, name), drop in zip(names, drops, strict=True):
         ends = (None, None) if drop.images and drop.limits is None else drop.bounds()
         parts.append(ClassPart(index, name, drop.images + drop.unknown, drop.value, *ends))
-    return settle(gate, _measured(drops, group.draws or 0, basis, tuple(parts)), basis, *remarks)
+    return _measured(drops, group.draws or 0, basis, tuple(parts))
 
 
-def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
-    """The decision on newly_flagged or share_worse, by bounds on the number of samples (:func:`robaudit.compare.counts.counted`)."""
-    flags = gate.quantity == "newly_flagged"
-    ends = group.counts.newly_flagged if flags else group.counts.worse_population if basis.population else group.counts.worse
-    size = group.images + group.not_finite + group.skipped
-    if ends is None or group.approximate:
-        value = float(group.flagged("newly flagged", *_SURE, Certainty.NO_INTERVAL)) if flags else group.declined / group.images
-        return settle(gate, Measured(value, None, Method.NONE, images=size), basis, *remarks)
-    certain = group.flagged("newly flagged", *_SURE) if flags else group.worse
-    likely = group.flagged("newly flagged", Certainty.LIKELY) if flags else 0
-    about = f"{certain} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
-    value = min(max(float(certain) if flags else certain / size, ends.lower), ends.upper)
-    stuck = "samples whose intervals contain the threshold leave it open"
-    measured = Measured(value, ends.ends, ends.method, stuck=stuck, images=size)
-    return settle(gate, measured, replace(basis, population=basis.population and not flags), about, *remarks)
+def _share_worse(group: GroupComparison, basis: Basis) -> Measured:
+    counts = group.counts
+    ends = None if counts is None else counts.worse_population if basis.population else counts.worse
+    return _counted(group, ends, group.worse / group.size, group.declined / group.images, group.worse)
 
 
-def _check_range(gate: Gate, span: float) -> None:
-    """Refuse a threshold outside the range of the quantity: a slip, such as 5 for 5 %.
+def _newly_flagged(group: GroupComparison, _: Basis) -> Measured:
+    certain, likely = group.flagged("newly flagged", *_SURE), group.flagged("newly flagged", Certainty.LIKELY)
+    without = certain + group.flagged("newly flagged", Certainty.NO_INTERVAL)
+    return _counted(group, None if group.counts is None else group.counts.newly_flagged, certain, without, certain, likely)
+
+
+def _counted(group: GroupComparison, ends: Limits | None, value: float, without: float, certain: int, likely: int = 0) -> Measured:
+    """A number or share of samples within its bounds (:func:`robaudit.compare.counts.counted`).
 
     Args:
-        gate: on a quantity of a comparison.
-        span: the largest possible difference of two values; may be infinite.
-
-    Raises:
-        SpecError: it lies outside the range.
+        group: the samples.
+        ends: the bounds.
+        value: the number or share of samples that changed beyond their own intervals.
+        without: the value without bounds.
+        certain: number of samples that changed beyond their own intervals; ``likely``: of those that may have changed.
     """
-    widest = span if gate.quantity in ("mean_drop", "worst_class_drop") else math.inf if gate.quantity == "newly_flagged" else 1.0
-    low = 0.0 if gate.quantity in ("share_worse", "newly_flagged") else -widest
-    check_between(gate, low, widest, gate.quantity, gate.threshold)
+    size = group.size
+    if ends is None or group.approximate:
+        return Measured(float(without), None, Method.NONE, images=size)
+    about = f"{certain} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
+    stuck = "samples whose intervals contain the threshold leave it open"
+    value = min(max(float(value), ends.lower), ends.upper)
+    return Measured(value, ends.ends, ends.method, stuck=stuck, images=size, remarks=(about,))
+
+
+_OF_RESULTS: Mapping[str, tuple[Callable[[GroupComparison, Basis], Measured], Callable[[float], Bounds]]] = {
+    "mean_drop": (_mean, lambda span: (-span, span)),
+    "worst_class_drop": (_worst_class, lambda span: (-span, span)),
+    "noisy_accuracy_drop": (_noisy_accuracy, lambda _: (-1.0, 1.0)),
+    "newly_flagged": (_newly_flagged, lambda _: (0.0, math.inf)),
+    "share_worse": (_share_worse, lambda _: (0.0, 1.0)),
+}
+"""What measures a quantity of an estimator's results, and its range by the largest difference of two values."""
+QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys((*_OF_RESULTS, "accuracy_drop"), frozenset())
+"""The quantities of `robaudit compare`; none needs an argument besides estimator and noise level."""
 
 
 def _group_of(gate: Gate, comparison: Comparison) -> GroupComparison:
     """The group that a gate is about; the gate may leave out its name only if there is no other."""
-    groups = {(group.key.estimator, group.key.at): group for group in comparison.groups}
-    return groups[only_group(gate, matching_groups(gate, Run(Path(), {}, ()), groups, subject="the comparison"))]
+    groups = {group.key: group for group in comparison.groups}
+    return groups[only_group(gate, matching_groups(gate, groups, subject="the comparison"))]
 
 
-def _left_out(group: GroupComparison) -> list[str]:
-    """Remarks on samples without a difference."""
-    size = group.images + group.not_finite + group.skipped
+def _remarks(group: GroupComparison) -> list[str]:
+    """Remarks on values that are not the rows' own, and on samples without a difference."""
+    by_votes = f"by the votes of its copies, not by the approximation of {group.key.estimator}" if group.voted else ""
+    size = group.size
     not_finite = f"without a finite value in one run or both: {group.not_finite} of {size} samples; {_WHATEVER}" if group.not_finite else ""
-    return [not_finite, _skipped(group.skipped, size)]
+    return [by_votes, not_finite, _skipped(group.skipped, size)]
 
 
 def _skipped(number: int, size: int) -> str:

@@ -55,45 +55,36 @@ class Matching:
     other_labels: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """The parts of a run's description that a comparison needs.
-
-    Attributes:
-        noises: the noises by label, each without its levels.
-        estimators: labels and names of its estimators.
-        model: identity of the model: checksum and format of the weights, the spec's model section without the path, the precision,
-            and, for the user's own code, which no checksum covers, the run's identity.
-    """
-
-    noises: Mapping[str, Mapping[str, Any]]
-    estimators: frozenset[tuple[str, str]]
-    model: tuple[Any, ...]
-
-
-def described(run: Run) -> Described:
-    """The description in run.json."""
-    info, spec, files = run.info, run.info["spec"], run.info.get("noise_files", {})
-    model = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
-    code = info["identity"] if info["model"]["format"] == "python" else None
-    return Described(
-        noises={str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])} for entry in spec["noise"]},
-        estimators=frozenset((entry["label"], entry["name"]) for entry in spec["estimators"]),
-        model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), code),
-    )
-
-
-def check_same_noise(base: Run, new: Run) -> tuple[Described, Described]:
-    """The descriptions of two runs, whose common noises must be the same.
+def check_same_noise(base: Run, new: Run) -> None:
+    """Refuse two runs whose noises of the same label differ.
 
     Raises:
-        RunError: a noise of the same label differs.
+        RunError: a noise differs.
     """
-    before, now = described(base), described(new)
-    for label in before.noises.keys() & now.noises.keys():
-        if before.noises[label] != now.noises[label]:
+    before, now = _noises(base), _noises(new)
+    for label in before.keys() & now.keys():
+        if before[label] != now[label]:
             raise RunError(f"{base.path} and {new.path}", f"differ in the noise {label}", "compare runs with the same noise")
-    return before, now
+
+
+def _noises(run: Run) -> dict[str, Mapping[str, Any]]:
+    """The noises by label, each without its levels."""
+    files = run.info.get("noise_files", {})
+    return {str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])} for entry in run.info["spec"]["noise"]}
+
+
+def _estimators(run: Run) -> set[tuple[str, str]]:
+    """Labels and names of the estimators."""
+    return {(entry["label"], entry["name"]) for entry in run.info["spec"]["estimators"]}
+
+
+def _model(run: Run) -> tuple[Any, ...]:
+    """The identity of the model: checksum and format of the weights, the spec's model section without the path, the precision, and, for the
+    user's own code, which no checksum covers, the run's identity."""
+    info, spec = run.info, run.info["spec"]
+    section = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
+    code = info["identity"] if info["model"]["format"] == "python" else None
+    return info["model"]["sha256"], info["model"]["format"], section, spec["run"].get("precision"), code
 
 
 def check_same_images(base: Run, new: Run) -> None:
@@ -120,7 +111,7 @@ def match(base: Run, new: Run) -> Matching:
     Raises:
         RunError: a noise of the same label differs.
     """
-    specs = check_same_noise(base, new)
+    check_same_noise(base, new)
     reasons = []
     seeds = [run.info["seed"] for run in (base, new)]
     devices = [kind_of(run.info["device"]) for run in (base, new)]
@@ -134,8 +125,8 @@ def match(base: Run, new: Run) -> Matching:
         alone = [f"{name} at {at}" for name, at in own if (name, at) not in other]
         if alone:
             warnings.append(f"only in the {which} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
-    paired = frozenset(label for label, _ in specs[0].estimators & specs[1].estimators)
-    return Matching(specs[0].model == specs[1].model, not reasons, " and ".join(reasons), paired, warnings)
+    paired = frozenset(label for label, _ in _estimators(base) & _estimators(new))
+    return Matching(_model(base) == _model(new), not reasons, " and ".join(reasons), paired, warnings)
 
 
 def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:

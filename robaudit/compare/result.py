@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Literal
 
 from robaudit.compare.matching import Matching
 from robaudit.documents import Document
+from robaudit.quantities import Quantity
 from robaudit.stats.flags import Certainty
 from robaudit.stats.groups import GroupKey
 
@@ -30,11 +31,11 @@ class Limits(Document):
 
 @dataclass(frozen=True, slots=True)
 class Counts(Document):
-    """Bounds on the share of samples that are worse, and on the number of newly flagged samples; None without intervals."""
+    """Bounds on the share of samples that are worse, and on the number of newly flagged samples."""
 
-    worse: Limits | None
-    worse_population: Limits | None
-    newly_flagged: Limits | None
+    worse: Limits
+    worse_population: Limits
+    newly_flagged: Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Difference(Document):
     new: float
     value: float
     measured: Limits | None
-    population: Limits | None
+    population: Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,29 +93,17 @@ class SampleChange(Document):
     certainty: Certainty
 
 
-class Flags(TypedDict):
-    """Number of newly flagged and of fixed samples, by certainty."""
-
-    newly_flagged_confirmed: int
-    newly_flagged_approximate: int
-    newly_flagged_likely: int
-    fixed_confirmed: int
-    fixed_approximate: int
-    fixed_likely: int
-
-
 @dataclass(frozen=True, slots=True)
 class GroupComparison(Document):
     """One estimator at one noise level.
 
     Attributes:
-        key, unit, higher_is_better: what was measured.
+        key, quantity: what was measured.
         images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base run that the new run skipped.
-        unknown: number of samples left out or skipped by class, -1 for no class; ``unknown_labelled``: of these, samples with a label.
-        span: the largest possible difference of two values.
+        unknown: number of samples left out or skipped by class, -1 for no class.
         why: why the runs are unpaired; "" if they are paired.
         cut: draws per image of both runs, where only the first draws of either are compared.
-        counts: bounds on how many samples are truly worse and truly newly flagged.
+        counts: bounds on how many samples are truly worse and truly newly flagged; None without intervals.
         draws: per image, where the runs are paired on the same number for each.
         how: the method for the measurement error of the difference.
         mean: of the values; ``noisy_accuracy``: None without labels or votes.
@@ -131,22 +120,19 @@ class GroupComparison(Document):
     """
 
     members = (
-        "key unit higher_is_better confidence images not_finite skipped draws how why variance_saved threshold mean noisy_accuracy classes "
-        "worse better declined cut bounds=counts with_interval=compared approximate voted *flags changed"
+        "key quantity.unit quantity.higher_is_better confidence images not_finite skipped draws how why variance_saved threshold mean "
+        "noisy_accuracy classes worse better declined cut bounds=counts with_interval=compared approximate voted changed"
     )
 
     key: GroupKey
-    unit: str
-    higher_is_better: bool
+    quantity: Quantity
     images: int
     not_finite: int
     skipped: int
     unknown: Mapping[int, int]
-    unknown_labelled: int
-    span: float
     why: str
     cut: tuple[int, int] | None
-    counts: Counts
+    counts: Counts | None
     draws: int | None
     how: Pairing
     mean: Difference
@@ -163,21 +149,19 @@ class GroupComparison(Document):
     changed: tuple[SampleChange, ...]
     confidence: float = 0.95
 
+    @property
+    def size(self) -> int:
+        """Number of samples, including those without a difference."""
+        return self.images + self.not_finite + self.skipped
+
+    @property
+    def span(self) -> float:
+        """The largest possible difference of two values."""
+        return self.quantity.high - self.quantity.low
+
     def flagged(self, which: str, *certainties: Certainty) -> int:
         """Number of samples that are newly flagged (or fixed) with one of these certainties."""
         return sum(change.flagged == which and change.certainty in certainties for change in self.changed)
-
-    @property
-    def flags(self) -> Flags:
-        """The numbers of newly flagged and of fixed samples."""
-        return Flags(
-            newly_flagged_confirmed=self.flagged("newly flagged", Certainty.CONFIRMED),
-            newly_flagged_approximate=self.flagged("newly flagged", Certainty.APPROXIMATE),
-            newly_flagged_likely=self.flagged("newly flagged", Certainty.LIKELY),
-            fixed_confirmed=self.flagged("fixed", Certainty.CONFIRMED),
-            fixed_approximate=self.flagged("fixed", Certainty.APPROXIMATE),
-            fixed_likely=self.flagged("fixed", Certainty.LIKELY),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,37 +6,22 @@ number of further draws or images that would decide the gate.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal
 
 from robaudit.documents import Document
 from robaudit.errors import SpecError
-from robaudit.gates.evidence import gather, group_of
-from robaudit.gates.measure import ClassPart, Measured, Method, check_range, measure, measured_warnings
-from robaudit.gates.sets import certified_for, measured_certified, measured_score, scores_for
-from robaudit.spec.gates import CERTIFIED_ACCURACY, NO_WARNINGS, SCORES, WARNINGS, Gate
+from robaudit.gates.evidence import Evidence
+from robaudit.gates.measure import Basis, ClassPart, Covers, Measured, Method
+from robaudit.gates.statistics import STATISTICS, check_range, group_of
+from robaudit.spec.gates import NO_WARNINGS, Gate
 from robaudit.stats.intervals import Bounds, these_images
 from robaudit.store.run import Run
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusive": 4}
-
-
-class Covers(StrEnum):
-    """The coverage of an interval."""
-
-    MEASUREMENT = "measurement"
-    """The noise draws on the images that were audited."""
-    POPULATION = "population"
-    """The noise draws, and the choice of the images from the population that they represent."""
-    RUN = "run"
-    """The run itself: the value is a count."""
-    NOTHING = "nothing"
-    """There is no interval."""
 
 
 _POWER = 0.8  # probability of deciding with the number of further draws or images that is reported
@@ -98,31 +83,6 @@ class Decision(Document):
         return self.covers is Covers.RUN
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """The rules for deciding gates.
-
-    Attributes:
-        confidence: of the intervals.
-        population: use the intervals for the population, else those for the measurement of these images.
-        point: let the value alone decide where no interval covers its whole error.
-    """
-
-    confidence: float
-    population: bool = False
-    point: bool = False
-
-    @property
-    def covers(self) -> Covers:
-        """What the intervals cover."""
-        return Covers.POPULATION if self.population else Covers.MEASUREMENT
-
-    @property
-    def unit(self) -> str:
-        """What could be added to narrow the intervals."""
-        return "images" if self.population else "draws per image"
-
-
 def judge(relation: str, threshold: float, lower: float, upper: float) -> Verdict:
     """Whether [lower, upper] is entirely on the right side of the threshold, entirely on the wrong side, or neither.
 
@@ -163,27 +123,13 @@ def decide(
     check_confidence(confidence)
     basis = Basis(confidence, population, point)
     gates = with_strict(gates, strict)
-    groups = gather(run)
-    quantities = {group: evidence.key.quantity for group, evidence in groups.items()}
-    voted = {group for group, evidence in groups.items() if evidence.has_votes}
-    scores_of = functools.cache(lambda key: scores_for(run, key, confidence))  # several gates may be about one result
-    certified_of = functools.cache(lambda key: certified_for(run, key, confidence))
+    results = {key: Evidence(run, columns, basis) for key, columns in run.frame.items()}
     decisions = []
     for gate in gates:
-        group = group_of(gate, run, quantities, voted)
-        evidence = next(iter(groups.values())) if group is None else groups[group]
-        full = gate if group is None else gate.about(*group)
-        scale = evidence.scale(run.quantities)
-        check_range(full, scale)
-        if gate.quantity == WARNINGS:
-            measured = measured_warnings(run.info["warnings"])
-        elif gate.quantity in SCORES:
-            measured = measured_score(full, scores_of(evidence.key), population=population)
-        elif gate.quantity == CERTIFIED_ACCURACY:
-            measured = measured_certified(full, certified_of(evidence.key), population=population)
-        else:
-            measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)
-        decisions.append(settle(full, measured, basis))
+        key = group_of(gate, results, results)
+        full, evidence = (gate, next(iter(results.values()))) if key is None else (gate.about(key.estimator, key.at), results[key])
+        check_range(full, evidence.scale)
+        decisions.append(settle(full, STATISTICS[gate.quantity].measure(full, evidence), basis))
     return tuple(decisions)
 
 

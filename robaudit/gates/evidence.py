@@ -3,68 +3,59 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from robaudit.errors import RunError, SpecError, did_you_mean
-from robaudit.levels import NONE, NoiseLevel
+from robaudit.gates.measure import Basis
+from robaudit.levels import NONE
 from robaudit.names import ResultName
-from robaudit.quantities import CERTIFIED, Quantity
-from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, WARNINGS, Gate
+from robaudit.quantities import Quantity
+from robaudit.spec.gates import WARNINGS, Gate
+from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.stats.frame import NO_CLASS, Columns, Ints
-from robaudit.stats.groups import quantity_of, refuse_no_values
+from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
-from robaudit.stats.scores import RADII
+from robaudit.stats.run import chosen
+from robaudit.stats.scores import Scores, radii_of, scores_of
 from robaudit.store.run import Run
-
-Group = tuple[str, NoiseLevel]
-OF_THE_RUN = frozenset({"accuracy", WARNINGS})
-"""Quantities without an estimator or a noise level."""
-
-
-_NEEDED = {
-    **dict.fromkeys(SCORES, (RADII, "there are no radii, and so no scores", "add radius_attack, radius_exact or noise_tolerance")),
-    CERTIFIED_ACCURACY: ((CERTIFIED.name,), "there are no certified radii", "add certified_radius, margin_radius or smoothed_margin"),
-}
-"""For gates on a set of values: the quantities of their results, and problem and remedy for a run without any."""
 
 
 class Evidence:
-    """The rows of one result at one noise level.
+    """The rows of one result of a run.
 
     Args:
+        run: the run.
         columns: the rows.
-        by_label: whether classes are labels, else predictions.
+        basis: how gates on it are decided.
 
     Attributes:
+        run, basis: see above.
         key: estimator, noise level and quantity of the rows.
         every: all rows, approximations replaced by votes (:meth:`robaudit.stats.frame.Columns.by_votes`).
         rows: those with a finite value.
-        classes: of all rows, -1 where unknown.
+        by_label: whether classes are labels, else predictions.
         voted: number of rows with an approximation that their votes replace.
     """
 
-    def __init__(self, columns: Columns, *, by_label: bool) -> None:
+    def __init__(self, run: Run, columns: Columns, basis: Basis) -> None:
+        self.run, self.basis = run, basis
         self.key, self.every = columns.key, columns.by_votes()
         self.rows = self.every.finite
-        self.by_label = by_label
+        self.by_label = bool(run.info["data"].get("labelled"))
         self.voted = int(columns.approximated.sum())
 
     @property
-    def classes(self) -> Ints:
-        """The class of every row, -1 where unknown."""
-        return self.every.label if self.by_label else self.every.predicted
+    def scale(self) -> Quantity:
+        """The quantity of the rows."""
+        return quantity_of(self.key.quantity, self.run.quantities)
 
     @property
     def size(self) -> int:
         """Number of rows, including those without a finite value."""
         return len(self.every)
-
-    @property
-    def without_class(self) -> int:
-        """Number of rows without a known class."""
-        return int((self.classes == NO_CLASS).sum())
 
     @property
     def draws(self) -> int:
@@ -77,18 +68,30 @@ class Evidence:
         labelled = self.rows.label != NO_CLASS
         return bool(labelled.any() and (self.rows.label_draws[labelled] > 0).all() and not self.rows.adaptive)
 
-    def scale(self, quantities: Mapping[str, Quantity]) -> Quantity:
-        """The quantity of the rows."""
-        return quantity_of(self.key.quantity, quantities)
+    @property
+    def without_value(self) -> list[str]:
+        """The remark on images without a finite value."""
+        number = self.rows.not_finite
+        return [f"{number} of {self.size} images have no finite value: the interval holds whatever those values are"] if number else []
 
-    def images(self, scale: Quantity) -> MeasuredImages:
-        """All images of the group as arrays.
+    @property
+    def classes(self) -> Ints:
+        """The class of every row, -1 where unknown."""
+        return self.every.label if self.by_label else self.every.predicted
+
+    @property
+    def without_class(self) -> int:
+        """Number of rows without a known class."""
+        return int((self.classes == NO_CLASS).sum())
+
+    def images(self) -> MeasuredImages:
+        """All images as arrays.
 
         Raises:
             NothingLeftError: no image has a finite value.
         """
         refuse_no_values(len(self.rows), self.rows.not_finite, str(self.key))
-        return self.rows.images(scale.low, scale.high, self.rows.not_finite)
+        return self.rows.images(self.scale.low, self.scale.high, self.rows.not_finite)
 
     def by_class(self, images: MeasuredImages) -> dict[int, MeasuredImages]:
         """The images of each class, by class index; a class without a finite value has no values."""
@@ -96,67 +99,51 @@ class Evidence:
         unknown.subtract(known.tolist())
         return {index: images.chosen(np.flatnonzero(known == index), unknown[index]) for index in sorted(unknown) if index != NO_CLASS}
 
+    @cached_property
+    def scores(self) -> Scores:
+        """The scores of the rows, computed once for all gates.
 
-def gather(run: Run) -> dict[Group, Evidence]:
-    """The evidence of every group of the run, in its order."""
-    by_label = bool(run.info["data"].get("labelled"))
-    return {group: Evidence(columns, by_label=by_label) for group, columns in run.groups().items()}
+        Raises:
+            RunError: the run has no labels.
+        """
+        (radii,) = (own for own in radii_of(self.run, [self.key.estimator], self.key.at.choice) if own.key == self.key)
+        return scores_of(radii, self.basis.confidence)
 
+    @cached_property
+    def certified(self) -> CertifiedAccuracy:
+        """The certified accuracy of the rows.
 
-def group_of(gate: Gate, run: Run, quantities: Mapping[Group, str], voted: Container[Group] | None = None) -> Group | None:
-    """The results that a gate is about; None for a gate on warnings or on the accuracy without noise.
-
-    Args:
-        gate: the gate.
-        run: for messages.
-        quantities: quantity names of all results.
-        voted: the results with votes for labels; None: not known yet.
-
-    Raises:
-        SpecError: no results match, or several.
-    """
-    if gate.quantity in OF_THE_RUN:
-        refuse_results_of(gate)
-        return None
-    needed, lacking, remedy = _NEEDED.get(gate.quantity, (None, "", ""))
-    able = [group for group, quantity in quantities.items() if needed is None or quantity in needed]
-    if needed is not None and not able:
-        raise SpecError(f"gate {str(gate)!r}", lacking, f"{remedy} to the estimators")
-    groups = matching_groups(gate, run, able)
-    if gate.quantity == "noisy_accuracy":
-        groups = [group for group in groups if voted is None or group in voted]
-        if not groups:
-            what = "there are no results with labels and a fixed number of votes"
-            raise SpecError(f"gate {str(gate)!r}", what, "audit labelled images with mc")
-        if voted is None:
-            return groups[0]
-    return only_group(gate, groups)
+        Raises:
+            RunError: the run has no labels.
+        """
+        (certificates,) = (own for own in certificates_of(self.run, [self.key.estimator], self.key.at.choice) if own.key == self.key)
+        return certified_accuracy(certificates, self.basis.confidence)
 
 
-def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, subject: str = "the run") -> list[Group]:
+def matching_groups(gate: Gate, keys: Iterable[GroupKey], *, subject: str = "the run") -> list[GroupKey]:
     """The groups that a gate can be about, at least one. ``subject``: their owner, for messages.
 
     Raises:
         SpecError: no group matches.
     """
     where, keys = f"gate {str(gate)!r}", list(keys)
-    names = list(dict.fromkeys(name for name, _ in keys))
+    names = list(dict.fromkeys(key.estimator for key in keys))
     named = [name for name in names if gate.means(name)]
     if not named:
         known = dict.fromkeys([*(ResultName.parse(name).estimator for name in names), *names])
         wanted = gate.result or str(gate.part)
         raise SpecError(where, f"{subject} has no {wanted} for this gate", did_you_mean(wanted, known))
     try:
-        matches = run.chosen(keys, named, gate.levels)
+        matches = chosen(keys, named, gate.levels, subject)
     except RunError as error:
         raise SpecError(where, f"{subject} {error.what}", error.remedy) from error
     if not matches:
-        present = ", ".join(f"{name} at {at}" for name, at in keys)
+        present = ", ".join(f"{key.estimator} at {key.at}" for key in keys)
         raise SpecError(where, f"{subject} has no such results", f"it has {present}")
     return matches
 
 
-def only_group(gate: Gate, groups: Sequence[Group]) -> Group:
+def only_group(gate: Gate, groups: Sequence[GroupKey]) -> GroupKey:
     """The only group that a gate can be about.
 
     Raises:
@@ -164,10 +151,10 @@ def only_group(gate: Gate, groups: Sequence[Group]) -> Group:
     """
     if len(groups) == 1:
         return groups[0]
-    levels = dict.fromkeys(at for _, at in groups)
+    levels = dict.fromkeys(key.at for key in groups)
     noises = dict.fromkeys(at.noise or NONE for at in levels)
     of_levels = dict.fromkeys(f"{at.number:g}" for at in levels) if len(noises) == 1 else {}
-    choices = {"estimator": dict.fromkeys(name for name, _ in groups), "noise": noises, next(iter(levels)).argument: of_levels}
+    choices = {"estimator": dict.fromkeys(key.estimator for key in groups), "noise": noises, next(iter(levels)).argument: of_levels}
     options = [f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1]
     raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", f"say {' and '.join(options)}")
 

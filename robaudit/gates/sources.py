@@ -1,42 +1,35 @@
-"""Sources of gates: the command line, a spec, the run itself or pyproject.toml."""
+"""Sources of gates: the command line, a spec, or the run itself."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from robaudit.errors import RobauditError, SpecError, did_you_mean
-from robaudit.gates.decide import Decision, Verdict, check_confidence, decide
-from robaudit.gates.evidence import group_of
-from robaudit.gates.measure import check_range
+from robaudit.errors import RobauditError, SpecError
+from robaudit.gates.decide import Decision, check_confidence, decide
+from robaudit.gates.statistics import check_range, group_of
 from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
 from robaudit.spec.model import AuditSpec
+from robaudit.stats.groups import GroupKey
 from robaudit.store.info import until_decided
 from robaudit.store.run import Run
 
 
 @dataclass(frozen=True, slots=True)
 class GateRules:
-    """Gates, and the rules for deciding them; None: not set.
+    """Gates, and where they come from.
 
     Attributes:
         gates: one or more.
         where: their source.
-        inconclusive: what an inconclusive gate counts as.
-        population, point, confidence: of :func:`robaudit.gates.decide.decide`.
+        point: they were written for a run in which values without an interval decide.
     """
 
     gates: tuple[Gate, ...]
     where: str
-    inconclusive: Verdict | None = None
-    population: bool | None = None
-    point: bool | None = None
-    confidence: float | None = None
+    point: bool = False
 
 
 def rules_of(run: Run) -> GateRules | None:
@@ -46,21 +39,15 @@ def rules_of(run: Run) -> GateRules | None:
         SpecError: a text is not a gate.
     """
     written, where, until = run.info["spec"].get("gates", ()), f"the spec of {run.path}", until_decided(run.info)
-    return GateRules(parsed(written, where), where, point=None if until is None else until.point) if written else None
+    return GateRules(parsed(written, where), where, until is not None and until.point) if written else None
 
 
 def decide_by(
     rules: GateRules, run: Run, *, population: bool = False, point: bool = False, confidence: float | None = None, strict: bool = False
 ) -> tuple[Decision, ...]:
-    """Decide gates on a finished run; the rules set what the arguments leave open."""
-    return decide(
-        run,
-        rules.gates,
-        population=population or bool(rules.population),
-        point=point or bool(rules.point),
-        confidence=confidence_of(run.info, confidence, rules.confidence),
-        strict=strict,
-    )
+    """Decide gates on a finished run."""
+    each = confidence_of(run.info, confidence)
+    return decide(run, rules.gates, population=population, point=point or rules.point, confidence=each, strict=strict)
 
 
 def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
@@ -76,22 +63,18 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
         return (), str(error)
 
 
-def confidence_of(info: Mapping[str, Any], requested: float | None, rules: float | None = None) -> float:
-    """The confidence of the intervals of a run's gates.
-
-    ``requested`` (--confidence) comes first, then ``rules`` (pyproject.toml), then 95 %. If the run was sampled until its gates were
-    decided, all possible analyses share the error that ``rules`` or the run allows.
+def confidence_of(info: Mapping[str, Any], requested: float | None) -> float:
+    """The confidence of the intervals of a run's gates: ``requested``, else that of an analysis if the run was sampled until its gates
+    were decided, else 0.95.
 
     Raises:
         SpecError: a confidence is out of range.
     """
-    for value in (requested, rules):
-        if value is not None:
-            check_confidence(value)
     if requested is not None:
+        check_confidence(requested)
         return requested
     until = until_decided(info)
-    return until.each(rules) if until is not None else 0.95 if rules is None else rules
+    return 0.95 if until is None else until.each
 
 
 def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
@@ -109,30 +92,28 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
         return
     from robaudit.estimators.registry import tasks_of
 
-    scales = {(name, at): task.estimator.quantity for task in tasks_of(spec) for at, name in task.names}
-    quantities = {key: scale.name for key, scale in scales.items()}
+    tasks = [(task.estimator.quantity, name, at) for task in tasks_of(spec) for at, name in task.names]
+    scales = {GroupKey(name, at, scale.name): scale for scale, name, at in tasks}
     for gate in gates:
-        group = group_of(gate, Run(Path(spec.title), {}, ()), quantities)
-        check_range(gate, next(iter(scales.values())) if group is None else scales[group])
+        key = group_of(gate, scales)
+        check_range(gate, tasks[0][0] if key is None else scales[key])
 
 
-def find_rules(
-    command_line: Sequence[str], run: Run, *, spec: Path | None = None, pyproject: Path | None = None, strict: bool = False
-) -> GateRules:
-    """The gates of the first source that has any: the command line, ``--spec``, ``--pyproject``, the run itself, and the
-    pyproject.toml of the working folder. The other keys of a pyproject.toml apply only with its gates.
+def find_rules(written: Sequence[str], run: Run, *, where: str, spec: Path | None = None, strict: bool = False) -> GateRules:
+    """The gates of the first source that has any: those of the caller, a spec, and the run itself.
 
     Args:
-        command_line: gates on the command line.
+        written: by the caller.
         run: the run to decide gates on.
-        spec, pyproject: files named on the command line.
+        where: for messages about ``written``.
+        spec: the file of another spec.
         strict: no gate is needed besides the gate on warnings.
 
     Raises:
-        SpecError: there are no gates, a text is not a gate, or a file cannot be read or has other contents.
+        SpecError: there are no gates, a text is not a gate, or the spec cannot be read.
     """
-    if command_line:
-        return GateRules(parsed(command_line, "gate"), "the command line")
+    if written:
+        return GateRules(parsed(written, where), "the command line")
     if spec is not None:
         from robaudit.spec.load import load_spec
 
@@ -140,22 +121,10 @@ def find_rules(
         if not written:
             raise SpecError(str(spec), "has no gates", "for example gates: [mean >= 0.9]")
         return GateRules(parsed(written, str(spec)), str(spec))
-    if pyproject is not None:
-        rules = _from_pyproject(pyproject)
-        if rules is None:
-            raise SpecError(str(pyproject), "has no gates", '[tool.robaudit] gates = ["mean >= 0.9"]')
-        return rules
-    nearest = Path("pyproject.toml")
-    rules = rules_of(run) or (_from_pyproject(nearest) if nearest.is_file() else None)
-    if rules is None and strict:
-        return GateRules((NO_WARNINGS,), "the command line")
-    if rules is None:
-        raise SpecError(
-            "robaudit gate",
-            "there is no gate on the command line, in the run's spec or in pyproject.toml",
-            'for example robaudit gate RUN "mean(sigma=0.05) >= 0.9"',
-        )
-    return rules
+    rules = rules_of(run)
+    if rules is None and not strict:
+        raise SpecError("gates", "none is given, and the spec of the run has none", 'for example "mean(sigma=0.05) >= 0.9"')
+    return rules or GateRules((NO_WARNINGS,), "the command line")
 
 
 def parsed(written: Sequence[str], where: str) -> tuple[Gate, ...]:
@@ -165,35 +134,3 @@ def parsed(written: Sequence[str], where: str) -> tuple[Gate, ...]:
         SpecError: a text is not a gate.
     """
     return tuple(parse_gate(text, QUANTITIES, where) for text in written)
-
-
-class _Section(BaseModel):
-    """[tool.robaudit] of a pyproject.toml."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    gates: list[str] = []
-    inconclusive: Verdict | None = None
-    population: bool | None = None
-    point: bool | None = None
-    confidence: float | None = None
-
-
-def _from_pyproject(path: Path) -> GateRules | None:
-    """The section [tool.robaudit]; None where it is missing or has no gates."""
-    where = f"{path}, [tool.robaudit]"
-    try:
-        section = _Section.model_validate(tomllib.loads(path.read_text("utf-8")).get("tool", {}).get("robaudit", {}))
-    except OSError as error:
-        raise SpecError(str(path), f"cannot be read: {error.strerror or error}") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = str(first["loc"][0]) if first["loc"] else "it"
-        remedy = did_you_mean(key, _Section.model_fields) if first["type"] == "extra_forbidden" else 'for example gates = ["mean >= 0.9"]'
-        raise SpecError(where, f"{key}: {first['msg']}", remedy) from error
-    except (ValueError, AttributeError) as error:  # not TOML, not UTF-8, or not a section
-        raise SpecError(str(path), f"is not valid: {error}") from error
-    if not section.gates:
-        return None
-    gates = parsed(section.gates, where)
-    return GateRules(gates, where, section.inconclusive, section.population, section.point, section.confidence)

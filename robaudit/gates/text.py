@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal, InvalidOperation
 
-from robaudit.gates.decide import Covers, Decision, Verdict, overall
-from robaudit.gates.measure import ClassPart
+from robaudit.gates.decide import Decision, Verdict, overall
+from robaudit.gates.measure import ClassPart, Covers
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.text import clipped, printable
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from robaudit.errors import RunError, SpecError
 from robaudit.estimators import registry
@@ -21,11 +22,14 @@ from robaudit.store.folder import RunFolder, in_runs, refuse_existing, refuse_ot
 from robaudit.store.info import UntilDecided, until_decided
 from robaudit.store.run import Run
 
+if TYPE_CHECKING:
+    from robaudit.auditing.run import Kept
+
 FIRST, PART = 64, 16
 """Draws at the first analysis: ``FIRST``, or 1/``PART`` of all if that is more."""
 
-Audit = Callable[[AuditSpec, Path, UntilDecided | None], Run]
-"""Creates or resumes the run of a spec in a folder, for the last of these analyses."""
+Audit = Callable[[AuditSpec, Path, "UntilDecided | None", "Kept | None"], Run]
+"""Creates or resumes the run of a spec in a folder, for the last of these analyses, with what earlier ones prepared."""
 OnAnalysis = Callable[[int, int, Sequence[Decision]], None]
 """Called after an analysis, with its draws per image, the most draws, and the decisions."""
 
@@ -100,6 +104,8 @@ def sample_until_decided(
     Raises:
         RobauditError: the audit or a gate is refused, or ``out`` holds another run.
     """
+    from robaudit.auditing.run import Kept  # imports torch
+
     if not gates:
         raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean(sigma=0.05) >= 0.9", or gates: to the spec')
     total = 0.95 if confidence is None else confidence
@@ -111,23 +117,24 @@ def sample_until_decided(
     spec = spec.model_copy(update={"gates": tuple(map(str, gates))})
     most = most_draws(spec)
     if population or not most:
-        run = audit(_with_draws(spec, most), out, None)
-        each = confidence_of(run.info, confidence, None)
+        run = audit(_with_draws(spec, most), out, None, None)
+        each = confidence_of(run.info, confidence)
         return Outcome(run, decide(run, gates, population=population, point=point, confidence=each), (), most)
     possible = possible_analyses(most)
     until = _begun(out, spec) or UntilDecided(confidence=total, possible=list(possible), draws=[possible[0]], point=point)
     if (until.confidence, tuple(until.possible)) != (total, possible):
         raise sampled_for_other_gates(out)
     sampled = _fixed_samples(spec)
-    while True:
-        run = audit(_with_draws(spec, until.draws[-1]), out, until)
-        decisions = decide(run, gates, point=point, confidence=until.each())
-        if on_analysis is not None:
-            on_analysis(until.draws[-1], most, decisions)
-        undecided = [decision for decision in decisions if decision.verdict == "inconclusive" and decision.gate.estimator in sampled]
-        if until.draws[-1] >= most or not undecided or any(decision.verdict == "fail" for decision in decisions):
-            return Outcome(run, decisions, until.draws, most)
-        until = until.also(next_analysis(until.draws[-1], most, undecided))
+    with Kept() as kept:
+        while True:
+            run = audit(_with_draws(spec, until.draws[-1]), out, until, kept)
+            decisions = decide(run, gates, point=point, confidence=until.each)
+            if on_analysis is not None:
+                on_analysis(until.draws[-1], most, decisions)
+            undecided = [decision for decision in decisions if decision.verdict == "inconclusive" and decision.gate.estimator in sampled]
+            if until.draws[-1] >= most or not undecided or any(decision.verdict == "fail" for decision in decisions):
+                return Outcome(run, decisions, until.draws, most)
+            until = until.also(next_analysis(until.draws[-1], most, undecided))
 
 
 def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:

@@ -63,14 +63,12 @@ def _points(share: float, away: Callable[[float], int] = round) -> str:
     return f"{away(round(1000 * share, 6)) / 10 + 0.0:+.1f}"
 
 
-def _points_between(ends: Limits | None) -> str:
-    if ends is None:
-        return "none"
+def _points_between(ends: Limits) -> str:
     return f"[{_points(ends.lower, math.floor)}, {_points(ends.upper, math.ceil)}] points"
 
 
 def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[Table]:
-    title = f"{group.key.estimator} at {level}: {group.key.quantity}, {'higher' if group.higher_is_better else 'lower'} is better"
+    title = f"{group.key.estimator} at {level}: {group.key.quantity}, {'higher' if group.quantity.higher_is_better else 'lower'} is better"
     rows = [_row("mean", group.mean)]
     if group.noisy_accuracy is not None:
         rows.append(_row("accuracy under noise", group.noisy_accuracy))
@@ -117,13 +115,13 @@ def _how(group: GroupComparison) -> str:
 
 
 def _counts(group: GroupComparison) -> list[str]:
-    side = "below" if group.higher_is_better else "above"
+    side = "below" if group.quantity.higher_is_better else "above"
     lines = []
     if group.compared:
         each = f"of {group.compared:,}, each by its own 95 % interval (the noise draws alone: up to 2.5 % worse and 2.5 % better)"
         lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
-    bounds, size = group.counts, group.images + group.not_finite + group.skipped
-    if bounds.worse is not None and bounds.newly_flagged is not None:
+    bounds, size = group.counts, group.size
+    if bounds is not None:
         worse = f"{round(bounds.worse.lower * size):,} to {round(bounds.worse.upper * size):,} of {size:,}"
         flagged = f"{bounds.newly_flagged.lower:,.0f} to {bounds.newly_flagged.upper:,.0f}"
         lines.append(f"With {100 * group.confidence:.4g} % confidence, {worse} are worse by any amount, and {flagged} are newly flagged.")
@@ -152,7 +150,7 @@ def _row(name: str, difference: Difference) -> tuple[str, ...]:
         numbers.plain(difference.base, digits=4),
         numbers.plain(difference.new, digits=4),
         numbers.change(difference.value, *((None, None) if difference.measured is None else difference.measured.ends)),
-        "none" if difference.population is None else numbers.change_interval(*difference.population.ends),
+        numbers.change_interval(*difference.population.ends),
     )
 
 
@@ -189,9 +187,9 @@ def _records(comparison: Comparison) -> Iterator[list[object]]:
 
 
 def _fields(difference: Difference) -> list[object]:
-    measured, population = difference.measured, difference.population
+    measured = difference.measured
     ends = [None, None, "none"] if measured is None else [*measured.ends, measured.method]
-    return [difference.base, difference.new, difference.value, *ends, *([None, None] if population is None else population.ends)]
+    return [difference.base, difference.new, difference.value, *ends, *difference.population.ends]
 
 
 def _rest(left: int, where: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def models_table(runs: dict[str, Run]) -> Table:
         runs: by the name of the model; all with the same estimator and levels.
     """
     first = next(iter(runs.values()))
-    levels = numbers.level_texts(at for _, at in first.groups())
+    levels = numbers.level_texts(key.at for key in first.frame)
     rows = []
     for name, run in runs.items():
         means = [numbers.mean_estimate(group.mean) for group in run.summary()]

@@ -105,4 +105,4 @@ def difference(change: Difference | None) -> str:
     """The difference with its interval for images like these."""
     if change is None:
         return numbers.NONE
-    return numbers.change(change.value, *((None, None) if change.population is None else change.population.ends))
+    return numbers.change(change.value, *change.population.ends)

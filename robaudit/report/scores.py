@@ -16,13 +16,13 @@ from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Column, Table, cells
+from robaudit.spec.gates import Score
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE
 from robaudit.stats.scores import (
     MEANINGS,
     RADII,
     Radii,
-    Score,
     Scores,
     ScoreValue,
     radii_of,

@@ -48,8 +48,8 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
 
     def records(self, run: Run, ask: Ask) -> list[tuple[GroupSummary, ...]]:
         """The summaries of the results, together."""
-        groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
-        return [tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))]
+        groups = {group.key: group for group in run.summary()}
+        return [tuple(groups[key] for key in run.groups(ask.estimators, ask.levels))]
 
     def tables(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
         """A table for each quantity."""

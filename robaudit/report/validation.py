@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from robaudit.advice.comparison import ReferenceComparison, Truth
+from robaudit.advice.comparison import ReferenceComparison
 from robaudit.advice.validate import Validation
 from robaudit.advice.verdicts import milliseconds
 from robaudit.report import numbers
@@ -23,6 +23,7 @@ from robaudit.report.pictures.page import (
 from robaudit.report.pictures.style import CARD, FAINT, line_style
 from robaudit.report.tables import Table, cells, columns
 from robaudit.rows import Row
+from robaudit.stats.summary import Share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def _cells(comparison: ReferenceComparison) -> Iterator[str]:
     yield "-" if error is None else f"{error.bias:+z.3f}" + _spread(comparison, error.bias_error)
     yield "-" if error is None else f"{error.rmse:z.3f}" + _spread(comparison, error.rmse_error)
     yield "-" if comparison.rank is None else f"{comparison.rank:z.3f}"
-    yield "-" if comparison.coverage is None else f"{comparison.coverage.held}/{comparison.coverage.total}"
+    yield "-" if comparison.coverage is None else f"{comparison.coverage.count}/{comparison.coverage.total}"
     yield milliseconds(comparison.seconds)
 
 
@@ -141,7 +142,7 @@ def _scatter(validation: Validation) -> Sketch:
     )
 
 
-def _dots(ax: Axes, pairs: Sequence[tuple[Row, Truth]], ink: str, *, same: bool) -> None:
+def _dots(ax: Axes, pairs: Sequence[tuple[Row, Share]], ink: str, *, same: bool) -> None:
     """One dot per image; bars where there are intervals, the reference's horizontal."""
     ax.set_xlim(-0.03, 1.03)
     if same:
@@ -154,8 +155,8 @@ def _dots(ax: Axes, pairs: Sequence[tuple[Row, Truth]], ink: str, *, same: bool)
     few_ticks(ax.yaxis, 4)
 
 
-def _bars(pairs: Sequence[tuple[Row, Truth]]) -> Iterator[tuple[list[float], list[float]]]:
+def _bars(pairs: Sequence[tuple[Row, Share]]) -> Iterator[tuple[list[float], list[float]]]:
     for row, truth in pairs:
-        yield list(truth.interval()), [row.value] * 2
+        yield [truth.lower, truth.upper], [row.value] * 2
         if row.lower is not None and row.upper is not None:
             yield [truth.value] * 2, [row.lower, row.upper]

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Literal
 
 from robaudit.documents import Document
@@ -15,25 +16,29 @@ from robaudit.names import Part, PartName, ResultName
 from robaudit.spec.fields import as_number
 
 Relation = Literal[">=", "<="]
-SCORES = (
-    "r_m",
-    "r_w",
-    "r_w_correct",
-    "r_nu",
-    "median_ratio",
-    "slope",
-    "r_squared",
-    "r_margin",
-    "r_m_easy",
-    "r_m_hard",
-    "r_nu_easy",
-    "r_nu_hard",
-    "relative_variation_r_m",
-    "relative_variation",
-    "easy_less_hard_r_m",
-    "easy_less_hard",
-)
-"""Quantities that are scores of radii: :class:`robaudit.stats.scores.Score`."""
+
+
+class Score(StrEnum):
+    """A score of n radii r with difficulties g and margins m."""
+
+    R_M = "r_m"
+    R_W = "r_w"
+    R_W_CORRECT = "r_w_correct"
+    R_NU = "r_nu"
+    MEDIAN_RATIO = "median_ratio"
+    SLOPE = "slope"
+    R_SQUARED = "r_squared"
+    R_MARGIN = "r_margin"
+    R_M_EASY = "r_m_easy"
+    R_M_HARD = "r_m_hard"
+    R_NU_EASY = "r_nu_easy"
+    R_NU_HARD = "r_nu_hard"
+    VARIATION_R_M = "relative_variation_r_m"
+    VARIATION_R_NU = "relative_variation"
+    EASY_LESS_HARD_R_M = "easy_less_hard_r_m"
+    EASY_LESS_HARD_R_NU = "easy_less_hard"
+
+
 CERTIFIED_ACCURACY = "certified_accuracy"
 """The share of images that are classified as labelled and certified within a radius."""
 WARNINGS = "warnings"
@@ -49,7 +54,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = {
     WARNINGS: frozenset(),
     "noisy_accuracy": frozenset(),
     CERTIFIED_ACCURACY: frozenset({"radius"}),
-    **dict.fromkeys(SCORES, frozenset[str]()),
+    **dict.fromkeys(Score, frozenset[str]()),
 }
 """The quantities of `robaudit gate`, each with its required arguments (besides those that select results)."""
 

@@ -108,17 +108,17 @@ def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | S
 
 def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
     where, frame = str(run.path), run.frame
-    groups = {(key.estimator, key.at): result.take((result.label >= 0) & (result.draws > 0)) for key, result in frame.items()}
-    wanted = [key for key in run.chosen(groups, estimators, levels) if len(groups[key])]
-    wanted = wanted if one_noise else [key for key in wanted if key[1].name is LevelName.SEVERITY]
+    groups = {key: result.take((result.label >= 0) & (result.draws > 0)) for key, result in frame.items()}
+    wanted = [key for key in run.groups(estimators, levels) if len(groups[key])]
+    wanted = wanted if one_noise else [key for key in wanted if key.at.name is LevelName.SEVERITY]
     if not wanted:
         if not one_noise:
             raise RunError(where, "has no votes under noise whose level is a severity", "audit labelled images with mc under corruption")
         raise RunError(where, "has no votes for labels", "audit labelled images with mc, for example under uniform, support: sphere")
-    first = wanted[0][0]
-    ascending = from_weak_to_strong(at for _, at in wanted)
-    shown = [key for key in wanted if key[0] == first and (not one_noise or key[1].noise == wanted[0][1].noise)]
-    shown.sort(key=lambda key: ascending.index(key[1]))
+    first = wanted[0]
+    ascending = from_weak_to_strong(key.at for key in wanted)
+    shown = [key for key in wanted if key.estimator == first.estimator and (not one_noise or key.noise == first.noise)]
+    shown.sort(key=lambda key: ascending.index(key.at))
     both = common_places(groups[key] for key in shown)
     if not len(both):
         raise NothingLeftError(where, "no labelled image has votes at every level", "read the notes in samples.csv")
@@ -130,4 +130,6 @@ def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[
     order = easiest_first(difficulties.ease(rows))
     table = np.stack([result.label_errors for result in columns], -1)[order]
     last = int((~rows.correct & ~known).sum())
-    return EasiestErrors(first, tuple(at for _, at in shown), table, float((~rows.correct).mean()), last, len(wanted) - len(shown))
+    return EasiestErrors(
+        first.estimator, tuple(key.at for key in shown), table, float((~rows.correct).mean()), last, len(wanted) - len(shown)
+    )

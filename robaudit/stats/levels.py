@@ -66,11 +66,11 @@ def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice |
     Raises:
         RunError: the run has no such estimator or level, or no result that belongs to a level.
     """
-    groups = {(group.key.estimator, group.key.at): group for group in summarise(run.frame, run.quantities)}
+    groups = {group.key: group for group in summarise(run.frame, run.quantities)}
     curves: dict[tuple[str, str], list[GroupSummary]] = {}
-    for name, at in run.chosen(groups, estimators, levels):
-        if at.level is not None and groups[name, at].key.quantity != CONFIDENCE.name:
-            curves.setdefault((name, str(at.noise)), []).append(groups[name, at])
+    for key in run.groups(estimators, levels):
+        if key.at.level is not None and key.quantity != CONFIDENCE.name:
+            curves.setdefault((key.estimator, key.noise), []).append(groups[key])
     if not curves:
         raise RunError(str(run.path), "has no result at a noise level", "audit with mc at several levels, such as --sigma 0.05 --sigma 0.1")
     return tuple(_curve(sorted(points, key=lambda group: group.key.at.strength), run) for points in curves.values())

@@ -14,6 +14,7 @@ from robaudit.names import ResultName, matches
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.stats.frame import Columns, Frame
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.summary import GroupSummary, summarise
 
 if TYPE_CHECKING:
@@ -63,36 +64,35 @@ class Run:
         """The quantities of the run by name."""
         return {values["name"]: Quantity.from_document(values) for values in self.info["quantities"]}
 
-    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[tuple[str, NoiseLevel], Columns]:
-        """Results by name and noise level, in the run's order: those that the arguments name, or all.
+    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[GroupKey, Columns]:
+        """Results in the run's order: those that the arguments name, or all.
 
         Raises:
             RunError: the run has no such estimator or noise level.
         """
-        groups = {(key.estimator, key.at): columns for key, columns in self.frame.items()}
-        return {key: groups[key] for key in self.chosen(groups, estimators, levels)}
-
-    def chosen(
-        self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
-    ) -> list[tuple[str, NoiseLevel]]:
-        """The groups of the run that the arguments name, in the run's order; all groups without arguments.
-
-        The name of an estimator with several values for an image means all of them; ``label:q=100`` means a single value.
-
-        Raises:
-            RunError: the run has no such estimator or noise level.
-        """
-        keys = list(keys)
-        names = dict.fromkeys(name for name, _ in keys)
-        for wanted in estimators:
-            if not any(matches(name, wanted) for name in names):
-                raise RunError(str(self.path), f"has no estimator {wanted}", f"it has {', '.join(names)}")
-        meant = set(LevelChoice.of(levels).among((at for _, at in keys), str(self.path)))
-        return [(name, at) for name, at in keys if at in meant and (not estimators or any(matches(name, wanted) for wanted in estimators))]
+        return {key: self.frame[key] for key in chosen(self.frame, estimators, levels, str(self.path))}
 
     def summary(self) -> tuple[GroupSummary, ...]:
         """Mean, quantiles and shares for each estimator and noise level."""
         return summarise(self.frame, self.quantities)
+
+
+def chosen(keys: Iterable[GroupKey], estimators: Sequence[str], levels: LevelChoice | Sequence[float], where: str) -> list[GroupKey]:
+    """The results that the arguments name, in their order; all without arguments. ``where``: their owner, for messages.
+
+    The name of an estimator with several values for an image means all of them; ``label:q=100`` means a single value.
+
+    Raises:
+        RunError: there is no such estimator or noise level.
+    """
+    keys = list(keys)
+    names = dict.fromkeys(key.estimator for key in keys)
+    for wanted in estimators:
+        if not any(matches(name, wanted) for name in names):
+            raise RunError(where, f"has no estimator {wanted}", f"it has {', '.join(names)}")
+    meant = set(LevelChoice.of(levels).among((key.at for key in keys), where))
+    named = {name for name in names if not estimators or any(matches(name, wanted) for wanted in estimators)}
+    return [key for key in keys if key.at in meant and key.estimator in named]
 
 
 def measuring(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robaudit.errors import InUseError, RunError
+from robaudit.errors import RunError
 from robaudit.files import file_sha256, json_bytes, read_json, sealed, unsealed, write_atomically
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, parse_gate
@@ -75,7 +75,7 @@ def locked(folder: Path) -> Iterator[Lock]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InUseError(str(folder), "another robaudit is writing here", "wait for it, or choose another --out") from error
+            raise RunError(str(folder), "another robaudit is writing here", "wait for it, or choose another --out") from error
         except OSError as error:
             raise RunError(str(folder), f"cannot be locked: {error.strerror or error}", "choose another --out") from error
         about = os.fstat(handle)

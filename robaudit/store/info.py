@@ -163,9 +163,10 @@ class UntilDecided(_Part):
             raise ValueError("an analysis took place that was not possible")
         return self
 
-    def each(self, confidence: float | None = None) -> float:
-        """The confidence of each analysis, so that all possible analyses hold together with ``confidence`` (default: the run's)."""
-        return simultaneous(self.confidence if confidence is None else confidence, len(self.possible))
+    @property
+    def each(self) -> float:
+        """The confidence of each analysis, so that all possible analyses hold together with :attr:`confidence`."""
+        return simultaneous(self.confidence, len(self.possible))
 
     def also(self, draws: int) -> UntilDecided:
         """The schedule with one more analysis."""

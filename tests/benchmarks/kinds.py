@@ -185,7 +185,7 @@ _HEADS = ["noise", "p", "logit_gaussian: bias", "RMSE", "coverage", "by votes", 
 
 def _row(at: NoiseLevel, some: Mapping[str, ReferenceComparison], votes: str) -> list[str]:
     ours, linear, plain = some["logit_gaussian"], some.get("mmse"), some["mc"]
-    cover = "-" if ours.coverage is None else f"{ours.coverage.share:.2f}"
+    cover = "-" if ours.coverage is None else f"{ours.coverage.value:.2f}"
     return [
         at.text,
         f"{ours.reference_mean:.2f}",

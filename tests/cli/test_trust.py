@@ -51,7 +51,7 @@ def test_a_forged_complete_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) 
         refuse("estimate", "spec.yaml", "--out", "run", "--fresh", *gate, says=f"run: {FRESH}")
 
 
-def test_a_class_named_on_the_command_line_is_trusted_and_no_other_code_is(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+def test_code_needs_trust_wherever_it_is_named(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     torch.save(network.state_dict(), tmp_path / "net.pth")
     (tmp_path / "mynet_of_trust.py").write_text(
@@ -61,11 +61,10 @@ def test_a_class_named_on_the_command_line_is_trusted_and_no_other_code_is(tmp_p
     named = ("--set", "model.architecture=mynet_of_trust:Net")
     model = {"path": "net.pth", "architecture": "robaudit:linear"}
     spec = write(tmp_path, digits(limit=2, model=model))
-    assert run_cli("estimate", spec, "--out", "run", *named).code == 0
-    write(tmp_path, digits(limit=2, model={**model, "architecture": "mynet_of_trust:Net"}))
+    refuse("estimate", spec, "--out", "run", *named, says="--trust")
+    assert run_cli("estimate", spec, "--out", "run", *named, "--trust").code == 0
+    write(tmp_path, digits(dataset={"kind": "python", "target": "data_of_trust:load"}))
     refuse("estimate", spec, "--out", "other", says="--trust")
-    write(tmp_path, digits(model=model, dataset={"kind": "python", "target": "data_of_trust:load"}))
-    refuse("estimate", spec, "--out", "other", *named, says="--trust")
 
 
 @pytest.mark.parametrize("arguments", [("show", ""), ("estimate", "spec.yaml", "--out", ""), ("gate", "run", "")])

@@ -298,7 +298,7 @@ def fig4(session: Session) -> Part:
     for net in (RESNET, FASHION, MNIST):
         run = by_class(session, net)
         for e in ("mc", "mmse"):
-            bias = run.bias_report(estimator=e)[0]
+            bias = run.section("classes", estimator=e)[0]
             means[net, e] = {one.index: one.mean.value for one in bias.classes}
             if bias.gap is not None:
                 most, least = (names_of(net, at) for at in (bias.gap.most, bias.gap.least))

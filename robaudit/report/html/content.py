@@ -120,8 +120,8 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
 def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...]) -> RunView:
     if not run.frame:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
-    groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
-    summaries = tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))
+    groups = {group.key: group for group in run.summary()}
+    summaries = tuple(groups[key] for key in run.groups(ask.estimators, ask.levels))
     if not summaries:
         raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
     names = dict.fromkeys(group.key.estimator for group in summaries)
@@ -160,11 +160,11 @@ def _listed(flagged: Flagged, most: int) -> Flagged:
 
 def _available(run: Run, ask: Ask) -> tuple[Ask, dict[object, RunError]]:
     """The request without what the run lacks, as long as it has some of it; and an error for each thing that it lacks."""
-    keys, missing = list(run.groups()), dict[object, RunError]()
+    missing = dict[object, RunError]()
 
     def has(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:
         try:
-            return bool(run.chosen(keys, estimators, levels))
+            return bool(run.groups(estimators, levels))
         except RunError as error:
             missing[wanted] = error
             return False

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robaudit.advice.comparison import Truth, compare, covers, root_mean_square
+from robaudit.advice.comparison import compare, covers, root_mean_square, variance
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CONFIDENCE, NO_INTERVAL, P_ROBUST, Quantity
 from robaudit.rows import Row
+from robaudit.stats.summary import Share, share
 from tests.rows import ROW as PLAIN
 
 DRAWS = 10_000
@@ -23,8 +24,8 @@ def rows(values: list[float], **columns: object) -> list[Row]:
     return [replace(ROW, sample_id=str(i), value=value, **columns) for i, value in enumerate(values)]  # type: ignore[arg-type]
 
 
-def truths(values: list[float], draws: int = DRAWS) -> list[Truth]:
-    return [Truth(round(value * draws), draws) for value in values]
+def truths(values: list[float], draws: int = DRAWS) -> list[Share]:
+    return [share(round(value * draws), draws) for value in values]
 
 
 def test_a_constant_shift_is_bias_and_nothing_else() -> None:
@@ -42,9 +43,9 @@ def test_the_references_own_noise_is_taken_out() -> None:
     """Values that are exact, against references of 400 draws: 2,000 images leave an RMSE of zero within 4 standard errors."""
     rng, n = np.random.default_rng(5), 400
     p = rng.uniform(0.05, 0.95, 2000)
-    drawn = [Truth(int(k), n) for k in rng.binomial(n, p)]
+    drawn = [share(int(k), n) for k in rng.binomial(n, p)]
     squares = [(truth.value - x) ** 2 for truth, x in zip(drawn, p, strict=True)]
-    correction = float(np.mean([truth.variance for truth in drawn]))
+    correction = float(np.mean([variance(truth) for truth in drawn]))
     error = float(np.std(squares)) / math.sqrt(len(squares))
     assert abs(float(np.mean(squares)) - correction) < 4 * error
     assert correction > 20 * error, "without it the test would fail"
@@ -101,7 +102,7 @@ def test_intervals_that_are_too_narrow_do_not_cover() -> None:
     rng, n, cases = np.random.default_rng(2), 1000, 500
     k, r = rng.binomial(n, 0.5, cases), rng.binomial(DRAWS, 0.5, cases)
     narrow = [replace(ROW, sample_id=str(i), value=x / n, lower=x / n - 0.005, upper=x / n + 0.005) for i, x in enumerate(k)]
-    coverage = compare(narrow, [Truth(int(x), DRAWS) for x in r], P_ROBUST, 1.0).coverage
+    coverage = compare(narrow, [share(int(x), DRAWS) for x in r], P_ROBUST, 1.0).coverage
     assert coverage is not None
     assert coverage.total == cases
     assert coverage.upper < 0.6

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from robaudit.advice.comparison import Coverage, Error, ReferenceComparison
+from robaudit.advice.comparison import Error, ReferenceComparison
 from robaudit.advice.verdicts import advice, remark, verdict
+from robaudit.stats.summary import Share
 from tests.levels import sigma
 
 ERROR = Error(0.0, 0.001, 0.005, 0.001, 0.002, None, "7", 0.9, 0.95)
@@ -15,7 +16,7 @@ GOOD = ReferenceComparison("good", sigma(0.1), "p_robust", 50, 50, 0.9, 0.9, ERR
 
 
 def one(
-    name: str = "good", *, seconds: float = 0.03, rank: float | None = 0.99, coverage: Coverage | None = None, **error: object
+    name: str = "good", *, seconds: float = 0.03, rank: float | None = 0.99, coverage: Share | None = None, **error: object
 ) -> ReferenceComparison:
     return replace(GOOD, estimator=name, seconds=seconds, rank=rank, coverage=coverage, error=replace(ERROR, **error))  # type: ignore[arg-type]
 
@@ -58,7 +59,7 @@ def test_other_quantities_have_no_part_in_the_choice() -> None:
         (one(rmse=0.06), "is inaccurate for each image: RMSE 0.060, no significant bias"),
         (TAYLOR, "is biased: overestimates by 0.080 on average"),
         (one(bias=-0.08, bias_error=0.01, rmse=0.1), "is biased: underestimates by 0.080 on average; its ranking of the images holds"),
-        (one(coverage=Coverage(30, 50, 0.45, 0.74)), "is accurate for each image; its intervals are too narrow: coverage 60%"),
+        (one(coverage=Share(30, 50, 0.6, 0.45, 0.74)), "is accurate for each image; its intervals are too narrow: coverage 60%"),
         (replace(GOOD, touched=0), "no verdict: the noise affects none of these images: stronger noise or more images would tell more"),
         (one(reference=0.008, rmse=0.001), "no verdict: the reference is too coarse (standard error 0.008); give it more draws"),
         (replace(GOOD, images=9), "9 images are too few for a verdict (at least 10)"),

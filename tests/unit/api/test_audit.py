@@ -167,7 +167,7 @@ def test_more_samples_are_other_data_unless_they_extend_the_run(tmp_path: Path) 
     with pytest.raises(AnotherRunError, match="data in memory: no longer has the sample '3' of the run"):
         robaudit.audit(network(), (images[:3], labels[:3]), **options)
     run = robaudit.audit(network(), (images, labels), **{**options, "sigma": [0.25, 0.1]}, extend=True)
-    assert (len(run.rows), sorted(at.number for _, at in run.groups())) == (24, [0.1, 0.25])
+    assert (len(run.rows), sorted(key.at.number for key in run.groups())) == (24, [0.1, 0.25])
 
 
 def test_a_run_that_skipped_a_sample_is_found_again(tmp_path: Path) -> None:

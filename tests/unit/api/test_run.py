@@ -89,8 +89,8 @@ def test_what_a_notebook_shows_is_escaped(run: Run) -> None:
     shown = [
         run._repr_markdown_(),
         run.summary()._repr_markdown_(),
-        run.bias_report(estimator="mc", sigma=0.25)._repr_markdown_(),
-        run.flagged(threshold=0.95)._repr_markdown_(),
+        run.section("classes", estimator="mc", sigma=0.25)._repr_markdown_(),
+        run.section("flagged", threshold=0.95)._repr_markdown_(),
         run.gate()._repr_markdown_(),
     ]
     for text in shown:
@@ -106,8 +106,8 @@ def test_results_print_as_the_tables_of_the_command_line(run: Run, run_cli: RunC
     monkeypatch.setenv("COLUMNS", "120")
     said = {
         "show": (run_cli("show", run.path).out, run.summary()),
-        "bias": (run_cli("bias-report", run.path, "--estimator", "mc").out, run.bias_report(estimator="mc")),
-        "flags": (run_cli("flag-samples", run.path, "--threshold", "0.6").out, run.flagged(threshold=0.6)),
+        "bias": (run_cli("bias-report", run.path, "--estimator", "mc").out, run.section("classes", estimator="mc")),
+        "flags": (run_cli("flag-samples", run.path, "--threshold", "0.6").out, run.section("flagged", threshold=0.6)),
         "gates": (run_cli("gate", run.path).out, run.gate()),
     }
     for printed, results in said.values():
@@ -119,11 +119,11 @@ def test_results_are_tuples(run: Run) -> None:
     assert len(summary) == 4
     assert [group.key.estimator for group in summary] == ["logit_gaussian", "mc", "logit_gaussian", "mc"]
     assert copy.deepcopy(summary) == summary == pickle.loads(pickle.dumps(summary))
-    (bias,) = run.bias_report(estimator="mc", sigma=0.25)
+    (bias,) = run.section("classes", estimator="mc", sigma=0.25)
     assert len(bias.classes) == 10
-    (flagged,) = run.flagged(estimator=["mc"], sigma=[0.25], bottom=30)
+    (flagged,) = run.section("flagged", estimator=["mc"], sigma=[0.25], bottom=30)
     assert len(flagged.samples) == 30
-    assert "... and 5 more." in repr(run.flagged(estimator=["mc"], sigma=[0.25], bottom=55))
+    assert "... and 5 more." in repr(run.section("flagged", estimator=["mc"], sigma=[0.25], bottom=55))
 
 
 def test_gates(run: Run) -> None:
@@ -159,13 +159,16 @@ def test_pictures(run: Run, tmp_path: Path) -> None:
 
 
 MISTAKES: dict[str, tuple[Any, str]] = {
-    "estimator": (lambda run: run.flagged(estimator="mcc"), "has no estimator mcc; it has logit_gaussian, mc"),
-    "sigma": (lambda run: run.bias_report(sigma=0.3), "has no sigma 0.3; it has 0.1, 0.25"),
-    "only": (lambda run: run.flagged(only="right"), "only: 'right' is unknown; one of 'correct', 'wrong'"),
-    "below": (lambda run: run.flagged(threshold=float("nan")), "threshold: nan is not a number"),
+    "estimator": (lambda run: run.section("flagged", estimator="mcc"), "has no estimator mcc; it has logit_gaussian, mc"),
+    "sigma": (lambda run: run.section("classes", sigma=0.3), "has no sigma 0.3; it has 0.1, 0.25"),
+    "only": (lambda run: run.section("flagged", only="right"), "only: 'right' is unknown; one of 'correct', 'wrong'"),
+    "below": (lambda run: run.section("flagged", threshold=float("nan")), "threshold: nan is not a number"),
     "a gate that is no text": (lambda run: run.gate(["mean >= 0.9", 5]), "gates: 5 is not text"),
     "a gate": (lambda run: run.gate("meen >= 1"), "gates"),
-    "no gate": (lambda run: replace(run, info={**run.info, "spec": {**run.info["spec"], "gates": []}}).gate(), "gates: the audit had none"),
+    "no gate": (
+        lambda run: replace(run, info={**run.info, "spec": {**run.info["spec"], "gates": []}}).gate(),
+        "gates: none is given, and the spec of the run has none",
+    ),
     "inconclusive": (lambda run: run.gate(inconclusive="xfail"), "inconclusive: 'xfail' is unknown"),
     "a format": (lambda run: run.plot("classes", "a.jpg"), "path: 'jpg' is unknown; one of 'png', 'svg', 'pdf'"),
 }
@@ -180,7 +183,7 @@ def test_mistakes_are_one_line(run: Run, ask: Any, said: str) -> None:
 
 @pytest.mark.parametrize("sigma", ["64/256", np.array([0.25]), torch.tensor(0.25)])
 def test_levels_in_any_form(run: Run, sigma: Any) -> None:
-    assert run.flagged(sigma=sigma) == run.flagged(sigma=0.25)
+    assert run.section("flagged", sigma=sigma) == run.section("flagged", sigma=0.25)
 
 
 def test_every_section_of_the_command_line(run: Run) -> None:

@@ -45,7 +45,7 @@ def test_one_run_against_itself_is_exactly_the_same(ordinary: Run) -> None:
         assert group.how == "the same model"
         for one in (group.mean, *(one.difference for one in group.classes), *filter(None, [group.noisy_accuracy])):
             assert one.value == 0
-            assert known(one.measured).ends == known(one.population).ends == (0, 0)
+            assert known(one.measured).ends == one.population.ends == (0, 0)
         assert (group.worse, group.better, group.changed) == (0, 0, ())
     gates = [f"{name}(estimator=mc) <= 0" for name in QUANTITIES if name != "accuracy_drop"]
     assert {one.verdict for one in decided(ordinary, ordinary, *gates, "accuracy_drop <= 0")} == {"pass"}

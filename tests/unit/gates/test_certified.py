@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from robaudit.errors import RobauditError, RunError
-from robaudit.gates.decide import Covers, Decision, decide
+from robaudit.gates.decide import Decision, decide
+from robaudit.gates.measure import Covers
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.rows import Row
 from tests.certified_rows import MIXED, certificate, pictured, stating

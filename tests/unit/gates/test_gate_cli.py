@@ -102,43 +102,12 @@ def test_gates_of_another_spec(run: Path, run_cli: RunCli, refuse: Refuse, tmp_p
     refuse("gate", run, "--spec", "none.yaml", says="none.yaml: has no gates")
 
 
-def test_gates_of_pyproject(run: Path, straddled: str, run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:
-    copy = without_gates(run, tmp_path)
-    refuse("gate", copy, says="there is no gate on the command line")
-    project = tmp_path / "pyproject.toml"
-    project.write_text('[project]\nname = "x"\n', encoding="utf-8")
-    refuse("gate", copy, says='for example robaudit gate RUN "mean(sigma=0.05) >= 0.9"')
-    project.write_text(f'[tool.robaudit]\ngates = ["{straddled}"]\ninconclusive = "fail"\n', encoding="utf-8")
-    code, _, err = run_cli("gate", copy)
-    assert (code, err.splitlines()[0]) == (1, "gates of pyproject.toml, [tool.robaudit]")
-    assert run_cli("gate", copy, "--inconclusive", "pass").code == 0
-    assert run_cli("gate", run, "--pyproject", project).code == 1  # named on the command line: before the run's own
-    assert run_cli("gate", run).code == 0
-    project.write_text(
-        '[tool.robaudit]\ngates = ["mean(estimator=softmax) >= 0.5"]\npoint = true\npopulation = true\nconfidence = 0.9\n', encoding="utf-8"
-    )
-    assert run_cli("gate", copy).code == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[tool.robaudit]\ngate = []", "gate: Extra inputs are not permitted; did you mean 'gates'?"),
-        ("[tool.robaudit]\ngates = []", "has no gates"),
-        ("[tool", "is not valid"),
-    ],
-)
-def test_bad_pyproject(run: Path, refuse: Refuse, tmp_path: Path, text: str, says: str) -> None:
-    (tmp_path / "p.toml").write_text(text, encoding="utf-8")
-    refuse("gate", run, "--pyproject", "p.toml", says=says)
-
-
 def test_refusals(run: Path, refuse: Refuse, tmp_path: Path) -> None:
     refuse("gate", tmp_path / "none", SURE, says="is not a run folder")
     refuse("gate", run, "men >= 1", says="did you mean 'mean'?")
     refuse("gate", run, "mean >= 0.9", says="say estimator=mc | softmax")
     refuse("gate", run, SURE, "--confidence", "95", says="is not above 0.5 and below 1")
-    refuse("gate", run, "--pyproject", "none.toml", says="No such file")
+    refuse("gate", without_gates(run, tmp_path), says='gates: none is given, and the spec of the run has none; for example "mean(sig')
     refuse("gate", run, SURE, "-o", tmp_path / "no" / "file", says="its folder does not exist")
 
 

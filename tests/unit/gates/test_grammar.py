@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.cli.main import program
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
 from robaudit.names import Part
@@ -103,12 +101,3 @@ def test_a_printed_gate_reads_as_itself(
     own = replace(plain, t=t if "t" in needed else None, radius=t if "radius" in needed else None)
     assert needed <= {"t", "radius"}
     assert gate(str(own)) == own
-
-
-def test_the_docs_name_every_quantity_and_option() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "gates.md").read_text(encoding="utf-8")
-    assert all(f"`{quantity}`" in text for quantity in QUANTITIES)
-    command = program().commands["gate"]
-    options = {name for parameter in command.params for name in parameter.opts if name.startswith("--") and name != "--help"}
-    assert {"--population", "--pyproject"} <= options
-    assert not [name for name in options if name not in text]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from robaudit.files import json_bytes, sealed
-from robaudit.gates.decide import Covers, Decision, Verdict, decide
+from robaudit.gates.decide import Decision, Verdict, decide
+from robaudit.gates.measure import Covers
 from robaudit.gates.sources import decisions_of
 from robaudit.gates.until import next_analysis, possible_analyses
 from robaudit.store.info import until_decided
@@ -201,5 +202,3 @@ def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_
     assert "intervals 97.5 %" in run_cli("gate", "run", "mean(sigma=0.2) >= 0.1").out
     assert "intervals 90 %" in run_cli("gate", "run", "--confidence", "0.9").out
     assert decisions_of(read_run(tmp_path / "run"))[0][0]["confidence"] == pytest.approx(0.975)
-    (tmp_path / "p.toml").write_text("[tool.robaudit]\ngates = ['mean(sigma=0.2) >= 0.1']\nconfidence = 0.9", encoding="utf-8")
-    assert "intervals 95 %" in run_cli("gate", "run", "--pyproject", "p.toml").out  # two looks share the error

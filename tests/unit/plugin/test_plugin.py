@@ -77,7 +77,7 @@ def test_several_values_of_each_image(run: Path, installed: Path, run_cli: RunCl
     assert len(one) == 2 * 8
     assert one == pytest.approx(again)
     assert all(a <= b <= c for a, b, c in zip(one, two, fifty, strict=True))
-    assert set(found.groups(["norms"])) == {key for key in found.groups() if key[0] in NORMS[:2]}
+    assert set(found.groups(["norms"])) == {key for key in found.groups() if key.estimator in NORMS[:2]}
     assert run_cli("gate", run, "mean(estimator=norms, q=2, noise=gaussian) <= 0.5", "--point").code in (0, 1)
     other = write(run.parent, digits(estimators=[{"norms": {"samples": 20, "q": [3]}}], noise={"sigma": [0.3]}), "other.yaml")
     refused = forks.robaudit(run.parent, "estimate", other, "--out", "run", "--extend", path=[installed])

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.cli.streams import append_step_summary
-from robaudit.gates.decide import EXIT_CODES, Covers, Decision, Verdict, overall
-from robaudit.gates.measure import ClassPart
+from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
+from robaudit.gates.measure import ClassPart, Covers
 from robaudit.levels import LevelName
 from robaudit.report.ci.document import Subject, gates_json, published
 from robaudit.report.ci.github import github, step_summary

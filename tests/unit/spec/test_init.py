@@ -135,9 +135,11 @@ def loaded():
 """
 
 
-def test_a_class_of_ones_own_named_here_is_consent_and_in_a_spec_it_is_not(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_class_of_ones_own_needs_trust(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "mynet.py").write_text(CODE)
-    code, out, err = run_cli("init", "--model", WEIGHTS, "--architecture", "mynet:Net", "--data", "digits", "--limit", "4")
+    command = ("init", "--model", WEIGHTS, "--architecture", "mynet:Net", "--data", "digits", "--limit", "4")
+    assert "architecture mynet:Net: is Python code" in run_cli(*command).err
+    code, out, err = run_cli(*command, "--trust")
     assert code == 0, err
     assert out == "next: robaudit estimate audit.yaml --trust\n"
     assert "4 of the first 4 labelled images" in err
@@ -148,11 +150,11 @@ def test_a_class_of_ones_own_named_here_is_consent_and_in_a_spec_it_is_not(tmp_p
 
 def test_a_function_that_returns_the_model(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "mynet.py").write_text(CODE)
-    code, _, err = run_cli("init", "--model", "mynet:loaded", "--data", "digits", "--limit", "4")
+    code, _, err = run_cli("init", "--model", "mynet:loaded", "--data", "digits", "--limit", "4", "--trust")
     assert code == 0, err
     model = load_spec(tmp_path / "audit.yaml").model
     assert (model.format, model.architecture, model.path) == ("python", "mynet:loaded", None)
-    refused = run_cli("init", "b.yaml", "--model", "mynet:nothing", "--data", "digits")
+    refused = run_cli("init", "b.yaml", "--model", "mynet:nothing", "--data", "digits", "--trust")
     assert (refused.code, "has no function 'nothing'" in refused.err) == (2, True)
 
 

@@ -36,9 +36,9 @@ def test_not_a_number_is_never_written() -> None:
 def test_groups_keep_the_runs_order() -> None:
     rows = tuple(row(sample, at, name) for sample in "ab" for at in (HIGH, LOW) for name in ("taylor", "mc"))
     run = Run(Path("run"), {}, rows)
-    assert list(run.groups()) == [("taylor", HIGH), ("mc", HIGH), ("taylor", LOW), ("mc", LOW)]
-    assert list(run.groups(["mc"], [0.1, 0.2])) == [("mc", HIGH), ("mc", LOW)]
-    assert run.groups(["mc"], [0.1])["mc", LOW].names == ["a", "b"]
+    assert [(key.estimator, key.at) for key in run.groups()] == [("taylor", HIGH), ("mc", HIGH), ("taylor", LOW), ("mc", LOW)]
+    assert [key.at for key in run.groups(["mc"], [0.1, 0.2])] == [HIGH, LOW]
+    assert [columns.names for columns in run.groups(["mc"], [0.1]).values()] == [["a", "b"]]
     with pytest.raises(RunError, match=r"run: has no sigma 0\.3; it has 0\.2, 0\.1"):
         run.groups(levels=LevelChoice(sigmas=(0.3,)))
 

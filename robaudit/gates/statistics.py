@@ -1,0 +1,366 @@
+"""The statistics of gates on a run: the range, the results and the measurement of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from robaudit.errors import SpecError
+from robaudit.gates.evidence import Evidence, matching_groups, only_group, refuse_results_of
+from robaudit.gates.measure import ClassPart, Measured, Method, check_between, counted
+from robaudit.names import ResultName
+from robaudit.quantities import CERTIFIED, LOSS, Quantity
+from robaudit.spec.gates import CERTIFIED_ACCURACY, WARNINGS, Gate, Score
+from robaudit.stats.certified import CertifiedAccuracy
+from robaudit.stats.frame import alike, antithetic
+from robaudit.stats.groups import GroupKey
+from robaudit.stats.intervals import (
+    LIKE_THESE,
+    TAIL,
+    Bounds,
+    MeasuredImages,
+    measured_mean,
+    measured_quantile,
+    measured_share,
+    population_mean,
+    population_mean_method,
+    population_quantile,
+    population_share,
+    restated,
+    simultaneous,
+)
+from robaudit.stats.scores import RADII, Scores
+from robaudit.text import count, known_name
+
+_RANKS = "ranks and counts of the images' intervals"
+
+
+def _share(_: Quantity) -> Bounds:
+    return 0.0, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A statistic of gates on a run.
+
+    Attributes:
+        measure: its value and its interval, from the rows of a result; :class:`SpecError` if they have none.
+        limits: its range, for results of a quantity.
+        needs: the quantities that it is about; empty: all.
+        votes: it needs votes for the labels.
+        lacking: problem and remedy for a run without such results.
+        of_the_run: it takes no estimator and no noise level.
+    """
+
+    measure: Callable[[Gate, Evidence], Measured]
+    limits: Callable[[Quantity], Bounds] = _share
+    needs: Collection[str] = ()
+    votes: bool = False
+    lacking: tuple[str, str] = "", ""
+    of_the_run: bool = False
+
+
+# --- of the run
+
+
+def _warnings(_: Gate, evidence: Evidence) -> Measured:
+    """The number of a run's warnings, which has no error, and the warnings as remarks."""
+    warnings = evidence.run.info["warnings"]
+    value = float(len(warnings))
+    return Measured(value, (value, value), Method.OF_THE_RUN, remarks=tuple(warnings))
+
+
+def _accuracy(gate: Gate, evidence: Evidence) -> Measured:
+    judged = int(evidence.every.judged.sum())
+    if not judged:
+        raise SpecError(f"gate {str(gate)!r}", "the run has no labels, and so no accuracy", "audit labelled images")
+    return counted(int(evidence.every.correct.sum()), judged, evidence.basis)
+
+
+# --- of the images
+
+
+OfImages = Callable[[Gate, Evidence, MeasuredImages, float], Measured]
+"""Measures images that are mirrored where lower is better, and so have to be mirrored back by the sign."""
+
+
+def _of_images(of: OfImages, gate: Gate, evidence: Evidence, *, bad_end: bool = False, means: bool = False, more: bool = True) -> Measured:
+    """A statistic of the images' values.
+
+    Args:
+        of: measures the images.
+        gate, evidence: see :class:`Statistic`.
+        bad_end: it is about the least robust images.
+        means: it has no interval for a population of unbounded values.
+        more: the number of draws or images is known that would decide a gate on it.
+    """
+    rows, scale, images, population = evidence.rows, evidence.scale, evidence.images(), evidence.basis.population
+    remarks = ["lower is better: the bad end is the high end"] if bad_end and not scale.higher_is_better else []
+    measured = of(gate, evidence, *((images, 1.0) if scale.higher_is_better else (images.mirrored(), -1.0)))
+    if rows.bounded < len(rows) or rows.approximate:
+        classes = tuple(replace(part, lower=None, upper=None) for part in measured.classes)
+        return Measured(measured.value, None, Method.NONE, classes=classes, images=evidence.size, remarks=tuple(remarks))
+    stuck = ""
+    if scale.name == LOSS.name:
+        stuck = "more copies, or more temperatures and steps, narrow its intervals"
+    elif images.adaptive:
+        stuck = "its images stop adaptively: give mc a fixed number of samples, or a smaller tolerance"
+    remarks += _caveats(evidence, classes=bool(measured.classes))
+    if population and means and not (math.isfinite(scale.low) and math.isfinite(scale.high)):
+        remarks.append(f"the mean of an unbounded quantity has no interval for {LIKE_THESE} on that side: median and p05 have one")
+    now = 0 if not more else evidence.size if population else 0 if stuck else evidence.draws
+    return replace(measured, now=now, stuck=stuck, images=evidence.size, remarks=tuple(remarks))
+
+
+def _caveats(evidence: Evidence, *, classes: bool) -> Iterator[str]:
+    """Remarks on errors that the interval does not cover, and on what widens it."""
+    rows, size = evidence.rows, evidence.size
+    if evidence.voted:
+        yield f"by the votes of its copies, not by the approximation of {evidence.key.estimator}"
+    if classes and (unclassified := evidence.without_class):
+        yield f"{unclassified} of {size} images have no label and are in no class"
+    if rows.censored:
+        yield f"{rows.censored} of {size} images censored at {rows.cap:.4g}"
+    if rows.upper_bounds + rows.not_found:
+        yield "upper bounds: the true values may be as small as the range allows"
+    if rows.lower_bounds:
+        yield "lower bounds: the true values may be as large as the range allows"
+    yield from evidence.without_value
+
+
+def _quantile(q: float, _: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
+    confidence, quantile = evidence.basis.confidence, population_quantile if evidence.basis.population else measured_quantile
+    ends, settled = quantile(better, q, confidence), measured_quantile(better.exact(), q, confidence)
+    return Measured(sign * float(np.quantile(better.values, q)), _signed(ends, sign), _RANKS, settled=_signed(settled, sign))
+
+
+def _share_below(gate: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
+    confidence, t = evidence.basis.confidence, sign * float(gate.t or 0.0)
+    ends = (population_share if evidence.basis.population else measured_share)(better, t, confidence)
+    return Measured(float((better.values < t).mean()), ends, _RANKS, settled=measured_share(better.exact(), t, confidence))
+
+
+def _mean(_: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
+    confidence = evidence.basis.confidence
+    (ends, method), settled = _mean_of(better, evidence, confidence), measured_mean(better.exact(), confidence)
+    return Measured(sign * float(better.values.mean()), _signed(ends, sign), method, settled=_signed(settled, sign))
+
+
+def _mean_of(images: MeasuredImages, evidence: Evidence, confidence: float) -> tuple[Bounds, str]:
+    """The interval of a mean and its method."""
+    if evidence.basis.population:
+        return population_mean(images, confidence), population_mean_method(images)
+    return measured_mean(images, confidence), images.method
+
+
+def _noisy_accuracy(gate: Gate, evidence: Evidence) -> Measured:
+    """The mean share of votes for the labels, which have no bias."""
+    rows = evidence.rows.take(evidence.rows.label_draws > 0)
+    draws, shares, number = rows.label_draws, rows.hits / rows.label_draws, alike(rows.label_draws)
+    ends = restated(shares, shares, shares, draws, TAIL, rows.label_split)
+    split = None if number is None else antithetic(rows.label_split)
+    images = MeasuredImages(shares, *ends, 0.0, 1.0, unknown=evidence.rows.not_finite, draws=number, split=split)
+    now = evidence.size if evidence.basis.population else round(float(draws.mean()))
+    return replace(_mean(gate, evidence, images, 1.0), now=now, images=len(shares), remarks=tuple(evidence.without_value))
+
+
+def _of_classes(gap: bool, gate: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
+    """worst_class or class_gap; the intervals of all classes hold simultaneously."""
+    parts = evidence.by_class(better)
+    if len(parts) < 1 + gap:
+        what = f"the run has images of {len(parts)} {'class' if len(parts) == 1 else 'classes'}"
+        raise SpecError(f"gate {str(gate)!r}", what, "a gap needs images of two")
+    each = simultaneous(evidence.basis.confidence, len(parts))
+    ends, methods = zip(*(_mean_of(images, evidence, each) for images in parts.values()), strict=True)
+    settled = [measured_mean(images.exact(), each) for images in parts.values()]
+    means = [float(images.values.mean()) if len(images.values) else math.nan for images in parts.values()]
+    known = [mean for mean in means if not math.isnan(mean)] or [math.nan]
+    classes = [
+        ClassPart(index, known_name(index, evidence.run.class_names), images.size, sign * mean, *_signed(interval, sign))
+        for (index, images), mean, interval in zip(parts.items(), means, ends, strict=True)
+    ]
+    classes.sort(key=lambda part: (math.isnan(part.value), sign * part.value))
+
+    def together(ends: Sequence[Bounds]) -> Bounds:
+        return _gap(ends) if gap else _signed((min(low for low, _ in ends), min(high for _, high in ends)), sign)
+
+    method = f"simultaneous over {len(parts)} classes, {methods[0]}"
+    value = max(known) - min(known) if gap else sign * min(known)
+    return Measured(value, together(ends), method, settled=together(settled), classes=tuple(classes))
+
+
+def _gap(bounds: Sequence[Bounds]) -> Bounds:
+    """The largest difference of two classes: no class is compared with itself."""
+    lowers, uppers = [lower for lower, _ in bounds], [upper for _, upper in bounds]
+    highest, lowest = int(np.argmax(uppers)), int(np.argmin(lowers))
+    upper = max(
+        uppers[highest] - min(lowers[:highest] + lowers[highest + 1 :]), max(uppers[:lowest] + uppers[lowest + 1 :]) - lowers[lowest]
+    )
+    return max(0.0, max(lowers) - min(uppers)), upper
+
+
+def _signed(bounds: Bounds, sign: float) -> Bounds:
+    return bounds if sign > 0 else (-bounds[1], -bounds[0])
+
+
+# --- of sets of radii
+
+
+def _score(low: float, high: float, gate: Gate, evidence: Evidence) -> Measured:
+    """A score and its interval: for these images from the ends of their radii, for the population the interval over images.
+
+    The radii of a search are upper bounds: the true radii, and with them the score, may be as small as the range allows, and a score that
+    does not grow with them may have any value.
+
+    Args:
+        low, high: its range.
+        gate, evidence: see :class:`Statistic`.
+    """
+    scores, population = evidence.scores, evidence.basis.population
+    score, size, remarks = scores.values[Score(gate.quantity)], len(scores.radii.ids), tuple(_of_radii(scores))
+    if score.value is None:
+        raise SpecError(f"gate {str(gate)!r}", f"{gate.quantity} is not defined: {score.why}", "gate another score, such as r_m")
+    lower, upper = (score.lower, score.upper) if population else (score.measured_lower, score.measured_upper)
+    if lower is None or upper is None:
+        return Measured(score.value, None, Method.NONE, images=size, remarks=remarks)
+    if scores.radii.upper_bounds:
+        lower, upper = low, upper if low == 0.0 and high == math.inf else high
+    method, stuck = "ends of the radii", "its images leave it open"
+    if population:
+        method, stuck = "over images", f"more than {size} images would narrow it"
+    elif lower == score.value == upper:
+        method = Method.EXACT
+    return Measured(score.value, (lower, upper), method, stuck=stuck, images=size, remarks=remarks)
+
+
+def _of_radii(scores: Scores) -> Iterator[str]:
+    radii = scores.radii
+    if radii.upper_bounds:
+        yield "upper bounds: the true values may be as small as the range allows"
+    if radii.censored.any():
+        yield f"{int(radii.censored.sum())} of {len(radii.ids)} images are censored at {radii.cap:.4g}"
+    if radii.left_out:
+        yield f"{radii.left_out} correct images with g <= 0 are in no ratio"
+    if left := radii.unlabelled + radii.not_finite:
+        yield f"{left} images left out: no label or no finite value"
+
+
+def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
+    """Certified accuracy at the radius of the gate, which is exact for these images.
+
+    Beyond the largest radius that could have been certified it is 0. If images stopped once another radius was decided, it is a lower
+    bound: the gate can pass, but not fail.
+    """
+    accuracy, radius = evidence.certified, gate.radius or 0.0
+    certificates = accuracy.certificates
+    certified, images, remarks = accuracy.at(radius), certificates.images, tuple(_of_certificates(radius, accuracy))
+    if radius > certificates.possible:
+        return Measured(0.0, (0.0, 0.0), Method.EXACT, images=images, remarks=remarks)
+    if certificates.asked in (None, gate.radius):
+        return counted(certified.count, certified.total, evidence.basis, remarks=remarks)
+    least, stuck = certified.lower if evidence.basis.population else certified.value, "run it without decide, or with decide at this radius"
+    return Measured(certified.value, (least, 1.0), "lower bound", stuck=stuck, images=images, remarks=remarks)
+
+
+def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str]:
+    certificates = accuracy.certificates
+    if radius > certificates.possible:
+        name = ResultName.parse(certificates.key.estimator).estimator
+        yield f"{name} could not have certified more than {certificates.possible:.4g}: more draws or another noise level reach further"
+    if certificates.asked not in (None, radius):
+        yield f"images stopped once it was decided whether {certificates.asked:g} is certified: at other radii more may be certified"
+    if accuracy.abstains.count:
+        yield f"nothing certified for {accuracy.abstains.count} of {certificates.images} images"
+    if accuracy.wrong.count:
+        yield f"another class than the label certified for {accuracy.wrong.count}"
+    if certificates.alpha:
+        yield f"a certificate is false with probability at most {certificates.alpha:g}"
+    if certificates.unlabelled:
+        yield f"{count(certificates.unlabelled, 'image')} without a label left out"
+
+
+# --- all of them
+
+
+def _range(scale: Quantity) -> Bounds:
+    return scale.low, scale.high
+
+
+def _of_radii_in(low: float = 0.0, high: float = math.inf) -> Statistic:
+    lacking = "there are no radii, and so no scores", "add radius_attack, radius_exact or noise_tolerance to the estimators"
+    return Statistic(partial(_score, low, high), lambda _: (low, high), needs=RADII, lacking=lacking)
+
+
+STATISTICS: Mapping[str, Statistic] = {
+    "mean": Statistic(partial(_of_images, _mean, means=True), _range),
+    "median": Statistic(partial(_of_images, partial(_quantile, 0.5)), _range),
+    "p05": Statistic(partial(_of_images, partial(_quantile, 0.05), bad_end=True), _range),
+    "worst_class": Statistic(partial(_of_images, partial(_of_classes, False), bad_end=True, means=True), _range),
+    "class_gap": Statistic(partial(_of_images, partial(_of_classes, True), means=True), lambda scale: (0.0, scale.high - scale.low)),
+    "share_below": Statistic(partial(_of_images, _share_below, bad_end=True, more=False)),
+    "accuracy": Statistic(_accuracy, of_the_run=True),
+    WARNINGS: Statistic(_warnings, lambda _: (0.0, math.inf), of_the_run=True),
+    "noisy_accuracy": Statistic(
+        _noisy_accuracy,
+        votes=True,
+        lacking=("there are no results with labels and a fixed number of votes", "audit labelled images with mc"),
+    ),
+    CERTIFIED_ACCURACY: Statistic(
+        _certified_accuracy,
+        needs=(CERTIFIED.name,),
+        lacking=("there are no certified radii", "add certified_radius, margin_radius or smoothed_margin to the estimators"),
+    ),
+    **dict.fromkeys(Score, _of_radii_in()),
+    Score.R_SQUARED: _of_radii_in(-math.inf, 1.0),
+    **dict.fromkeys((Score.VARIATION_R_M, Score.VARIATION_R_NU), _of_radii_in(0.0, 1.0)),
+    **dict.fromkeys((Score.EASY_LESS_HARD_R_M, Score.EASY_LESS_HARD_R_NU), _of_radii_in(-math.inf)),
+}
+"""By their names in gates, for which :data:`robaudit.spec.gates.QUANTITIES` has the arguments."""
+
+
+def group_of(gate: Gate, keys: Iterable[GroupKey], results: Mapping[GroupKey, Evidence] | None = None) -> GroupKey | None:
+    """The result that a gate is about; None for a gate on warnings or on the accuracy without noise.
+
+    Args:
+        gate: the gate.
+        keys: of all results.
+        results: their rows; None before they are computed.
+
+    Raises:
+        SpecError: no results match, or several.
+    """
+    statistic, where = STATISTICS[gate.quantity], f"gate {str(gate)!r}"
+    if statistic.of_the_run:
+        refuse_results_of(gate)
+        return None
+    fitting = [key for key in keys if not statistic.needs or key.quantity in statistic.needs]
+    if statistic.needs and not fitting:
+        raise SpecError(where, *statistic.lacking)
+    matching = matching_groups(gate, fitting)
+    if not statistic.votes:
+        return only_group(gate, matching)
+    if results is None:
+        return matching[0]
+    voted = [key for key in matching if results[key].has_votes]
+    if not voted:
+        raise SpecError(where, *statistic.lacking)
+    return only_group(gate, voted)
+
+
+def check_range(gate: Gate, scale: Quantity) -> None:
+    """Refuse a threshold, or a t, outside the range of the statistic: a slip, such as 5 for 5 %.
+
+    Raises:
+        SpecError: it lies outside the range.
+    """
+    statistic = STATISTICS[gate.quantity]
+    what = gate.quantity if statistic.of_the_run or statistic.needs else f"{gate.quantity} of {scale.name}"
+    check_between(gate, *statistic.limits(scale), what, gate.threshold)
+    if gate.t is not None:
+        check_between(gate, scale.low, scale.high, scale.name, gate.t, "t")
+    if gate.radius is not None:
+        check_between(gate, 0.0, math.inf, "a radius", gate.radius, "radius")
