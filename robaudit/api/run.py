@@ -133,8 +133,7 @@ class Run(stored.Run):
             with_: further runs, compared with this one; their records follow.
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
-            options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``top``, ``per_class``, ``id``, ``radius``,
-                ``confidence``.
+            options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``id``, ``radius``, ``confidence``.
 
         Raises:
             RobauditError: the section is unknown, it does not use an option, or a run has none of these results.
@@ -178,8 +177,6 @@ class Run(stored.Run):
         *,
         threshold: float | None = None,
         bottom: int | None = None,
-        top: int | None = None,
-        per_class: bool = False,
         only: Literal["correct", "wrong"] | None = None,
         estimator: Texts = None,
         noise: Texts = None,
@@ -191,8 +188,6 @@ class Run(stored.Run):
         Args:
             threshold: below it (of a loss: above it) a sample is not robust; default: the usual one, 0.5 for probabilities.
             bottom: list the N least robust instead, below the threshold or not.
-            top: list the N most robust as well.
-            per_class: make a list for each predicted class.
             only: samples that are classified correctly, or wrongly, without noise.
             estimator, noise, level, sigma: only these results.
 
@@ -200,7 +195,7 @@ class Run(stored.Run):
             RobauditError: no result matches, or an argument is out of range.
         """
         which: dict[str, Any] = {"estimator": estimator, "noise": noise, "level": level, "sigma": sigma}
-        return self.section("flagged", threshold=threshold, bottom=bottom, top=top, per_class=per_class, only=only, **which)
+        return self.section("flagged", threshold=threshold, bottom=bottom, only=only, **which)
 
     @arguments.naming_arguments()
     def gate(

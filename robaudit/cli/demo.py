@@ -33,7 +33,7 @@ def demo(
     from robaudit.compare.difference import compare
     from robaudit.errors import RobauditError
     from robaudit.report.demo import drawn, finding, models_table
-    from robaudit.report.flagged import flags_tables
+    from robaudit.report.flagged import flags_table
     from robaudit.report.gallery import RunImages
     from robaudit.report.tables import Terminal
     from robaudit.stats.flags import flag
@@ -58,7 +58,7 @@ def demo(
     noisy = [images.noisy(sample.id, x, at) for sample, x in zip(worst.samples, clean, strict=True)]
     console.print(Terminal([models_table(runs)]))
     console.print(f"\n[bold]{escape(finding(comparison))}[/bold]\n")
-    console.print(Terminal(flags_tables(worst, ordinary.class_names)))
+    console.print(Terminal([flags_table(worst, ordinary.class_names)]))
     console.print(f"These three digits, clean and with noise of sigma {at.level:g}:\n")
     for line in drawn(list(zip(clean, noisy, strict=True)), ascii_only=console.options.ascii_only):
         console.print(line, markup=False, highlight=False)

@@ -61,8 +61,6 @@ BottomOption = Annotated[
         min=1, metavar="N", rich_help_panel=_FLAGGED, help="List the N least robust samples, whether or not they are below the threshold."
     ),
 ]
-TopOption = Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=_FLAGGED, help="Also list the N most robust samples.")]
-PerClassOption = Annotated[bool, typer.Option("--per-class", rich_help_panel=_FLAGGED, help="A list for each predicted class.")]
 OnlyOption = Annotated[
     Literal["correct", "wrong"] | None,
     typer.Option(rich_help_panel=_FLAGGED, help="Only samples classified correctly, or wrongly, without noise."),
@@ -85,8 +83,6 @@ def show(
     by: ByOption = None,
     data: ColumnsOption = None,
     bottom: BottomOption = None,
-    top: TopOption = None,
-    per_class: PerClassOption = False,
     only: OnlyOption = None,
     id_: Annotated[
         list[str] | None,
@@ -138,8 +134,6 @@ def show(
         data=image_source(data, False),
         only=only,
         bottom=bottom,
-        top=top,
-        per_class=per_class,
         id=tuple(id_ or ()),
         radius=tuple(value for value in radii if value is not None),
         every_radius=None in radii,
@@ -176,8 +170,6 @@ def flag_samples(
     run: RunArgument,
     threshold: ThresholdOption = None,
     bottom: BottomOption = None,
-    top: TopOption = None,
-    per_class: PerClassOption = False,
     only: OnlyOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
@@ -205,8 +197,6 @@ def flag_samples(
         threshold=threshold,
         only=only,
         bottom=bottom,
-        top=top,
-        per_class=per_class,
     )
     entries = _show(SectionName.FLAGGED, [run], ask, format_, output)
     if images is not None:

@@ -51,8 +51,7 @@ class Ask:
             are labels.
         data: the data set with that column, or with the images; None: the run's own.
         only: images classified correctly, or wrongly, without noise.
-        bottom, top: how many of the least and of the most robust images.
-        per_class: a list for each predicted class.
+        bottom: how many of the least robust images.
         id: these images.
         radius: certified accuracy at these radii; None: at round ones.
         every_radius: at every radius at which it falls.
@@ -67,8 +66,6 @@ class Ask:
     data: ImageSource | None = None
     only: Literal["correct", "wrong"] | None = None
     bottom: int | None = None
-    top: int | None = None
-    per_class: bool = False
     id: Sequence[str] = ()
     radius: Sequence[float] = ()
     every_radius: bool = False

@@ -251,7 +251,7 @@ def test_a_result_without_a_threshold(run: Path, run_cli: RunCli, refuse: Refuse
         "radii",
         says="has no usual threshold; give --threshold, or list the least robust with --bottom 10",
     )
-    assert "> 0.500" in run_cli("flag-samples", run, "--estimator", "radii:norm=l2", "--threshold", "0.4", "--top", "1").out
+    assert "> 0.500" in run_cli("flag-samples", run, "--estimator", "radii:norm=l2", "--threshold", "0.4", "--bottom", "8").out
 
 
 def test_bias_by_a_column_of_the_data(tmp_path: Path, run_cli: RunCli) -> None:

@@ -15,7 +15,7 @@ from robaudit.gates.decide import Decision, decide
 from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE
 from robaudit.report import numbers
 from robaudit.report.classes import bias_table
-from robaudit.report.flagged import flags_tables
+from robaudit.report.flagged import flags_table
 from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Table, Terminal
 from robaudit.rows import Row
@@ -119,11 +119,11 @@ def test_quantiles_hold_whatever_the_censored_values_are(images: list[tuple[floa
 
 def test_flags() -> None:
     rows = [found(0, 1.0), found(1, 3.0), beyond(2, 4.0), beyond(3, 4.0, lower=4.0)]
-    flagged = flag(rows, below=2.0, top=4, quantity=RADIUS)
-    certainty = {one.id: one.certainty for one in flagged.robust}
+    flagged = flag(rows, below=2.0, bottom=4, quantity=RADIUS)
+    certainty = {one.id: one.certainty for one in flagged.samples}
     assert certainty == {"0": "confirmed", "1": "undecided", "2": "undecided", "3": "no"}  # a failed search proves nothing
-    assert [one.censored for one in flagged.robust] == [True, True, False, False]
-    text = printed(*flags_tables(flagged, quantity=RADIUS))
+    assert [one.censored for one in flagged.samples] == [False, False, True, True]
+    text = printed(flags_table(flagged, quantity=RADIUS))
     assert "> 4.000" in text
     assert "<= 1.000" in text
     assert "> 2 of 4 values are only known to be larger." in text
@@ -138,7 +138,7 @@ def test_only_probabilities_have_a_usual_threshold() -> None:
     flagged = flag(THREE, below=-math.inf, bottom=2, quantity=RADIUS)
     assert (flagged.beyond, flagged.confirmed, flagged.undecided, flagged.has_threshold) == (0, 0, 0, False)
     assert flagged.document()["threshold"] is None
-    text = printed(*flags_tables(flagged, quantity=RADIUS))
+    text = printed(flags_table(flagged, quantity=RADIUS))
     assert "5 samples; radius has no usual threshold, so none is flagged: --threshold gives one." in text
     assert "?" not in text
 
