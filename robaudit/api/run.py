@@ -295,7 +295,6 @@ class Run(stored.Run):
         sigma: Numbers = None,
         threshold: float | None = None,
         max_images: int | None = None,
-        id: str | None = None,  # noqa: A002  as on the command line
         width: float = 7.0,
         title: bool = True,
         caption: bool = True,
@@ -303,14 +302,13 @@ class Run(stored.Run):
         """A picture of this run, or of several, as a figure that a notebook shows.
 
         Args:
-            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest, losses, or sample.
+            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest or losses.
             path: also write it to this file: .png, .svg or .pdf.
             with_: further runs in the same picture.
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
             threshold: beyond it a sample counts as not robust.
             max_images: for flagged and losses.
-            id: the image, for the kind sample.
             width: in inches; 3.3 is a column of a paper.
             title, caption: whether they are written above and below.
 
@@ -328,7 +326,7 @@ class Run(stored.Run):
         if path is not None:
             arguments.choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
-        ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, id=id, label=label)
+        ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, label=label)
         drawing = sketch_of(kind, [self, *with_], ask)
         if path is not None:
             _written(Path(path), picture(drawing, format_, look))

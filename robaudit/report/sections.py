@@ -96,7 +96,6 @@ class Section(ABC, Generic[T]):
     words: ClassVar[str] = ""
     uses: ClassVar[frozenset[str]] = frozenset({"estimators", "levels"})
     main_only: ClassVar[bool] = False
-    on_page: ClassVar[bool] = True
 
     def applies(self, run: Run) -> bool:
         """Whether the run has something to show, as far as its run.json tells."""
@@ -135,9 +134,12 @@ class Section(ABC, Generic[T]):
         """
         return ask
 
-    @abstractmethod
     def figure(self, entries: Sequence[Entry[T]], ask: Ask) -> Sketch:
-        """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn."""
+        """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn.
+
+        Only sections of :data:`robaudit.report.pictures.KINDS` have one, and only these are on a page.
+        """
+        raise NotImplementedError
 
     def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""

@@ -12,6 +12,7 @@ from robaudit.gates.sources import decisions_of
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
 from robaudit.quantities import Quantity
+from robaudit.report.pictures import KINDS
 from robaudit.report.sections import Ask, Entry, Section, SectionName, run_names, section_of
 from robaudit.report.tables import Table
 from robaudit.stats.classes import ClassBias
@@ -20,7 +21,7 @@ from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 
-_ORDER = (SectionName.LEVELS, *(name for name in SectionName if name not in (SectionName.LEVELS, SectionName.ROWS)))
+_ORDER = (SectionName.LEVELS, *(name for name in KINDS if name is not SectionName.LEVELS))
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 
 
@@ -138,8 +139,6 @@ def _principal(groups: Sequence[GroupSummary]) -> str:
 def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> PageSection | None:
     """A section of the runs that it applies to; None where it has nothing to show."""
     section = section_of(name)
-    if not section.on_page:
-        return None
     entries: list[Entry[Any]] = []
     for view in views:
         run_ask = replace(view.ask, estimators=view.shown) if section.main_only else view.ask
