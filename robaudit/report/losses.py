@@ -27,7 +27,7 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import CARD, GRID
 from robaudit.report.sections import Ask, Entry, Section
-from robaudit.report.summary import caveats
+from robaudit.report.summary import caveats, group_mean
 from robaudit.report.tables import Column, Table, cells, columns
 from robaudit.report.words import failed_attacks
 from robaudit.stats.groups import GroupKey
@@ -35,7 +35,6 @@ from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.stats.losses import MOST_WORST, Losses, LossResult, loss_changes, losses
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
-from robaudit.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +107,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
             high=2.4,
             titles=[texts[at] for at in shown],
             styles=dict(zip(names.values(), styles.values(), strict=True)),
-            ylabel=f"loss in {entries[0].record[0].quantity.unit}, lower is better",
+            ylabel=f"loss in {LOSS.unit}, lower is better",
             sharey=True,
         )
 
@@ -127,7 +126,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
         for level in entry.record:
             for result in level.results:
                 mean = {part: getattr(result.mean, part) for part in _PARTS}
-                yield {"estimator": result.name, **level.at.document(), "q": result.q, "images": result.images, "mean": mean}
+                yield {"estimator": result.name, **level.at.document(), "q": result.q, "images": result.summary.images, "mean": mean}
 
 
 def _order(name: str) -> float:
@@ -148,7 +147,7 @@ def _document(level: Losses) -> dict[str, Any]:
         {
             "estimator": result.name,
             "q": result.q if math.isfinite(result.q) else None,
-            "images": result.images,
+            "images": result.summary.images,
             "mean": result.mean.document(),
         }
         for result in level.results
@@ -165,14 +164,13 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
     names, several, changes = [entry.name for entry in entries], len(entries) > 1, _changes(entries, ask)
     paired = any(changes.values())
     every = {(entry.name, result.name, level.at): result for entry in entries for level in entry.record for result in level.results}
-    summaries = {(entry.name, group.key.estimator, group.key.at): group for entry in entries for group in entry.run.summary()}
     levels = numbers.level_texts(at for _, _, at in every)
     rows = []
     for name, at in dict.fromkeys((name, at) for _, name, at in every):
         results = [every.get((run, name, at)) for run in names]
         first = next(result for result in results if result is not None)
-        means = (numbers.NONE if result is None else _mean(result) for result in results)
-        more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first, summaries[names[0], name, at])
+        means = (group_mean(None if result is None else result.summary, LOSS) for result in results)
+        more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first.summary)
         rows.append(cells((levels[at], *_named(first), *means, *more)))
     about = [f"[ ] 95 % interval, {LIKE_THESE}."]
     if paired:
@@ -183,27 +181,22 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
         f"Mean loss by q ({LOSS.unit}, lower is better)",
         (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, compared=paired, tested=True) if several else spread)),
         tuple(rows),
-        lines=(f"{numbers.span([result.images for result in every.values()])} images",),
-        notes=(_ORDER, *about, *dict.fromkeys(caveats([summaries[key] for key in every], "[ ]"))),
+        lines=(f"{numbers.span([result.summary.images for result in every.values()])} images",),
+        notes=(_ORDER, *about, *dict.fromkeys(caveats([result.summary for result in every.values()], "[ ]"))),
     )
 
 
-def _spread(result: LossResult, group: GroupSummary) -> Iterator[str]:
+def _spread(group: GroupSummary) -> Iterator[str]:
     """The mean of these images, the median and the 95th percentile."""
-    yield numbers.ends(result.mean.measured_lower, result.mean.measured_upper, LOSS.low, LOSS.high)
+    yield numbers.ends(group.mean.measured_lower, group.mean.measured_upper, LOSS.low, LOSS.high)
     yield from (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
-
-
-def _mean(result: LossResult) -> str:
-    text = numbers.mean_estimate(result.mean, LOSS.low, LOSS.high)
-    return numbers.NO_INTERVAL + text if result.with_interval < result.images and not text.startswith(numbers.NO_INTERVAL) else text
 
 
 def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
     """The images with the highest losses at each noise level, worst first: the values that rank them, at each q, and the attack's."""
     levels = numbers.level_texts(level.at for level in by_level)
     for level in by_level:
-        results = (*level.ranking.results, *level.attacks)
+        results = (*level.ranking, *level.attacks)
         heads = [f"q={result.q:.6g}" if math.isfinite(result.q) else result.name for result in results]
         rows = [
             cells(
@@ -218,7 +211,7 @@ def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
             for i, sample in enumerate(level.worst)
         ]
         yield Table(
-            f"Images with the highest loss, {level.ranking.estimator}, {levels[level.at]}",
+            f"Images with the highest loss, {level.ranking[-1].estimator}, {levels[level.at]}",
             columns(("sample",), heads),
             tuple(rows),
             folded=True,
@@ -244,7 +237,7 @@ def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], 
     keys: dict[tuple[str, str], None] = {}
     for lines in shown.values():
         for run, level in lines:
-            keys |= dict.fromkeys((run, curve.estimator) for curve in level.curves)
+            keys |= dict.fromkeys((run, label) for label in level.curves)
             keys |= dict.fromkeys((run, result.name) for result in level.attacks[1:])
     return dict(zip(keys, told_apart(list(keys)), strict=True))
 
@@ -254,23 +247,18 @@ def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], 
 
 def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool) -> Iterator[str]:
     every = [level for lines in shown.values() for _, level in lines]
-    results = [result for level in every for result in level.results]
-    yield f"{numbers.span([result.images for result in results])} images. Mean over the images; bars: its 95 % interval, {LIKE_THESE}."
+    groups = [result.summary for level in every for result in level.results]
+    yield f"{numbers.span([group.images for group in groups])} images. Mean over the images; bars: its 95 % interval, {LIKE_THESE}."
     if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
     if not several:
-        ranked = ", ".join(dict.fromkeys(level.ranked_by for level in every))
+        ranked = ", ".join(dict.fromkeys(level.ranking[-1].name for level in every))
         yield f"Thin: the images with the highest loss by {ranked}; values far below the others are at the lower edge."
     for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
         failed = failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
         if failed:
             yield f"{name}: {failed}" if several else failed
-    if without := dict.fromkeys(result.estimator for result in results if result.with_interval < result.images):
-        yield f"{', '.join(without)}: values without an interval of their own."
-    if biased := dict.fromkeys(result.estimator for result in results if result.approximate):
-        yield f"{', '.join(biased)}: no interval covers the bias of the estimate."
-    if dropped := sum(result.left_out for result in results):
-        yield f"Left out: {count(dropped, 'result')} without a finite value."
+    yield from caveats(groups, "[ ]")
     if left:
         yield f"Not shown: {', '.join(numbers.level_texts(left).values())}."
 
@@ -306,7 +294,7 @@ def _limits(every: Sequence[Losses], *, thin: bool) -> tuple[float, float]:
 def _panel(
     ax: Axes, lines: Sequence[Line], styles: Mapping[tuple[str, str], dict[str, Any]], limits: tuple[float, float], *, thin: bool
 ) -> None:
-    orders = sorted({result.q for _, level in lines for curve in level.curves for result in curve.results})
+    orders = sorted({result.q for _, level in lines for curve in level.curves.values() for result in curve})
     reach = math.log10(orders[-1] / orders[0])
     limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
     attacked = any(level.attacks for _, level in lines)
@@ -315,11 +303,11 @@ def _panel(
     drawn = 0
     for run, level in lines:
         if thin:
-            _worst(ax, level, limit, limits, styles[run, level.ranking.estimator]["color"])
-        for curve in level.curves:
-            style, shift = styles[run, curve.estimator], _BESIDE * (reach + 1) * drawn
+            _worst(ax, level, limit, limits, styles[run, level.ranking[-1].estimator]["color"])
+        for label, curve in level.curves.items():
+            style, shift = styles[run, label], _BESIDE * (reach + 1) * drawn
             drawn += 1
-            points = [(math.log10(result.q) + shift, result) for result in curve.results]
+            points = [(math.log10(result.q) + shift, result) for result in curve]
             ax.plot(*_xy(points, limits), color=CARD, linewidth=4.0, zorder=3.9)  # a margin between the line and the thin lines below it
             ax.plot(*_xy(points, limits), zorder=4, **style)
             if level.attacks:
@@ -361,9 +349,7 @@ def _worst(ax: Axes, level: Losses, limit: float, limits: tuple[float, float], i
     """Draw a thin line for each of the worst images, dotted from the last q to the attack's value."""
     for i in range(len(level.worst)):
         points = [
-            (math.log10(result.q), float(np.clip(value, *limits)))
-            for result in level.ranking.results
-            if (value := result.worst[i]) is not None
+            (math.log10(result.q), float(np.clip(value, *limits))) for result in level.ranking if (value := result.worst[i]) is not None
         ]
         ax.plot(*zip(*points, strict=True), color=ink, linewidth=0.8, alpha=0.6, zorder=2)
         highest = max((value for result in level.attacks if (value := result.worst[i]) is not None), default=None)
