@@ -133,7 +133,7 @@ class Run(stored.Run):
             with_: further runs, compared with this one; their records follow.
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
-            options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``id``, ``radius``, ``confidence``.
+            options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``id``, ``radius``.
 
         Raises:
             RobauditError: the section is unknown, it does not use an option, or a run has none of these results.
@@ -409,7 +409,7 @@ def _ask(estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers, *, labe
         arguments.choose("section", name, _OPTIONS)
         if name == "only":
             arguments.choose(name, value, ("correct", "wrong"))
-        elif name in ("threshold", "confidence"):
+        elif name == "threshold":
             values[name] = arguments.number(name, value)
         elif name in ("bottom", "top"):
             values[name] = arguments.whole(name, value)

@@ -92,16 +92,8 @@ def show(
         list[str] | None,
         typer.Option(
             metavar="R|all",
-            rich_help_panel="Sections certified and scores",
+            rich_help_panel="Section certified",
             help="certified: at this radius (repeatable), or at every one where it falls. Default: 0, 0.25, 0.5, ...",
-        ),
-    ] = None,
-    confidence: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P",
-            rich_help_panel="Sections certified and scores",
-            help="certified, scores: confidence of the intervals. Default: 0.95.",
         ),
     ] = None,
     format_: Annotated[
@@ -121,10 +113,6 @@ def show(
 
     Example: robaudit show runs/spec-1a2b3c4d certified --radius 0.5 --with runs/other-5e6f7a8b
     """
-    if confidence is not None:
-        from robaudit.gates.decide import check_confidence
-
-        check_confidence(confidence)
     radii = tuple(_radii(radius or ()))
     ask = Ask(
         estimators=tuple(estimator or ()),
@@ -137,7 +125,6 @@ def show(
         id=tuple(id_ or ()),
         radius=tuple(value for value in radii if value is not None),
         every_radius=None in radii,
-        confidence=confidence,
         label=tuple(label or ()),
     )
     _show(section, [run, *(with_ or ())], ask, format_, output)

@@ -55,7 +55,6 @@ class Ask:
         id: these images.
         radius: certified accuracy at these radii; None: at round ones.
         every_radius: at every radius at which it falls.
-        confidence: of intervals over images.
         label: names of the runs, in their order; for every section.
     """
 
@@ -69,7 +68,6 @@ class Ask:
     id: Sequence[str] = ()
     radius: Sequence[float] = ()
     every_radius: bool = False
-    confidence: float | None = None
     label: Sequence[str] = ()
 
 

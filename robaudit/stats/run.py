@@ -91,8 +91,12 @@ class Run:
         return [(name, at) for name, at in keys if at in meant and (not estimators or any(matches(name, wanted) for wanted in estimators))]
 
     def summary(self) -> tuple[GroupSummary, ...]:
-        """Mean, quantiles and shares for each estimator and noise level."""
-        return summarise(self.frame, self.quantities)
+        """Mean, quantiles and shares for each estimator and noise level; computed once."""
+        memo = self.frame.memo
+        if "summary" not in memo:
+            memo["summary"] = summarise(self.frame, self.quantities)
+        groups: tuple[GroupSummary, ...] = memo["summary"]
+        return groups
 
 
 def measuring(

@@ -108,7 +108,6 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "rows", "--format", "table", says="choose csv, json or parquet")
     refuse("show", run, "rows", "--with", run, says="--with: does not apply to the section rows")
     refuse("show", run, "scores", "--only", "wrong", says="misclassified images count as 0")
-    refuse("show", run, "scores", "--confidence", "2", says="is not above 0.5 and below 1")
     refuse("show", run, "sample", "--id", "0", "--bottom", "2", says="--bottom: counts the least robust images")
     refuse("show", run, "sample", "--id", "nobody", says="has no sample 'nobody'")
     refuse("show", run, "-o", "x.html", says="-o x.html: show writes no .html; name a file that ends in .txt, .csv")

@@ -12,6 +12,7 @@ from robaudit.gates.sources import decisions_of
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
 from robaudit.quantities import Quantity
+from robaudit.report.chosen import principal
 from robaudit.report.pictures import KINDS
 from robaudit.report.sections import Ask, Entry, Section, SectionName, run_names, section_of
 from robaudit.report.tables import Table
@@ -127,13 +128,7 @@ def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...
         raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
     names = dict.fromkeys(group.key.estimator for group in summaries)
     named = dict.fromkeys(name for wanted in ask.estimators for name in names if matches(name, wanted))
-    return RunView(name, run, replace(ask, label=(name,)), summaries, tuple(named) or (_principal(summaries),), decisions)
-
-
-def _principal(groups: Sequence[GroupSummary]) -> str:
-    """The estimator that answers the question: the first of a probability with intervals, else the first."""
-    probable = [group for group in groups if group.unit == "probability" and group.with_interval]
-    return (probable or list(groups))[0].key.estimator
+    return RunView(name, run, replace(ask, label=(name,)), summaries, tuple(named) or (principal(summaries),), decisions)
 
 
 def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> PageSection | None:
