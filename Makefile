@@ -17,7 +17,6 @@ help:
 	@echo "make demo SYSTEM=1 (and test, ...)  with the torch and torchvision that PYTHON has, instead of downloading them"
 	@echo "make bench       the benchmarks, by hand on a quiet machine"
 	@echo "make papers      the papers' tables and figures again, into docs/papers (ONLY=han-fig4 for one); needs ../shared"
-	@echo "make  train the embedded classifiers again"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "robaudit needs Python 3.11 or later; set PYTHON=/path/to/python3.11"; exit 2; }
