@@ -205,14 +205,6 @@ def signs(text: str) -> str:
     return text.replace(">= ", "≥ ").replace("<= ", "≤ ").replace(">=", "≥ ").replace("<=", "≤ ")
 
 
-def rank(correlation: float | None) -> str:
-    """A rank correlation; only equal orders print as 1.000."""
-    if correlation is None:
-        return NONE
-    text = _nearest(correlation, 3)
-    return ">0.999" if correlation < 1 and text == "1.000" else text
-
-
 def span(values: Collection[int]) -> str:
     """``200``, or ``180 to 200`` where the numbers differ."""
     least, most = min(values), max(values)

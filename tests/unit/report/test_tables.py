@@ -189,18 +189,6 @@ def test_csv_of_classes_and_flags() -> None:
     assert len(flags) == flagged.beyond
 
 
-def test_confirmed_and_approximate_ones_are_both_counted() -> None:
-    """As rows of logit_gaussian may be: some by an exact interval, some by one that leaves out the bias."""
-    low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
-    rows = [
-        low,
-        replace(low, sample_id="b", interval=Interval.parse("jackknife:approximate")),
-        replace(ROW, sample_id="c", value=0.95, lower=0.92, upper=0.98),
-    ]
-    text = " ".join(shown(flags_table(flag(rows, below=0.9)), 160))
-    assert "2 of 3 samples are below 0.9: 1 confirmed, 1 approximate." in text
-
-
 def test_a_mean_that_leans_is_explained() -> None:
     rows = [replace(row, interval=Interval.parse("confidence-sequence")) for row in mc(12)]
     assert any("stopped early" in line for line in shown(overall_tables(summarise(rows)), 140))

@@ -10,7 +10,7 @@ import pytest
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
-from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKind, Quantity
+from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind, Quantity
 from robaudit.report.numbers import ends
 from robaudit.results import Votes
 from robaudit.rows import Row
@@ -109,20 +109,6 @@ def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
     assert group.mean.measured_by == "mean of intervals"
     assert group.mean.measurement_error is None
     assert group.noisy_accuracy is None
-
-
-def test_a_mean_of_bounds_is_a_bound() -> None:
-    """Also in summary.json, where an end that is infinite is null."""
-    row = replace(ROW, quantity=LOG10_P_FAIL.name, votes=None, interval=Interval.parse("lognormal:4 repeats"))
-    rows = [
-        replace(row, sample_id="a", value=-3.0, lower=-3.2, upper=-2.8),
-        replace(row, sample_id="b", value=-4.0, lower=None, upper=-4.0, interval=Interval.parse("upper bound")),
-    ]
-    (group,) = summarise(rows, {LOG10_P_FAIL.name: LOG10_P_FAIL})
-    document = group.document()["mean"]
-    assert document["lower"] is None
-    assert document["measured_lower"] is None
-    assert document["upper"] is not None
 
 
 def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:

@@ -157,12 +157,14 @@ def test_a_class_without_a_name_is_called_one() -> None:
 
 
 def test_certainties_add_up(without_pictures: None) -> None:
-    """Two confirmed, two whose interval contains the threshold, one without an interval; two more whose value is above it."""
+    """Two confirmed, one of them by sampling only; two whose interval contains the threshold, one without an interval; two more whose
+    value is above it."""
     ends: Sequence[tuple[float, float | None, float | None]] = (
         (0.1, 0.0, 0.2), (0.2, 0.1, 0.3), (0.45, 0.3, 0.6), (0.46, 0.3, 0.6), (0.4, None, None),
         (0.55, 0.4, 0.7), (0.6, 0.45, 0.8), (0.9, 0.8, 1.0),
     )  # fmt: skip
     made = [replace(row, lower=low, upper=high) for row, (_, low, high) in zip(rows([v for v, _, _ in ends]), ends, strict=True)]
+    made[1] = replace(made[1], interval=Interval.parse("jackknife:approximate"))
 
     def told(some: Sequence[Row], most: int = 60) -> str:
         content = gather([hand_made(some)], most=most)
@@ -170,8 +172,8 @@ def test_certainties_add_up(without_pictures: None) -> None:
         return certainties(flagged)
 
     for most in (60, 1):
-        assert told(made, most) == "2 confirmed, 2 likely, 1 without an interval; 2 of the others undecided"
+        assert told(made, most) == "1 confirmed, 1 approximate, 2 likely, 1 without an interval; 2 of the others undecided"
         content = gather([hand_made(made)], most=most)
         assert "5 of 8 samples are below 0.5" in Page.of(page(content, images=False)[0]).text("flagged")
-    assert told([*made[:2], made[-1]]) == "2 confirmed"
+    assert told([made[0], made[-1]]) == "1 confirmed"
     assert told([made[5], made[-1]]) == "1 undecided"
