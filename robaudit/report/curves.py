@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
 from robaudit.report.differences import BOOTSTRAP_P, Paired, difference_lines, paired_cells, paired_changes, run_columns
@@ -110,7 +109,7 @@ class CurvesSection(Section[Curves]):
 
     def document(self, entry: Entry[Curves], ask: Ask) -> dict[str, Any]:
         """The curves by kind."""
-        return {"curves": json_values(entry.record)}
+        return {"curves": {kind.value: curve.document() for kind, curve in entry.record.items()}}
 
     def lines(self, entry: Entry[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
