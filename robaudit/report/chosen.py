@@ -24,7 +24,7 @@ def same_result(entries: Sequence[Entry[T]], key_of: Callable[[T], GroupKey]) ->
 
 def principal(groups: Sequence[GroupSummary]) -> str:
     """The estimator that answers the question: the first of a probability with intervals, else the first."""
-    probable = [group for group in groups if group.unit == "probability" and group.with_interval]
+    probable = [group for group in groups if group.quantity.unit == "probability" and group.with_interval]
     return (probable or list(groups))[0].key.estimator
 
 

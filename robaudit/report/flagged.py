@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from robaudit.documents import with_names
 from robaudit.errors import SpecError
-from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, stacked
@@ -21,7 +20,6 @@ from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Cell, Column, Table, Tone, cells
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
-from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
 from robaudit.text import Names, class_name, count
 
@@ -80,7 +78,7 @@ class FlaggedSection(Section[Flagged]):
             yield _counts(entries)
         for entry in entries:
             name = f"{entry.name}: " if several else ""
-            table = flags_table(entry.record, entry.run.class_names, entry.run.quantities[entry.record.key.quantity])
+            table = flags_table(entry.record, entry.run.class_names)
             yield replace(table, heading=name + table.heading)
 
     def page_tables(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Iterator[Table]:
@@ -141,7 +139,6 @@ def _counts(entries: Sequence[Entry[Flagged]]) -> Table:
 def flags_table(
     flagged: Flagged,
     class_names: Names | None = None,
-    quantity: Quantity | None = None,
     limit: int | None = 50,
 ) -> Table:
     """How many are flagged, then the list, worst first.
@@ -149,28 +146,26 @@ def flags_table(
     Args:
         flagged: from :func:`robaudit.stats.flags.flag`.
         class_names: by class index.
-        quantity: what the values are; needed only for quantities of plugins.
         limit: the most lines of the list (the rest are counted); None: all.
     """
-    known = quantity or quantity_of(flagged.key.quantity, None)
-    lines = about(flagged.key, flagged.unit, flagged.higher_is_better), count_line(flagged)
+    lines = about(flagged.quantity), count_line(flagged)
     table = Table(str(flagged.key), lines=lines, notes=tuple(_notes(flagged)))
     if not flagged.samples:
         return table
     rest = 0 if limit is None else max(0, len(flagged.samples) - limit)
     more = (f"... and {rest:,} more.",) if rest else ()
-    rows = tuple(_row(sample, flagged, class_names, known) for sample in flagged.samples[:limit])
+    rows = tuple(_row(sample, flagged, class_names) for sample in flagged.samples[:limit])
     return replace(table, columns=_columns(flagged), rows=rows, lines=(*lines, "Least robust first:"), notes=(*more, *table.notes))
 
 
 def is_beyond(sample: Flag, flagged: Flagged) -> bool:
     """Whether a listed sample is flagged, or only listed as one of the least robust."""
-    return sample.value < flagged.threshold if flagged.higher_is_better else sample.value > flagged.threshold
+    return sample.value < flagged.threshold if flagged.quantity.higher_is_better else sample.value > flagged.threshold
 
 
 def count_line(flagged: Flagged) -> str:
     """How many of the samples are beyond the threshold, and how certain that is."""
-    side = "below" if flagged.higher_is_better else "above"
+    side = "below" if flagged.quantity.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
     if not flagged.has_threshold:
         return f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, so none is flagged: --threshold gives one."
@@ -180,16 +175,16 @@ def count_line(flagged: Flagged) -> str:
 
 
 def _columns(flagged: Flagged) -> tuple[Column, ...]:
-    question = [Column(f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?")] if flagged.has_threshold else []
+    question = [Column(f"{'<' if flagged.quantity.higher_is_better else '>'} {flagged.threshold:g}?")] if flagged.has_threshold else []
     value = Column("value [95% interval]", number=True)
     return *map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *question
 
 
-def _row(sample: Flag, flagged: Flagged, names: Names | None, quantity: Quantity) -> tuple[Cell, ...]:
+def _row(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[Cell, ...]:
     texts = (
         sample.id,
         *(class_name(index, names) for index in (sample.label, sample.predicted)),
-        numbers.sample_value(sample, quantity.low, quantity.high),
+        numbers.sample_value(sample, flagged.quantity.low, flagged.quantity.high),
         class_name(sample.flips_to, names),
     )
     tone: Tone = "bad" if sample.certainty is Certainty.CONFIRMED else ""
@@ -302,7 +297,7 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Flagged]],
 
 
 def _cell(ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float) -> None:
-    names, quantity = entry.run.class_names, entry.run.quantities[entry.record.key.quantity]
+    names, quantity = entry.run.class_names, entry.record.quantity
     quiet(ax, pair)
     flips = class_name(sample.predicted, names, 14)
     if sample.flips_to is not None:

@@ -29,7 +29,6 @@ from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import mean_text
 from robaudit.report.tables import Column, Table, cells
-from robaudit.stats.groups import quantity_of
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.levels import LevelCurve, level_curves
 from robaudit.stats.summary import GroupSummary, Mean, NoisyAccuracy
@@ -72,7 +71,7 @@ class LevelsSection(Section[LevelCurve]):
         shown = names[:_MOST_LINES]
         lines = [(name, curve) for name, curve in named if name in shown]
         curves = [curve for _, curve in lines]
-        quantities = {name: quantity for entry in entries for name, quantity in entry.run.quantities.items()}
+        quantities = {curve[0].quantity.name: curve[0].quantity for curve in curves}
         keys = list(dict.fromkeys(_keys(curves)))
         styles = dict(zip(shown, styles_of(shown, marks=True), strict=True))
         several = {noise for noise, _ in keys} != {GAUSSIAN}
@@ -122,8 +121,7 @@ def _point(group: GroupSummary) -> dict[str, Any]:
 
 
 def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes], several: bool) -> Table:
-    (estimator, noise, name), quantities = _key(entries[0].record), entries[0].run.quantities
-    quantity = quantity_of(name, quantities)
+    estimator, noise, name = _key(entries[0].record)
     points = [point for entry in entries for point in entry.record]
     levels, labelled = list(dict.fromkeys(point.key.at for point in points)), any(point.noisy_accuracy for point in points)
     texts = numbers.level_numbers(levels)
@@ -141,7 +139,7 @@ def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes],
                         texts[at],
                         *([entry.name] if several else []),
                         *([_accuracy(point)] if labelled else []),
-                        _robustness(point, quantity),
+                        _robustness(point),
                         *(["" if group is None else difference(group.mean)] if changes else []),
                     )
                 )
@@ -164,9 +162,9 @@ def _accuracy(point: GroupSummary) -> str:
     return numbers.NONE if share is None else numbers.with_percents(share.value, share.lower, share.upper)
 
 
-def _robustness(point: GroupSummary, quantity: Quantity) -> str:
+def _robustness(point: GroupSummary) -> str:
     mean = point.mean
-    return mean_text(mean, quantity, exact=mean.measured_lower is not None, alone=point.images == 1)
+    return mean_text(mean, point.quantity, exact=mean.measured_lower is not None, alone=point.images == 1)
 
 
 # --- the figure

@@ -169,7 +169,7 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
     for name, at in dict.fromkeys((name, at) for _, name, at in every):
         results = [every.get((run, name, at)) for run in names]
         first = next(result for result in results if result is not None)
-        means = (group_mean(None if result is None else result.summary, LOSS) for result in results)
+        means = (group_mean(None if result is None else result.summary) for result in results)
         more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first.summary)
         rows.append(cells((levels[at], *_named(first), *means, *more)))
     about = [f"[ ] 95 % interval, {LIKE_THESE}."]

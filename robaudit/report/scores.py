@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, SpecError
+from robaudit.quantities import RADIUS, TOLERANCE
 from robaudit.report import numbers
 from robaudit.report.differences import BOOTSTRAP_P, Paired, difference_lines, paired_cells, paired_changes, run_columns
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_QUANTITIES = {quantity.name: quantity for quantity in (RADIUS, TOLERANCE)}
 _INTERVALS = f"95 % interval, {LIKE_THESE}; of r_m as for a mean in the summary, of the others by percentile bootstrap"
 
 
@@ -138,7 +140,7 @@ def _table(names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[
         str(first.radii.key),
         (Column("score"), *(run_columns(names, compared=paired, tested=True) if several else meaning)),
         tuple(rows),
-        (_about(first.radii), "; ".join(counts)),
+        (about(_QUANTITIES[first.radii.key.quantity]), "; ".join(counts)),
         notes=(intervals, *([BOOTSTRAP_P] if paired else []), *remarks),
     )
 
@@ -173,10 +175,6 @@ def notes(scores: Scores) -> Iterator[str]:
             reasons.setdefault(value.why, []).append(score)
     for why, names in reasons.items():
         yield f"Not defined: {', '.join(names)}: {why}."
-
-
-def _about(radii: Radii) -> str:
-    return about(radii.key, "", higher_is_better=True)
 
 
 def _counts(radii: Radii) -> str:

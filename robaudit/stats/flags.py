@@ -61,7 +61,7 @@ class Flagged(Document):
     """The non-robust samples of one estimator at one noise level.
 
     Attributes:
-        key, unit, higher_is_better: what was measured.
+        key, quantity: what was measured.
         threshold: a sample is non-robust when its value is below it (above it, where lower is better); infinite where there is none.
         samples: the non-robust samples, or the ``bottom`` least robust; worst first.
         total: samples considered, after the filter.
@@ -76,13 +76,12 @@ class Flagged(Document):
     """
 
     members = (
-        "key unit higher_is_better threshold bottom only total filtered not_finite beyond confirmed approximate likely "
+        "key quantity.unit quantity.higher_is_better threshold bottom only total filtered not_finite beyond confirmed approximate likely "
         "undecided with_interval censored bounds samples"
     )
 
     key: GroupKey
-    unit: str
-    higher_is_better: bool
+    quantity: Quantity
     threshold: float
     bottom: int | None
     only: Literal["correct", "wrong"] | None
@@ -170,8 +169,7 @@ def flag(
     bounds = sum(certainties[i] is Certainty.UNDECIDED for i in ranked[:beyond])
     return Flagged(
         key=columns.key,
-        unit=quantity.unit,
-        higher_is_better=quantity.higher_is_better,
+        quantity=quantity,
         threshold=below,
         bottom=bottom,
         only=only,

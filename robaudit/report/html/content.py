@@ -11,14 +11,12 @@ from robaudit.gates.decide import Decision
 from robaudit.gates.sources import decisions_of
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
-from robaudit.quantities import Quantity
 from robaudit.report.chosen import principal
 from robaudit.report.pictures import KINDS
 from robaudit.report.sections import Ask, Entry, Section, SectionName, run_names, section_of
 from robaudit.report.tables import Table
 from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Flagged
-from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 
@@ -46,10 +44,6 @@ class RunView:
     groups: tuple[GroupSummary, ...]
     shown: tuple[str, ...]
     decisions: tuple[Mapping[str, Any], ...] = ()
-
-    def quantity(self, name: str) -> Quantity:
-        """Range and direction of a quantity of the run."""
-        return quantity_of(name, self.run.quantities)
 
     def main(self) -> list[GroupSummary]:
         """The summaries of the first shown estimator."""

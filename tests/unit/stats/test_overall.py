@@ -163,4 +163,4 @@ def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None
     assert group.mean.upper > 3.0
     assert group.median.upper == math.inf
     assert group.document()["median"]["upper"] is None
-    assert not group.higher_is_better
+    assert not group.quantity.higher_is_better

@@ -119,7 +119,7 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
     assert heads == ["estimator", "sigma", "mean [95% interval]", "[these images]", "median", tail, *shares, "seconds"]
     groups = _groups(said, quantity)
     assert len(lines) == len(groups)
-    known = said.views[0].quantity(quantity)
+    known = groups[0].quantity
     for line, group in zip(lines, groups, strict=True):
         values, mean = _values(made, group.key.estimator, group.key.at.number), group.mean
         mark = "~" if group.key.estimator == "taylor" else ""
