@@ -45,15 +45,6 @@ def _noises(view: RunView) -> Iterator[str]:
         yield f"{label} noise of {levels[0].name} {', '.join(numbers_of[at] for at in levels)}" if levels else f"{label} noise"
 
 
-def data_line(views: Sequence[RunView]) -> str:
-    """What to know before comparing runs; empty for a single run."""
-    if len(views) < 2:
-        return ""
-    if len({view.run.info["data"].get("sha256") for view in views}) > 1:
-        return "These runs used different data: a difference between them may be due to the images."
-    return "All runs used the same data."
-
-
 def provenance(views: Sequence[RunView]) -> Table:
     """How the runs were made, a column for each."""
     facts_of = [dict(_provenance(view.run.info, str(view.run.path))) for view in views]

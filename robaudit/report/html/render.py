@@ -56,7 +56,6 @@ def page(
             for view in views
         ],
         glance=glance(content),
-        data_line=facts.data_line(views),
         sections=sections,
         made=[facts.provenance(views), *facts.skipped_tables(views)],
         style=_safe(_resource("style.css")),
