@@ -308,7 +308,7 @@ class Run(stored.Run):
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
             threshold: beyond it a sample counts as not robust.
-            max_images: for flagged and losses.
+            max_images: for flagged.
             width: in inches; 3.3 is a column of a paper.
             title, caption: whether they are written above and below.
 

@@ -33,7 +33,7 @@ _NOISE = "noise"
 """The kind of picture that is about a spec."""
 _KINDS_OF: Mapping[str, Sequence[str]] = {
     "--threshold": (SectionName.SUMMARY, SectionName.FLAGGED),
-    "--max-images": (SectionName.FLAGGED, SectionName.LOSSES, _NOISE),
+    "--max-images": (SectionName.FLAGGED, _NOISE),
     "--set": (_NOISE,),
     "--estimator": KINDS,
     "--data": (SectionName.FLAGGED,),
@@ -56,7 +56,7 @@ def plot(
     threshold: ThresholdOption = None,
     max_images: Annotated[
         int | None,
-        typer.Option(min=1, max=60, metavar="N", rich_help_panel="Images", help="How many. Default: flagged 12, losses 6, noise 2."),
+        typer.Option(min=1, max=60, metavar="N", rich_help_panel="Images", help="How many. Default: flagged 12, noise 2."),
     ] = None,
     width: Annotated[
         float, typer.Option(metavar="INCHES", help="Width of the figure: 3.3 is a column of a paper, with letters of 7 points.")

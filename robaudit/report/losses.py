@@ -25,7 +25,7 @@ from robaudit.report.pictures.page import (
     styles_of,
     told_apart,
 )
-from robaudit.report.pictures.style import CARD, GRID
+from robaudit.report.pictures.style import GRID
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.summary import caveats, group_mean
 from robaudit.report.tables import Column, Table, cells, columns
@@ -85,10 +85,10 @@ class LossesSection(Section[tuple[Losses, ...]]):
         for entry in entries:
             for level in entry.record:
                 every.setdefault(level.at, []).append((entry.name, level))
-        shown, thin = dict(list(every.items())[:_MOST_PANELS]), len(entries) == 1
+        shown = dict(list(every.items())[:_MOST_PANELS])
         names, texts = _names(shown), numbers.level_texts(shown)
         styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
-        limits = _limits([level for lines in shown.values() for _, level in lines], thin=thin)
+        limits = _limits([level for lines in shown.values() for _, level in lines])
 
         def draw(ax: Axes, at: NoiseLevel, _: PictureSize) -> None:
             ax.set_ylim(*limits)
@@ -96,11 +96,11 @@ class LossesSection(Section[tuple[Losses, ...]]):
                 log_scale(ax, "y")
             else:
                 few_ticks(ax.yaxis)
-            _panel(ax, shown[at], styles, limits, thin=thin)
+            _panel(ax, shown[at], styles, limits)
 
         return paneled(
             "Loss from the average to the worst case",
-            _caption(shown, list(every)[_MOST_PANELS:], several=not thin),
+            _caption(shown, list(every)[_MOST_PANELS:], several=len(entries) > 1),
             list(shown),
             draw,
             wide=3.0,
@@ -251,9 +251,6 @@ def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLev
     yield f"{numbers.span([group.images for group in groups])} images. Mean over the images; bars: its 95 % interval, {LIKE_THESE}."
     if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
-    if not several:
-        ranked = ", ".join(dict.fromkeys(level.ranking[-1].name for level in every))
-        yield f"Thin: the images with the highest loss by {ranked}; values far below the others are at the lower edge."
     for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
         failed = failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
         if failed:
@@ -271,18 +268,10 @@ def _known(result: LossResult) -> bool:
 # --- drawing
 
 
-def _values(level: Losses, *, thin: bool) -> Iterator[float]:
-    """All values that are drawn as points."""
-    for result in level.results:
-        yield result.mean.value
-        if thin:
-            yield from (value for value in result.worst if value is not None)
-
-
-def _limits(every: Sequence[Losses], *, thin: bool) -> tuple[float, float]:
+def _limits(every: Sequence[Losses]) -> tuple[float, float]:
     """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic scale."""
-    values = [value for level in every for value in _values(level, thin=thin)]
-    ends = [result.mean.upper for level in every for result in level.results if math.isfinite(result.mean.upper)]
+    means = [result.mean for level in every for result in level.results]
+    values, ends = [mean.value for mean in means], [mean.upper for mean in means if math.isfinite(mean.upper)]
     high, positive = max([*values, *ends, 1e-300]), [value for value in values if value > 1e-300]
     if not positive or max(positive) <= _FAR * min(positive):
         return 0.0, 1.08 * high
@@ -291,9 +280,7 @@ def _limits(every: Sequence[Losses], *, thin: bool) -> tuple[float, float]:
     return low / room, high * room
 
 
-def _panel(
-    ax: Axes, lines: Sequence[Line], styles: Mapping[tuple[str, str], dict[str, Any]], limits: tuple[float, float], *, thin: bool
-) -> None:
+def _panel(ax: Axes, lines: Sequence[Line], styles: Mapping[tuple[str, str], dict[str, Any]], limits: tuple[float, float]) -> None:
     orders = sorted({result.q for _, level in lines for curve in level.curves.values() for result in curve})
     reach = math.log10(orders[-1] / orders[0])
     limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
@@ -302,13 +289,10 @@ def _panel(
         ax.axvspan(limit - 0.08 * (reach + 1), limit + 0.08 * (reach + 1), color=GRID, alpha=0.5, linewidth=0, zorder=0)
     drawn = 0
     for run, level in lines:
-        if thin:
-            _worst(ax, level, limit, limits, styles[run, level.ranking[-1].estimator]["color"])
         for label, curve in level.curves.items():
             style, shift = styles[run, label], _BESIDE * (reach + 1) * drawn
             drawn += 1
             points = [(math.log10(result.q) + shift, result) for result in curve]
-            ax.plot(*_xy(points, limits), color=CARD, linewidth=4.0, zorder=3.9)  # a margin between the line and the thin lines below it
             ax.plot(*_xy(points, limits), zorder=4, **style)
             if level.attacks:
                 best = max(level.attacks, key=lambda result: result.mean.value)
@@ -343,17 +327,3 @@ def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
     places = [*((math.log10(order), text) for order, text in zip(shown, texts, strict=True)), *ends]
     ax.set_xticks([x for x, _ in places], [text for _, text in places])
     ax.set_xlabel("q (1: the average)")
-
-
-def _worst(ax: Axes, level: Losses, limit: float, limits: tuple[float, float], ink: str) -> None:
-    """Draw a thin line for each of the worst images, dotted from the last q to the attack's value."""
-    for i in range(len(level.worst)):
-        points = [
-            (math.log10(result.q), float(np.clip(value, *limits))) for result in level.ranking if (value := result.worst[i]) is not None
-        ]
-        ax.plot(*zip(*points, strict=True), color=ink, linewidth=0.8, alpha=0.6, zorder=2)
-        highest = max((value for result in level.attacks if (value := result.worst[i]) is not None), default=None)
-        if highest is not None:
-            end = limit, float(np.clip(highest, *limits))
-            ax.plot(*zip(points[-1], end, strict=True), color=ink, linewidth=0.8, alpha=0.5, linestyle=(0, (1, 2)), zorder=2)
-            ax.plot(*end, marker="o", markersize=2.2, color=ink, alpha=0.6, zorder=3)
