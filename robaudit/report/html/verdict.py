@@ -22,8 +22,6 @@ from robaudit.stats.summary import GroupSummary, Mean, Share
 from robaudit.text import count
 
 _MOST = 4  # noise levels at a glance
-NO_THRESHOLD = "the quantity has no usual threshold; --threshold gives one"
-"""Why no image is flagged."""
 
 
 def sentence(content: Content, view: RunView) -> str:
