@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from robaudit.store.serialise import SCHEMA_VERSION, table_csv
 
 _ROWS, SUMMARY = "validation.csv", "validation.json"
 """Written last: its presence means that the validation is complete."""
-_OURS = {_ROWS, SUMMARY, *(f"{name}.{suffix}" for name in ("scatter", "errors") for suffix in ("png", "svg"))}
+_OURS = (_ROWS, SUMMARY)
 _COLUMNS = (
     "sample_id", "label", "predicted", "noise", "level_name", "level", "estimator", "quantity", "value", "lower", "upper", "std_error",
     "reference", "reference_lower", "reference_upper", "reference_draws", "difference", "forwards", "backwards", "note",
@@ -42,13 +42,12 @@ def check_folder(path: Path) -> None:
         raise RunError(str(path), f"holds something other than a validation: {foreign[0]}", "choose another --out")
 
 
-def write(path: Path, validation: Validation, pictures: Mapping[str, Callable[[], bytes]]) -> list[str]:
+def write(path: Path, validation: Validation) -> list[str]:
     """Write the files of a validation, validation.json last, in place of the files of an earlier one.
 
     Args:
         path: the folder; created if it does not exist.
         validation: the validation.
-        pictures: functions that return the content of further files, by name.
 
     Returns:
         The names of the files.
@@ -65,7 +64,6 @@ def write(path: Path, validation: Validation, pictures: Mapping[str, Callable[[]
         (path / name).unlink(missing_ok=True)
     files = {
         _ROWS: table_csv(_COLUMNS, ([row[column] for column in _COLUMNS] for row in _rows(validation))).encode(),
-        **{name: make() for name, make in pictures.items()},
         SUMMARY: json_bytes({"schema_version": SCHEMA_VERSION, **document(validation)}),
     }
     for name, data in files.items():

@@ -11,7 +11,7 @@ from robaudit.errors import RobauditError, SpecError
 from robaudit.levels import LevelChoice
 from robaudit.spec import fields
 
-_FLAGS = ("as-given", "deterministic", "extend", "fresh", "per-class", "point", "population", "strict", "trust")
+_FLAGS = ("as-given", "deterministic", "extend", "fresh", "point", "population", "strict", "trust")
 _VALUES = (
     *("bottom", "budget", "by", "confidence", "device", "engine", "estimator", "gate", "gpus-per-worker", "id", "inconclusive", "label"),
     *("level", "limit", "memory", "noise", "on-error", "only", "out", "radius", "ray-address", "sigma", "threshold", "top"),

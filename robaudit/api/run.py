@@ -130,8 +130,7 @@ class Run(stored.Run):
             with_: further runs, compared with this one; their records follow.
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
-            options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``top``, ``per_class``, ``id``, ``radius``,
-                ``confidence``.
+            options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``id``, ``radius``.
 
         Raises:
             RobauditError: the section is unknown, it does not use an option, or a run has none of these results.
@@ -242,7 +241,6 @@ class Run(stored.Run):
         sigma: Numbers = None,
         threshold: float | None = None,
         max_images: int | None = None,
-        id: str | None = None,  # noqa: A002  as on the command line
         width: float = 7.0,
         title: bool = True,
         caption: bool = True,
@@ -250,14 +248,13 @@ class Run(stored.Run):
         """A picture of this run, or of several, as a figure that a notebook shows.
 
         Args:
-            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest, losses, or sample.
+            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest or losses.
             path: also write it to this file: .png, .svg or .pdf.
             with_: further runs in the same picture.
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
             threshold: beyond it a sample counts as not robust.
-            max_images: for flagged and losses.
-            id: the image, for the kind sample.
+            max_images: for flagged.
             width: in inches; 3.3 is a column of a paper.
             title, caption: whether they are written above and below.
 
@@ -275,7 +272,7 @@ class Run(stored.Run):
         if path is not None:
             arguments.choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
-        ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, id=id, label=label)
+        ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, label=label)
         drawing = sketch_of(kind, [self, *with_], ask)
         if path is not None:
             _written(Path(path), picture(drawing, format_, look))
@@ -358,7 +355,7 @@ def _ask(estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers, *, labe
         arguments.choose("section", name, _OPTIONS)
         if name == "only":
             arguments.choose(name, value, ("correct", "wrong"))
-        elif name in ("threshold", "confidence"):
+        elif name == "threshold":
             values[name] = arguments.number(name, value)
         elif name in ("bottom", "top"):
             values[name] = arguments.whole(name, value)

@@ -30,11 +30,10 @@ def demo(
     from robaudit.auditing.run import audit
     from robaudit.cli.console import Reporter, output
     from robaudit.cli.report import report
-    from robaudit.compare.difference import compare
     from robaudit.errors import RobauditError
-    from robaudit.report.demo import drawn, finding, models_table
-    from robaudit.report.flagged import flags_tables
-    from robaudit.report.gallery import RunImages
+    from robaudit.report.flagged import flags_table
+    from robaudit.report.sections import Ask
+    from robaudit.report.summary import SummarySection
     from robaudit.report.tables import Terminal
     from robaudit.stats.flags import flag
     from robaudit.store.folder import in_runs
@@ -50,19 +49,11 @@ def demo(
             audit(spec, out=folders[name], listener=reporter)
     runs = {title: read_run(folders[name], kept=True) for name, title in _MODELS.items()}
     ordinary, trained = runs.values()
-    comparison = compare(ordinary, trained)
+    section, ask = SummarySection(), Ask(label=tuple(runs))
+    console.print(Terminal(section.shown(section.find(list(runs.values()), ask), ask)))
     rows = list(ordinary.frame.values())[-1]
-    at = rows.key.at
-    worst = flag(rows, bottom=_WORST)
-    images = RunImages(ordinary, [sample.id for sample in worst.samples])
-    clean = [images.clean(sample.id) for sample in worst.samples]
-    noisy = [images.noisy(sample.id, x, at) for sample, x in zip(worst.samples, clean, strict=True)]
-    console.print(Terminal([models_table(runs)]))
-    console.print(f"\n[bold]{escape(finding(comparison))}[/bold]\n")
-    console.print(Terminal(flags_tables(worst, ordinary.class_names)))
-    console.print(f"These three digits, clean and with noise of sigma {at.level:g}:\n")
-    for line in drawn(list(zip(clean, noisy, strict=True)), ascii_only=console.options.ascii_only):
-        console.print(line, markup=False, highlight=False)
+    console.print(f"The digits that flip most with noise of sigma {rows.key.at.level:g}, without training against it:\n")
+    console.print(Terminal([flags_table(flag(rows, bottom=_WORST), ordinary.class_names)]))
     page = folders["ordinary"].with_name("demo-report.html")
     try:
         report(list(folders.values()), output=page)
@@ -71,8 +62,8 @@ def demo(
     console.rule("next steps", align="left")
     for what, command in (
         *([("The report with pictures:", str(page))] if page.exists() else []),
-        ("Its tables again:", f"robaudit show {ordinary.path}"),
-        ("Classes that are less robust:", f"robaudit bias-report {trained.path} --sigma {at.level:g}"),
+        ("Its tables again:", f"robaudit show {ordinary.path} --with {trained.path}"),
+        ("Classes that are less robust:", f"robaudit bias-report {trained.path} --sigma {rows.key.at.level:g}"),
         ("Each difference, class by class:", f"robaudit compare {ordinary.path} {trained.path}"),
         ("The spec behind it:", str(specs["ordinary"])),
         ("Your own model:", "robaudit init --model model.pt --data images/"),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robaudit.cli.options import (
-    RESULTS,
     DataOption,
     EstimatorFilter,
     LabelOption,
@@ -21,22 +20,23 @@ from robaudit.cli.options import (
     image_source,
     levels,
 )
-from robaudit.errors import SpecError
-from robaudit.report.pictures import FORMATS, KINDS, Kind
+from robaudit.errors import SpecError, did_you_mean
+from robaudit.report.pictures import FORMATS, KINDS
+from robaudit.report.sections import SectionName
 
 if TYPE_CHECKING:
     from robaudit.report.pictures.page import Sketch
 
 
 _MOST_PREVIEWED = 8
-_KINDS_OF: Mapping[str, Sequence[Kind]] = {
-    "--threshold": (Kind.SUMMARY, Kind.FLAGGED),
-    "--max-images": (Kind.FLAGGED, Kind.LOSSES, Kind.NOISE),
-    "--id": (Kind.SAMPLE,),
-    "--set": (Kind.NOISE,),
+_NOISE = "noise"
+"""The kind of picture that is about a spec."""
+_KINDS_OF: Mapping[str, Sequence[str]] = {
+    "--threshold": (SectionName.SUMMARY, SectionName.FLAGGED),
+    "--max-images": (SectionName.FLAGGED, _NOISE),
+    "--set": (_NOISE,),
     "--estimator": KINDS,
-    "--noise, --level, --sigma": (*KINDS, Kind.NOISE),
-    "--data": (Kind.FLAGGED,),
+    "--data": (SectionName.FLAGGED,),
 }
 """The kinds that an option applies to; options not listed apply to all."""
 
@@ -46,7 +46,7 @@ def plot(
         list[Path],
         typer.Argument(metavar="RUN...|SPEC.yaml", help="One run or several; a spec for noise."),
     ],
-    kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"What to draw: {', '.join(Kind)}.")],
+    kind: Annotated[str, typer.Option(metavar="KIND", help=f"What to draw: {', '.join((*KINDS, _NOISE))}.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
     label: LabelOption = None,
     estimator: EstimatorFilter = None,
@@ -54,12 +54,9 @@ def plot(
     level: LevelFilter = None,
     sigma: SigmaFilter = None,
     threshold: ThresholdOption = None,
-    id_: Annotated[
-        str | None, typer.Option("--id", metavar="ID", rich_help_panel=RESULTS, help="sample: the image. Default: the least robust.")
-    ] = None,
     max_images: Annotated[
         int | None,
-        typer.Option(min=1, max=60, metavar="N", rich_help_panel="Images", help="How many. Default: flagged 12, losses 6, noise 2."),
+        typer.Option(min=1, max=60, metavar="N", rich_help_panel="Images", help="How many. Default: flagged 12, noise 2."),
     ] = None,
     width: Annotated[
         float, typer.Option(metavar="INCHES", help="Width of the figure: 3.3 is a column of a paper, with letters of 7 points.")
@@ -82,20 +79,20 @@ def plot(
     ending = output.suffix.lower()
     if ending[1:] not in FORMATS:
         raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
+    if kind not in (*KINDS, _NOISE):
+        raise SpecError(f"--kind {kind}", "there is no such picture", did_you_mean(kind, (*KINDS, _NOISE)))
     options = {
         "--threshold": threshold,
         "--max-images": max_images,
-        "--id": id_,
         "--set": set_ or None,
         "--estimator": estimator or None,
-        "--noise, --level, --sigma": noise or level or sigma or None,
         "--data": data,
     }
     for option, value in options.items():
         if value is not None and kind not in _KINDS_OF[option]:
-            known = "the others" if len(_KINDS_OF[option]) > len(Kind) // 2 else " or ".join(other.value for other in _KINDS_OF[option])
-            raise SpecError(option, f"does not apply to --kind {kind.value}", f"use it with {known}")
-    if kind is Kind.NOISE and len(runs) > 1:
+            known = "the others" if _KINDS_OF[option] is KINDS else " or ".join(_KINDS_OF[option])
+            raise SpecError(option, f"does not apply to --kind {kind}", f"use it with {known}")
+    if kind == _NOISE and len(runs) > 1:
         raise SpecError("--kind noise", f"shows one spec, not {len(runs)}", "name one")
     from robaudit.cli.streams import check_output, write_output
 
@@ -106,7 +103,7 @@ def plot(
     from robaudit.report.pictures.kinds import look_of, picture, sketch_of
 
     look, chosen = look_of(width, title=not no_title, caption=not no_caption), levels(noise, level, sigma)
-    if kind is Kind.NOISE:
+    if kind == _NOISE:
         drawing = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
     else:
         from robaudit.report.sections import Ask
@@ -118,10 +115,9 @@ def plot(
             threshold=threshold,
             data=image_source(data, trust),
             bottom=max_images,
-            id=() if id_ is None else (id_,),
             label=tuple(label or ()),
         )
-        drawing = sketch_of(kind.value, [read_run(run) for run in runs], ask)
+        drawing = sketch_of(kind, [read_run(run) for run in runs], ask)
     write_output(output, [picture(drawing, ending[1:], look)])
 
 

@@ -61,8 +61,6 @@ BottomOption = Annotated[
         min=1, metavar="N", rich_help_panel=_FLAGGED, help="List the N least robust samples, whether or not they are below the threshold."
     ),
 ]
-TopOption = Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=_FLAGGED, help="Also list the N most robust samples.")]
-PerClassOption = Annotated[bool, typer.Option("--per-class", rich_help_panel=_FLAGGED, help="A list for each predicted class.")]
 OnlyOption = Annotated[
     Literal["correct", "wrong"] | None,
     typer.Option(rich_help_panel=_FLAGGED, help="Only samples classified correctly, or wrongly, without noise."),
@@ -85,8 +83,6 @@ def show(
     by: ByOption = None,
     data: ColumnsOption = None,
     bottom: BottomOption = None,
-    top: TopOption = None,
-    per_class: PerClassOption = False,
     only: OnlyOption = None,
     id_: Annotated[
         list[str] | None,
@@ -96,16 +92,8 @@ def show(
         list[str] | None,
         typer.Option(
             metavar="R|all",
-            rich_help_panel="Sections certified and scores",
+            rich_help_panel="Section certified",
             help="certified: at this radius (repeatable), or at every one where it falls. Default: 0, 0.25, 0.5, ...",
-        ),
-    ] = None,
-    confidence: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P",
-            rich_help_panel="Sections certified and scores",
-            help="certified, scores: confidence of the intervals. Default: 0.95.",
         ),
     ] = None,
     format_: Annotated[
@@ -125,10 +113,6 @@ def show(
 
     Example: robaudit show runs/spec-1a2b3c4d certified --radius 0.5 --with runs/other-5e6f7a8b
     """
-    if confidence is not None:
-        from robaudit.gates.decide import check_confidence
-
-        check_confidence(confidence)
     radii = tuple(_radii(radius or ()))
     ask = Ask(
         estimators=tuple(estimator or ()),
@@ -138,12 +122,9 @@ def show(
         data=image_source(data, False),
         only=only,
         bottom=bottom,
-        top=top,
-        per_class=per_class,
         id=tuple(id_ or ()),
         radius=tuple(value for value in radii if value is not None),
         every_radius=None in radii,
-        confidence=confidence,
         label=tuple(label or ()),
     )
     _show(section, [run, *(with_ or ())], ask, format_, output)
@@ -176,8 +157,6 @@ def flag_samples(
     run: RunArgument,
     threshold: ThresholdOption = None,
     bottom: BottomOption = None,
-    top: TopOption = None,
-    per_class: PerClassOption = False,
     only: OnlyOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
@@ -205,8 +184,6 @@ def flag_samples(
         threshold=threshold,
         only=only,
         bottom=bottom,
-        top=top,
-        per_class=per_class,
     )
     entries = _show(SectionName.FLAGGED, [run], ask, format_, output)
     if images is not None:

@@ -45,7 +45,7 @@ def validate(
 ) -> None:
     """Compare every estimator of a spec with converged Monte Carlo on a few images, and say which to use.
 
-    Writes validation.csv (one row per image, noise level and estimator), validation.json, and scatter plots if matplotlib is installed.
+    Writes validation.csv (one row per image, noise level and estimator) and validation.json.
 
     Example: robaudit validate spec.yaml --images 50 --reference-draws 10000
     """
@@ -58,7 +58,6 @@ def validate(
         from robaudit.advice.validation_files import check_folder, default_out, document, write
         from robaudit.auditing.environment import command_line
         from robaudit.cli.streams import put
-        from robaudit.report.pictures import can_draw
         from robaudit.report.tables import Terminal
         from robaudit.report.validation import validation_tables
         from robaudit.store.serialise import document_json
@@ -74,13 +73,7 @@ def validate(
             listener=reporter,
             command=command_line(sys.argv[1:]),
         )
-        if can_draw():
-            from robaudit.report.validation import pictures
-
-            files = write(folder, study, pictures(study))
-        else:
-            files = write(folder, study, {})
-            reporter.note("no pictures: matplotlib is not installed (pip install 'robaudit[plot]')")
+        files = write(folder, study)
         reporter.note(f"{folder}: {', '.join(files)}")
     if format_ == "json":
         put([document_json(document(study))])

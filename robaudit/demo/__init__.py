@@ -1,1 +1,1 @@
-"""Two small classifiers of handwritten digits that can be audited without any other files."""
+"""Two small networks for handwritten digits; ``robaudit train configs/training/digits-noise.yaml`` trains one of their kind."""

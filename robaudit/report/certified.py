@@ -27,7 +27,7 @@ from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
-from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE, THESE_IMAGES
+from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.store.run import Run
 from robaudit.text import count
 
@@ -47,7 +47,7 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         "The share of images whose class provably stays the same within a radius, and is the label: unlike robustness under noise, it is "
         "relative to the label. A result of a noise level is about the network smoothed by that noise, any other about the network itself."
     )
-    uses = Section.uses | {"radius", "every_radius", "confidence"}
+    uses = Section.uses | {"radius", "every_radius"}
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels and certified radii."""
@@ -55,8 +55,7 @@ class CertifiedSection(Section[CertifiedAccuracy]):
 
     def records(self, run: Run, ask: Ask) -> list[CertifiedAccuracy]:
         """The certified accuracy of each result."""
-        confidence = ROW_CONFIDENCE if ask.confidence is None else ask.confidence
-        return [certified_accuracy(certificates, confidence) for certificates in certificates_of(run, ask.estimators, ask.levels)]
+        return [certified_accuracy(certificates) for certificates in certificates_of(run, ask.estimators, ask.levels)]
 
     def tables(self, entries: Sequence[Entry[CertifiedAccuracy]], ask: Ask) -> Iterator[Table]:
         """A table for each norm, with a column for each result, runs side by side; the notes are below the last.
@@ -165,9 +164,8 @@ def _table(block: Sequence[tuple[str, CertifiedAccuracy]], radii: Sequence[float
 def _notes(named: Sequence[tuple[str, CertifiedAccuracy]]) -> Iterator[str]:
     """How to read the numbers, what they leave out, and the error probability of the certificates."""
     every = [accuracy for _, accuracy in named]
-    level = f"{100 * every[0].confidence:.4g} %"
     yield "At r: share of images whose class is certified within r, and is the label; r > 0: within any radius."
-    yield f"[ ] {level} interval, {LIKE_THESE}, each alone. For {THESE_IMAGES} the shares are exact."
+    yield f"[ ] 95 % interval, {LIKE_THESE}, each alone. For {THESE_IMAGES} the shares are exact."
     yield "Mean, median and largest radius: 0 where the certified class is not the label."
     if any(math.isfinite(accuracy.certificates.possible) for accuracy in every):
         yield "Largest possible: with these options, for any image; larger radii are not certifiable."
@@ -236,10 +234,10 @@ def _parts(entry: Entry[CertifiedAccuracy]) -> tuple[str, str, str]:
 
 
 def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
-    level, images = f"{100 * lines[0][1].confidence:.4g} %", span([accuracy.certificates.images for _, accuracy in lines])
+    images = span([accuracy.certificates.images for _, accuracy in lines])
     yield (
         f"Share of {images} images whose class is certified within the radius, and is the label. "
-        f"Band: {level} Clopper-Pearson interval, {LIKE_THESE}, each radius alone. Ring: clean accuracy of the network itself."
+        f"Band: 95 % Clopper-Pearson interval, {LIKE_THESE}, each radius alone. Ring: clean accuracy of the network itself."
     )
     for name, accuracy in lines:
         words = [f"mean radius {accuracy.mean:.3g} {numbers.rough_interval(*(accuracy.interval or (None, None)))}".rstrip()]

@@ -18,7 +18,6 @@ from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about, approximate, mean_text
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
-from robaudit.stats.groups import quantity_of
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.store.run import Run
 from robaudit.text import class_name, count
@@ -57,7 +56,7 @@ class ClassesSection(Section[ClassBias]):
                 groups=groups,
                 threshold=ask.threshold,
                 class_names=run.class_names,
-                quantity=quantity_of(columns.key.quantity, run.quantities),
+                quantity=run.quantities[columns.key.quantity],
             )
             for columns in run.groups(ask.estimators, ask.levels).values()
         ]
@@ -71,7 +70,7 @@ class ClassesSection(Section[ClassBias]):
             if several:
                 yield _side_by_side(alike, changes)
             else:
-                yield bias_table(alike[0].record, alike[0].run.quantities[key.quantity])
+                yield bias_table(alike[0].record)
 
     def page_tables(self, entries: Sequence[Entry[ClassBias]], ask: Ask) -> Iterator[Table]:
         """The tables for a page: of many classes the least and the most robust."""
@@ -114,14 +113,9 @@ def heading_of(bias: ClassBias) -> str:
     return f"{bias.key}, {'by predicted class' if bias.by == 'predicted' else f'by {bias.by}'}"
 
 
-def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
-    """A line per class, least robust first, then the gap and the verdict.
-
-    Args:
-        bias: from :func:`robaudit.stats.classes.class_bias`.
-        quantity: what the values are; needed only for quantities of plugins.
-    """
-    quantity = quantity or quantity_of(bias.key.quantity, None)
+def bias_table(bias: ClassBias) -> Table:
+    """A line per class, least robust first, then the gap and the verdict."""
+    quantity = bias.quantity
     known = bias.threshold is not None and bias.threshold <= quantity.high and quantity.higher_is_better
     share = (f"< {bias.threshold:g}",) if known else ()
     rows = [tuple(_cells(stats, quantity, share=bool(share))) for stats in weakest_first(bias)]
@@ -138,7 +132,7 @@ def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
             Column(""),
         ),
         tuple(rows),
-        lines=(about(bias.key, bias.unit, bias.higher_is_better),),
+        lines=(about(bias.quantity),),
         conclusions=(_conclusion(bias),),
         notes=tuple(_notes(bias, share=bool(share))),
     )
@@ -147,7 +141,6 @@ def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
 def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Changes]) -> Table:
     """The means of the classes in several runs, and their differences from the first."""
     first, names = entries[0].record, [entry.name for entry in entries]
-    quantity = entries[0].run.quantities[first.key.quantity]
     means = [{label_of(of_class): of_class for of_class in entry.record.classes} for entry in entries]
     key = first.key.estimator, first.key.at
     moved = [
@@ -159,12 +152,12 @@ def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Cha
     rows = [
         (
             label_of(stats),
-            *(_mean(by_label[label_of(stats)], quantity) if label_of(stats) in by_label else numbers.NONE for by_label in means),
+            *(_mean(by_label[label_of(stats)], first.quantity) if label_of(stats) in by_label else numbers.NONE for by_label in means),
             *(difference(differences.get(stats.index)) for differences in moved if first.by == "label"),
         )
         for stats in weakest_first(first)
     ]
-    lines = (about(first.key, first.unit, first.higher_is_better),)
+    lines = (about(first.quantity),)
     conclusions = tuple(replace(cell, text=f"{entry.name}: {cell.text}") for entry in entries for cell in (_conclusion(entry.record),))
     shown = first.by == "label"
     note = f"[ ] 95 % interval for {LIKE_THESE}" + ("; of the differences for all classes together." if shown else ".")
@@ -190,7 +183,7 @@ def label_of(stats: ClassStats) -> str:
 
 def weakest_first(bias: ClassBias) -> list[ClassStats]:
     """The classes by their means, the least robust first."""
-    sign = 1.0 if bias.higher_is_better else -1.0
+    sign = 1.0 if bias.quantity.higher_is_better else -1.0
     return sorted(bias.classes, key=lambda stats: sign * stats.mean.value)
 
 
@@ -281,13 +274,13 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[ClassBias]
     ax.axvline(0.0, color=FAINT, linewidth=1.0, zorder=1)
     few_ticks(ax.xaxis)
     bias = entries[0].record
-    way = "" if bias.higher_is_better else " (lower is better)"
+    way = "" if bias.quantity.higher_is_better else " (lower is better)"
     ax.set_xlabel(fitted(f"{bias.key.quantity}: difference from all other images{way}", 0.75 * look.body, look.size))
     _names(ax, look, classes[0], shown, marked=not several)
     if several:
         legend(body, {entry.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"} for i, entry in enumerate(entries)}, look)
     else:
-        _means(ax, entries[0], classes[0], shown)
+        _means(ax, bias.quantity, classes[0], shown)
 
 
 def _names(ax: Axes, look: PictureSize, classes: Mapping[int, ClassStats], shown: Sequence[int | None], *, marked: bool) -> None:
@@ -299,8 +292,7 @@ def _names(ax: Axes, look: PictureSize, classes: Mapping[int, ClassStats], shown
         label.set_fontweight("bold" if differs in ("lower", "higher") else "normal")
 
 
-def _means(ax: Axes, entry: Entry[ClassBias], classes: Mapping[int, ClassStats], shown: Sequence[int | None]) -> None:
-    quantity = entry.run.quantities[entry.record.key.quantity]
+def _means(ax: Axes, quantity: Quantity, classes: Mapping[int, ClassStats], shown: Sequence[int | None]) -> None:
     right = ax.secondary_yaxis("right")
     right.spines[:].set_visible(False)
     texts = []

@@ -77,8 +77,8 @@ class CurvesSection(Section[Curves]):
 
     def page_tables(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Table]:
         """The table without that note; none for noise curves alone that do not end as the definition requires."""
-        noise = [entry.record.curves.get(CurveKind.NOISE) for entry in entries]
-        if any(len(entry.record.curves) > 1 for entry in entries) or any(
+        noise = [entry.record.get(CurveKind.NOISE) for entry in entries]
+        if any(len(entry.record) > 1 for entry in entries) or any(
             curve is not None and curve.summary.value is not None and curve.summary.relation is ValueRelation.IS for curve in noise
         ):
             yield _table(entries, ask)
@@ -86,11 +86,11 @@ class CurvesSection(Section[Curves]):
     def figure(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Sketch:
         """Accuracy under attacks, noise and linear corruption: a panel for each, a line for each of the first eight runs."""
         shown = [(entry.name, entry.record) for entry in entries[:_MOST_MODELS]]
-        kinds = [kind for kind in CurveKind if any(kind in model.curves for _, model in shown)]
+        kinds = [kind for kind in CurveKind if any(kind in model for _, model in shown)]
         styles = {name: line_style(i) for i, (name, _) in enumerate(shown)}
 
         def draw(ax: Axes, kind: CurveKind, _: PictureSize) -> None:
-            _panel(ax, kind, [(styles[name], model.curves[kind]) for name, model in shown if kind in model.curves])
+            _panel(ax, kind, [(styles[name], model[kind]) for name, model in shown if kind in model])
 
         return paneled(
             "Accuracy under attacks, noise and linear corruption",
@@ -107,9 +107,13 @@ class CurvesSection(Section[Curves]):
         """The differences of the summaries from the first run's."""
         return difference_lines(entries, _changes(entries, ask), lambda kind: {"curve": kind.value})
 
+    def document(self, entry: Entry[Curves], ask: Ask) -> dict[str, Any]:
+        """The curves by kind."""
+        return {"curves": {kind.value: curve.document() for kind, curve in entry.record.items()}}
+
     def lines(self, entry: Entry[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
-        for kind, curve in entry.record.curves.items():
+        for kind, curve in entry.record.items():
             points = zip(curve.places.tolist(), curve.errors.tolist(), curve.lower.tolist(), curve.upper.tolist(), strict=True)
             for at, error, lower, upper in points:
                 yield {"curve": kind.value, "at": at, "error": error, "lower": lower, "upper": upper, "images": curve.images}
@@ -122,16 +126,16 @@ def _changes(entries: Sequence[Entry[Curves]], ask: Ask) -> dict[str, Paired[Cur
 def _table(entries: Sequence[Entry[Curves]], ask: Ask) -> Table:
     """A column for each model, a line for each summary, and its differences from the first model."""
     names, block, changes = [entry.name for entry in entries], [entry.record for entry in entries], _changes(entries, ask)
-    kinds = [kind for kind in CurveKind if any(kind in model.curves for model in block)]
+    kinds = [kind for kind in CurveKind if any(kind in model for model in block)]
     paired = any(changes.values())
     none = [""] * 2 * len(changes) * paired
-    rows = [["images", *(f"{next(iter(model.curves.values())).images:,}" for model in block), *none]]
-    rows.append(["clean accuracy", *(f"{100 * (1 - float(next(iter(model.curves.values())).errors[0])):.1f}%" for model in block), *none])
+    rows = [["images", *(f"{next(iter(model.values())).images:,}" for model in block), *none]]
+    rows.append(["clean accuracy", *(f"{100 * (1 - float(next(iter(model.values())).errors[0])):.1f}%" for model in block), *none])
     for kind in kinds:
         rows.append(
             [
                 NAMES[kind],
-                *(text(model.curves[kind].summary) if kind in model.curves else numbers.NONE for model in block),
+                *(text(model[kind].summary) if kind in model else numbers.NONE for model in block),
                 *paired_cells(changes, kind),
             ]
         )
@@ -149,7 +153,7 @@ def text(summary: CurveSummary) -> str:
 
 
 def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
-    kinds = [kind for kind in CurveKind if any(kind in model.curves for model in every.values())]
+    kinds = [kind for kind in CurveKind if any(kind in model for model in every.values())]
     for kind in kinds:
         better = "higher" if kind in HIGHER_IS_BETTER else "lower"
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
@@ -164,7 +168,7 @@ def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
 
 def remarks(model: Curves) -> Iterator[str]:
     """What the curves of a model leave open."""
-    for kind, curve in model.curves.items():
+    for kind, curve in model.items():
         end, left = float(curve.places[-1]), 1.0 - float(curve.errors[-1])
         relation = curve.summary.relation
         if curve.summary.why:
@@ -179,7 +183,7 @@ def remarks(model: Curves) -> Iterator[str]:
             what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
             step = f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of the correct images"
             yield f"{what}: {step}; a smaller one would tell more."
-    if unlabelled := max(curve.unlabelled for curve in model.curves.values()):
+    if unlabelled := max(curve.unlabelled for curve in model.values()):
         yield f"{count(unlabelled, 'image')} left out: no label."
 
 
@@ -202,16 +206,16 @@ _RISEN, _TAIL = 0.9, 1.25
 
 
 def _caption(shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], left: Sequence[Entry[Curves]]) -> Iterator[str]:
-    numbers = {curve.images for _, model in shown for curve in model.curves.values()}
+    numbers = {curve.images for _, model in shown for curve in model.values()}
     yield f"Share of {span(numbers)} images that are classified as labelled."
     if max(numbers) > 1:
         yield f"Bands: 95 % bootstrap intervals, {LIKE_THESE}, each point alone."
     for kind in kinds:
-        summaries = [(name if len(shown) > 1 else "", model.curves[kind].summary) for name, model in shown if kind in model.curves]
+        summaries = [(name if len(shown) > 1 else "", model[kind].summary) for name, model in shown if kind in model]
         yield f"{NAMES[kind]}: {'; '.join(f'{name} {text(summary)}'.lstrip() for name, summary in summaries)}."
     if CurveKind.LINEAR in kinds:
         yield f"Dashed: half of the images, which human observers name at gamma of about {HUMANS:g} (Jang et al. 2021, other images)."
-    tails = [model.curves[CurveKind.NOISE] for _, model in shown if CurveKind.NOISE in model.curves]
+    tails = [model[CurveKind.NOISE] for _, model in shown if CurveKind.NOISE in model]
     end = max((float(curve.places[-1]) for curve in tails), default=0.0)
     if tails and end > max(float(curve.places[_last(curve)]) for curve in tails):
         yield f"Under noise the curves go on to a standard deviation of {end:g}."

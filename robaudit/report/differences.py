@@ -87,7 +87,7 @@ def run_columns(names: Sequence[str], *, compared: bool = True, tested: bool = F
     for name in others if compared else ():
         columns.append(Column(f"{name} - {base}", number=True))
         if tested:
-            columns.append(Column("p", number=True, below=True))
+            columns.append(Column("p", number=True))
     return columns
 
 

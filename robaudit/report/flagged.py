@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from robaudit.documents import with_names
 from robaudit.errors import SpecError
-from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, stacked
@@ -21,7 +20,6 @@ from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Cell, Column, Table, Tone, cells
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
-from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
 from robaudit.text import Names, class_name, count
 
@@ -33,11 +31,14 @@ if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
 
 
+_OPEN = 3  # results whose lists start unfolded
+
+
 class FlaggedSection(Section[Flagged]):
     """The samples that are not robust, for each result, and how certain that is."""
 
     title = "Flagged samples"
-    uses = Section.uses | {"threshold", "bottom", "top", "per_class", "only"}
+    uses = Section.uses | {"threshold", "bottom", "only"}
     main_only = True
 
     def applies(self, run: Run) -> bool:
@@ -59,32 +60,34 @@ class FlaggedSection(Section[Flagged]):
                 columns,
                 below=usual_threshold(quantity) if ask.threshold is None else ask.threshold,
                 bottom=ask.bottom,
-                top=ask.top,
-                per_class=ask.per_class,
                 only=ask.only,
                 quantity=quantity,
             )
             for columns in groups
             for quantity in (run.quantities[columns.key.quantity],)
         ]
-        if ask.bottom is None and ask.top is None and listed and not any(flagged.has_threshold for flagged in listed):
+        if ask.bottom is None and listed and not any(flagged.has_threshold for flagged in listed):
             lacking = ", ".join(dict.fromkeys(flagged.key.estimator for flagged in listed))
             raise SpecError("flagged", f"{lacking} has no usual threshold", "give --threshold, or list the least robust with --bottom 10")
         return listed
 
     def tables(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Iterator[Table]:
-        """How many are flagged, of several runs side by side, then the lists of each."""
+        """How many are flagged, of several runs side by side, then the list of each result."""
         several = len(by_name(entries)) > 1
         if several:
             yield _counts(entries)
         for entry in entries:
             name = f"{entry.name}: " if several else ""
-            for table in flags_tables(entry.record, entry.run.class_names, entry.run.quantities[entry.record.key.quantity]):
-                yield replace(table, heading=table.heading and name + table.heading)
+            table = flags_table(entry.record, entry.run.class_names)
+            yield replace(table, heading=name + table.heading)
+
+    def page_tables(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Iterator[Table]:
+        """The tables for a page, the first unfolded."""
+        return (replace(table, folded=i >= _OPEN) for i, table in enumerate(self.tables(entries, ask)))
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
         """Narrow to one result of each run and its least robust images, beyond the threshold or not."""
-        return replace(one_result(runs, ask), bottom=max(4, _MOST // len(runs)) if ask.bottom is None else ask.bottom)
+        return replace(one_result(runs, ask), bottom=_most(len(runs)) if ask.bottom is None else ask.bottom)
 
     def figure(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Sketch:
         """The least robust images, run by run: clean beside noisy, the class they flip to, and their robustness.
@@ -93,6 +96,8 @@ class FlaggedSection(Section[Flagged]):
             RobauditError: a data set has moved, or holds other images.
         """
         entries = same_result(entries, lambda record: record.key)
+        most = _most(len(entries)) if ask.bottom is None else ask.bottom
+        entries = [replace(entry, record=replace(entry.record, samples=entry.record.samples[:most])) for entry in entries]
         drawn = [_pixels(entry, ask.data) for entry in entries]
         return Sketch(
             title="Least robust images",
@@ -105,18 +110,17 @@ class FlaggedSection(Section[Flagged]):
     def columns(self) -> Sequence[str]:
         """The columns of :meth:`lines`."""
         names = with_names(dict.fromkeys(field.name for field in fields(Flag)), None)
-        return ["estimator", "noise", "level_name", "level", "threshold", "list", *names]
+        return ["estimator", "noise", "level_name", "level", "threshold", *names]
 
     def lines(self, entry: Entry[Flagged], ask: Ask) -> Iterator[Mapping[str, Any]]:
-        """A line per sample: the result, the list it is on ("flagged" or "robust"), and the sample."""
+        """A line per sample: the result, and the sample."""
         flagged = entry.record
         group = {
             "estimator": flagged.key.estimator,
             **flagged.key.at.document(),
             "threshold": flagged.threshold if flagged.has_threshold else None,
         }
-        for name, samples in (("flagged", flagged.samples), ("robust", flagged.robust)):
-            yield from ({**group, "list": name, **sample.document(entry.run.class_names)} for sample in samples)
+        return ({**group, **sample.document(entry.run.class_names)} for sample in flagged.samples)
 
 
 def _counts(entries: Sequence[Entry[Flagged]]) -> Table:
@@ -132,41 +136,36 @@ def _counts(entries: Sequence[Entry[Flagged]]) -> Table:
     return Table("Flagged samples by run", (Column("result"), *(Column(name, number=True) for name in runs)), tuple(rows))
 
 
-def flags_tables(
+def flags_table(
     flagged: Flagged,
     class_names: Names | None = None,
-    quantity: Quantity | None = None,
     limit: int | None = 50,
-) -> list[Table]:
-    """How many are flagged, then the list, worst first, then the most robust samples if requested.
+) -> Table:
+    """How many are flagged, then the list, worst first.
 
     Args:
         flagged: from :func:`robaudit.stats.flags.flag`.
         class_names: by class index.
-        quantity: what the values are; needed only for quantities of plugins.
-        limit: the most lines of a list (the rest are counted); None: all.
+        limit: the most lines of the list (the rest are counted); None: all.
     """
-    known = quantity or quantity_of(flagged.key.quantity, None)
-    lines = about(flagged.key, flagged.unit, flagged.higher_is_better), count_line(flagged)
-    tables = [Table(str(flagged.key), lines=lines)]
-    for order, samples in (("Least robust first", flagged.samples), ("Most robust first", flagged.robust)):
-        if samples:
-            title = f"{order}{', class by class' if flagged.per_class else ''}:"
-            rest = 0 if limit is None else max(0, len(samples) - limit)
-            more = (f"... and {rest:,} more.",) if rest else ()
-            tables.append(replace(_table(samples[:limit], flagged, class_names, known), lines=(title,), notes=more))
-    tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *_notes(flagged)))
-    return tables
+    lines = about(flagged.quantity), count_line(flagged)
+    table = Table(str(flagged.key), lines=lines, notes=tuple(_notes(flagged)))
+    if not flagged.samples:
+        return table
+    rest = 0 if limit is None else max(0, len(flagged.samples) - limit)
+    more = (f"... and {rest:,} more.",) if rest else ()
+    rows = tuple(_row(sample, flagged, class_names) for sample in flagged.samples[:limit])
+    return replace(table, columns=_columns(flagged), rows=rows, lines=(*lines, "Least robust first:"), notes=(*more, *table.notes))
 
 
 def is_beyond(sample: Flag, flagged: Flagged) -> bool:
     """Whether a listed sample is flagged, or only listed as one of the least robust."""
-    return sample.value < flagged.threshold if flagged.higher_is_better else sample.value > flagged.threshold
+    return sample.value < flagged.threshold if flagged.quantity.higher_is_better else sample.value > flagged.threshold
 
 
 def count_line(flagged: Flagged) -> str:
     """How many of the samples are beyond the threshold, and how certain that is."""
-    side = "below" if flagged.higher_is_better else "above"
+    side = "below" if flagged.quantity.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
     if not flagged.has_threshold:
         return f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, so none is flagged: --threshold gives one."
@@ -175,21 +174,21 @@ def count_line(flagged: Flagged) -> str:
     return f"{text}: {certain}." if flagged.beyond and certain else f"{text}; {certain}." if certain else f"{text}."
 
 
-def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: Quantity) -> Table:
-    rows = []
-    for sample in samples:
-        texts = (
-            sample.id,
-            *(class_name(index, names) for index in (sample.label, sample.predicted)),
-            numbers.sample_value(sample, quantity.low, quantity.high),
-            class_name(sample.flips_to, names),
-        )
-        tone: Tone = "bad" if sample.certainty is Certainty.CONFIRMED else ""
-        rows.append((*cells(texts), *([Cell(_answer(sample, flagged), tone=tone)] if flagged.has_threshold else [])))
-    question = Column(f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?")
+def _columns(flagged: Flagged) -> tuple[Column, ...]:
+    question = [Column(f"{'<' if flagged.quantity.higher_is_better else '>'} {flagged.threshold:g}?")] if flagged.has_threshold else []
     value = Column("value [95% interval]", number=True)
-    heads = (*map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *((question,) if flagged.has_threshold else ()))
-    return Table(columns=heads, rows=tuple(rows))
+    return *map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *question
+
+
+def _row(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[Cell, ...]:
+    texts = (
+        sample.id,
+        *(class_name(index, names) for index in (sample.label, sample.predicted)),
+        numbers.sample_value(sample, flagged.quantity.low, flagged.quantity.high),
+        class_name(sample.flips_to, names),
+    )
+    tone: Tone = "bad" if sample.certainty is Certainty.CONFIRMED else ""
+    return *cells(texts), *([Cell(_answer(sample, flagged), tone=tone)] if flagged.has_threshold else [])
 
 
 def _answer(sample: Flag, flagged: Flagged) -> str:
@@ -200,7 +199,7 @@ def _answer(sample: Flag, flagged: Flagged) -> str:
 
 
 def _notes(flagged: Flagged) -> Iterator[str]:
-    certainties = {sample.certainty for sample in flagged.samples + flagged.robust}
+    certainties = {sample.certainty for sample in flagged.samples}
     yield from (text for name, text in words.CERTAINTIES.items() if name in certainties and flagged.has_threshold)
     if flagged.censored:
         yield f"> {flagged.censored:,} of {flagged.total:,} values are only known to be larger."
@@ -213,8 +212,13 @@ def _notes(flagged: Flagged) -> Iterator[str]:
 # --- the figure
 
 Pixels = NDArray[np.uint8]
-_MOST, _LARGEST, _SMALLEST = 12, 256, 128  # images; pixels of a side as stored in the file
+_MOST, _LARGEST, _SMALLEST = 12, 160, 128  # images; pixels of a side as stored in the file
 _CELL = 1.45  # inches of a pair, at least
+
+
+def _most(runs: int) -> int:
+    """How many images of each run are drawn."""
+    return max(4, _MOST // runs)
 
 
 def _pixels(entry: Entry[Flagged], source: ImageSource | None) -> list[Pixels]:
@@ -293,7 +297,7 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Flagged]],
 
 
 def _cell(ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float) -> None:
-    names, quantity = entry.run.class_names, entry.run.quantities[entry.record.key.quantity]
+    names, quantity = entry.run.class_names, entry.record.quantity
     quiet(ax, pair)
     flips = class_name(sample.predicted, names, 14)
     if sample.flips_to is not None:

@@ -119,7 +119,7 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, source: Im
     Raises:
         RobauditError: the data set has moved, or the folder cannot be written.
     """
-    images = RunImages(run, (sample.id for group in flagged for sample in (*group.samples, *group.robust)), source)
+    images = RunImages(run, (sample.id for group in flagged for sample in group.samples), source)
     written = 0
     for group in flagged:
         target = folder / plain_name(f"{group.key.estimator}-{_level(group.key.at)}")
@@ -127,7 +127,7 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, source: Im
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RobauditError(str(target), f"cannot be made: {error.strerror or error}", "choose another --images") from error
-        for rank, sample in enumerate((*group.samples, *group.robust), start=1):
+        for rank, sample in enumerate(group.samples, start=1):
             clean = images.clean(sample.id)
             picture = side_by_side(clean, clean if group.key.at.level is None else images.noisy(sample.id, clean, group.key.at))
             write_atomically(target / _name(rank, sample, run.class_names), picture)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN, LevelName
 from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.report import numbers
@@ -29,7 +30,8 @@ from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import mean_text
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.intervals import LIKE_THESE
-from robaudit.stats.levels import LevelCurve, LevelPoint, level_curves
+from robaudit.stats.levels import LevelCurve, level_curves
+from robaudit.stats.summary import GroupSummary, Mean, NoisyAccuracy
 from robaudit.store.run import Run
 
 if TYPE_CHECKING:
@@ -58,26 +60,27 @@ class LevelsSection(Section[LevelCurve]):
         """A table for each result and noise, with a line for each level and run."""
         several = len(by_name(entries)) > 1
         changes = changes_of(entries) if several else {}
-        for key in dict.fromkeys((entry.record.estimator, entry.record.noise, entry.record.quantity.name) for entry in entries):
-            alike = [entry for entry in entries if (entry.record.estimator, entry.record.noise, entry.record.quantity.name) == key]
-            yield _table(alike, changes, several)
+        for key in dict.fromkeys(_key(entry.record) for entry in entries):
+            yield _table([entry for entry in entries if _key(entry.record) == key], changes, several)
 
     def figure(self, entries: Sequence[Entry[LevelCurve]], ask: Ask) -> Sketch:
         """Robustness and accuracy against the level, a panel for each noise and measure, a line for each run and result; no lines of
         single points."""
-        names = list(dict.fromkeys((entry.name, entry.record.estimator) for entry in entries))
+        named = [((entry.name, entry.record[0].key.estimator), entry.record) for entry in entries]
+        names = list(dict.fromkeys(name for name, _ in named))
         shown = names[:_MOST_LINES]
-        lines = [((entry.name, entry.record.estimator), entry.record) for entry in entries if (entry.name, entry.record.estimator) in shown]
+        lines = [(name, curve) for name, curve in named if name in shown]
         curves = [curve for _, curve in lines]
+        quantities = {curve[0].quantity.name: curve[0].quantity for curve in curves}
         keys = list(dict.fromkeys(_keys(curves)))
         styles = dict(zip(shown, styles_of(shown, marks=True), strict=True))
         several = {noise for noise, _ in keys} != {GAUSSIAN}
-        single = {entry.record.estimator for entry in entries}
+        single = {estimator for _, estimator in names}
 
         def draw(ax: Axes, key: Key, look: PictureSize) -> None:
             noise, what = key
-            shown_lines = [(name, curve) for name, curve in lines if curve.noise == noise and what in (curve.quantity.name, _ACCURACY)]
-            _panel(ax, [(curve, styles[name]) for name, curve in shown_lines], what, look)
+            of_panel = [(curve, styles[name]) for name, curve in lines if noise == _key(curve)[1] and what in (_key(curve)[2], _ACCURACY)]
+            _panel(ax, of_panel, None if what == _ACCURACY else quantities[what], look)
 
         return paneled(
             "Robustness and accuracy by noise level",
@@ -93,41 +96,60 @@ class LevelsSection(Section[LevelCurve]):
 
     def lines(self, entry: Entry[LevelCurve], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each level."""
-        curve = entry.record
-        for point in curve.points:
-            yield {"estimator": curve.estimator, "noise": curve.noise, "quantity": curve.quantity.name, **point.document()}
+        estimator, noise, quantity = _key(entry.record)
+        return ({"estimator": estimator, "noise": noise, "quantity": quantity, **_point(group)} for group in entry.record)
+
+    def document(self, entry: Entry[LevelCurve], ask: Ask) -> dict[str, Any]:
+        """The result, accuracy without noise, and the points."""
+        estimator, noise, quantity = _key(entry.record)
+        clean = json_values(entry.record[0].clean_accuracy)
+        points = [_point(group) for group in entry.record]
+        return {"estimator": estimator, "noise": noise, "quantity": quantity, "clean_accuracy": clean, "points": points}
+
+
+def _key(curve: LevelCurve) -> tuple[str, str, str]:
+    """Estimator, noise and quantity."""
+    key = curve[0].key
+    return key.estimator, key.noise, key.quantity
+
+
+def _point(group: GroupSummary) -> dict[str, Any]:
+    """A level as JSON values."""
+    about = {"level_name": group.key.at.name, "level": group.key.at.level, "images": group.images}
+    point: dict[str, Any] = json_values({**about, "robustness": group.mean, "accuracy": group.noisy_accuracy})
+    return point
 
 
 def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes], several: bool) -> Table:
-    first = entries[0].record
-    points = [point for entry in entries for point in entry.record.points]
-    levels, labelled = list(dict.fromkeys(point.at for point in points)), any(point.accuracy for point in points)
+    estimator, noise, name = _key(entries[0].record)
+    points = [point for entry in entries for point in entry.record]
+    levels, labelled = list(dict.fromkeys(point.key.at for point in points)), any(point.noisy_accuracy for point in points)
     texts = numbers.level_numbers(levels)
     rows = [
-        ("no noise", *[entry.name] * several, _clean(entry.record), numbers.NONE, *[""] * bool(changes))
+        ("no noise", *[entry.name] * several, numbers.share_estimate(clean), numbers.NONE, *[""] * bool(changes))
         for entry in entries
-        if labelled and entry.record.clean is not None
+        if labelled and (clean := entry.record[0].clean_accuracy) is not None
     ]
     for at in levels:
         for entry in entries:
-            for point in (point for point in entry.record.points if point.at == at):
-                group = changes.get(entry.name, {}).get((first.estimator, at))
+            for point in (point for point in entry.record if point.key.at == at):
+                group = changes.get(entry.name, {}).get((estimator, at))
                 rows.append(
                     (
                         texts[at],
                         *([entry.name] if several else []),
                         *([_accuracy(point)] if labelled else []),
-                        _robustness(point, first.quantity),
+                        _robustness(point),
                         *(["" if group is None else difference(group.mean)] if changes else []),
                     )
                 )
     return Table(
-        f"{first.estimator}, {first.noise} noise",
+        f"{estimator}, {noise} noise",
         (
             Column(str(levels[0].name)),
             *([Column("run")] if several else []),
             *([Column("accuracy", number=True)] if labelled else []),
-            Column(_head(first.quantity), number=True),
+            Column("robustness" if name == P_ROBUST.name else f"mean {name}", number=True),
             *([Column(f"difference from {entries[0].name}", number=True)] if changes else []),
         ),
         tuple(map(cells, rows)),
@@ -135,22 +157,14 @@ def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes],
     )
 
 
-def _head(quantity: Quantity) -> str:
-    return "robustness" if quantity.name == P_ROBUST.name else f"mean {quantity.name}"
-
-
-def _clean(curve: LevelCurve) -> str:
-    return "" if curve.clean is None else numbers.share_estimate(curve.clean)
-
-
-def _accuracy(point: LevelPoint) -> str:
-    share = point.accuracy
+def _accuracy(point: GroupSummary) -> str:
+    share = point.noisy_accuracy
     return numbers.NONE if share is None else numbers.with_percents(share.value, share.lower, share.upper)
 
 
-def _robustness(point: LevelPoint, quantity: Quantity) -> str:
-    mean = point.robustness
-    return mean_text(mean, quantity, exact=mean.measured_lower is not None, alone=point.images == 1)
+def _robustness(point: GroupSummary) -> str:
+    mean = point.mean
+    return mean_text(mean, point.quantity, exact=mean.measured_lower is not None, alone=point.images == 1)
 
 
 # --- the figure
@@ -165,29 +179,31 @@ Key = tuple[str, str]
 
 def _keys(curves: Sequence[LevelCurve]) -> Iterator[Key]:
     """The panels: noise and what is measured."""
-    for noise in dict.fromkeys(curve.noise for curve in curves):
-        same_noise = [curve for curve in curves if curve.noise == noise]
-        yield from ((noise, curve.quantity.name) for curve in same_noise)
-        if any(point.accuracy for curve in same_noise for point in curve.points):
+    for noise in dict.fromkeys(_key(curve)[1] for curve in curves):
+        same_noise = [curve for curve in curves if _key(curve)[1] == noise]
+        yield from ((noise, _key(curve)[2]) for curve in same_noise)
+        if any(point.noisy_accuracy for curve in same_noise for point in curve):
             yield noise, _ACCURACY
 
 
 def _caption(curves: Sequence[LevelCurve], left: Sequence[str]) -> Iterator[str]:
-    yield f"{span([point.images for curve in curves for point in curve.points])} images. Bands: 95 % intervals of the mean, {LIKE_THESE}."
-    if any(point.accuracy for curve in curves for point in curve.points):
+    yield f"{span([point.images for curve in curves for point in curve])} images. Bands: 95 % intervals of the mean, {LIKE_THESE}."
+    if any(point.noisy_accuracy for curve in curves for point in curve):
         yield "Accuracy: share of noisy copies classified as labelled; ring: accuracy without noise."
     if left:
         yield f"Not shown: {', '.join(left)}."
 
 
-def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: str, look: PictureSize) -> None:
-    at = [point.at for curve, _ in lines for point in curve.points]
+def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], quantity: Quantity | None, look: PictureSize) -> None:
+    """Draw the means of a quantity; None: accuracy."""
+    at = [point.key.at for curve, _ in lines for point in curve]
     far = max(level.number for level in at) > _FAR * min(level.number for level in at) or at[0].name is LevelName.PHOTONS
     low, high = min(level.number for level in at), max(level.number for level in at)
     start = (low / 1.5 if at[0].name is not LevelName.PHOTONS else high * 1.5) if far else 0.0
     lowest = 1.0
     for curve, style in lines:
-        points = [(point.at.number, *ends) for point in curve.points if (ends := _mean(point, what)) is not None]
+        means = [(point.key.at.number, point.noisy_accuracy if quantity is None else point.mean) for point in curve]
+        points = [(level, *_ends(mean)) for level, mean in means if mean is not None]
         if points:
             x, y, lower, upper = np.array(points).T
             if len(x) > 1:
@@ -196,8 +212,8 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
                 ax.plot([x, x], [lower, upper], color=style["color"], linewidth=1.2)
             ax.plot(x, y, **style)
             lowest = min(lowest, float(lower.min()))
-        if what == _ACCURACY and curve.clean is not None:
-            ax.plot([start], [curve.clean.value], **ring(style["color"]))
+        if quantity is None and (clean := curve[0].clean_accuracy) is not None:
+            ax.plot([start], [clean.value], **ring(style["color"]))
     if far:
         log_scale(ax, "x")
         ax.set_xlim((low / 1.5, high * 1.5) if at[0].name is not LevelName.PHOTONS else (high * 1.5, low / 1.5))
@@ -205,8 +221,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
         ax.set_xlim(0.0, 1.04 * high)
         few_ticks(ax.xaxis)
     ax.set_xlabel(level_name(str(at[0].name)))
-    quantity = lines[0][0].quantity
-    if what == _ACCURACY or quantity.is_share:
+    if quantity is None or quantity.is_share:
         ax.set_ylim(np.floor(10 * lowest) / 10 if lowest >= _UPPER else 0.0, 1.03 if lowest < _UPPER else 1.01)
         percent_scale(ax.yaxis)
     else:
@@ -216,10 +231,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
             ax.invert_yaxis()
 
 
-def _mean(point: LevelPoint, what: str) -> tuple[float, float, float] | None:
+def _ends(mean: Mean | NoisyAccuracy) -> tuple[float, float, float]:
     """A mean with its interval; an open end is replaced by the mean."""
-    mean = point.accuracy if what == _ACCURACY else point.robustness
-    if mean is None:
-        return None
-    ends = [end if np.isfinite(end) else mean.value for end in (mean.lower, mean.upper)]
-    return mean.value, ends[0], ends[1]
+    lower, upper = (end if np.isfinite(end) else mean.value for end in (mean.lower, mean.upper))
+    return mean.value, lower, upper

@@ -25,9 +25,9 @@ from robaudit.report.pictures.page import (
     styles_of,
     told_apart,
 )
-from robaudit.report.pictures.style import CARD, GRID
+from robaudit.report.pictures.style import GRID
 from robaudit.report.sections import Ask, Entry, Section
-from robaudit.report.summary import caveats
+from robaudit.report.summary import caveats, group_mean
 from robaudit.report.tables import Column, Table, cells, columns
 from robaudit.report.words import failed_attacks
 from robaudit.stats.groups import GroupKey
@@ -35,7 +35,6 @@ from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.stats.losses import MOST_WORST, Losses, LossResult, loss_changes, losses
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
-from robaudit.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,10 +85,10 @@ class LossesSection(Section[tuple[Losses, ...]]):
         for entry in entries:
             for level in entry.record:
                 every.setdefault(level.at, []).append((entry.name, level))
-        shown, thin = dict(list(every.items())[:_MOST_PANELS]), len(entries) == 1
+        shown = dict(list(every.items())[:_MOST_PANELS])
         names, texts = _names(shown), numbers.level_texts(shown)
         styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
-        limits = _limits([level for lines in shown.values() for _, level in lines], thin=thin)
+        limits = _limits([level for lines in shown.values() for _, level in lines])
 
         def draw(ax: Axes, at: NoiseLevel, _: PictureSize) -> None:
             ax.set_ylim(*limits)
@@ -97,18 +96,18 @@ class LossesSection(Section[tuple[Losses, ...]]):
                 log_scale(ax, "y")
             else:
                 few_ticks(ax.yaxis)
-            _panel(ax, shown[at], styles, limits, thin=thin)
+            _panel(ax, shown[at], styles, limits)
 
         return paneled(
             "Loss from the average to the worst case",
-            _caption(shown, list(every)[_MOST_PANELS:], several=not thin),
+            _caption(shown, list(every)[_MOST_PANELS:], several=len(entries) > 1),
             list(shown),
             draw,
             wide=3.0,
             high=2.4,
             titles=[texts[at] for at in shown],
             styles=dict(zip(names.values(), styles.values(), strict=True)),
-            ylabel=f"loss in {entries[0].record[0].quantity.unit}, lower is better",
+            ylabel=f"loss in {LOSS.unit}, lower is better",
             sharey=True,
         )
 
@@ -127,7 +126,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
         for level in entry.record:
             for result in level.results:
                 mean = {part: getattr(result.mean, part) for part in _PARTS}
-                yield {"estimator": result.name, **level.at.document(), "q": result.q, "images": result.images, "mean": mean}
+                yield {"estimator": result.name, **level.at.document(), "q": result.q, "images": result.summary.images, "mean": mean}
 
 
 def _order(name: str) -> float:
@@ -148,7 +147,7 @@ def _document(level: Losses) -> dict[str, Any]:
         {
             "estimator": result.name,
             "q": result.q if math.isfinite(result.q) else None,
-            "images": result.images,
+            "images": result.summary.images,
             "mean": result.mean.document(),
         }
         for result in level.results
@@ -165,14 +164,13 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
     names, several, changes = [entry.name for entry in entries], len(entries) > 1, _changes(entries, ask)
     paired = any(changes.values())
     every = {(entry.name, result.name, level.at): result for entry in entries for level in entry.record for result in level.results}
-    summaries = {(entry.name, group.key.estimator, group.key.at): group for entry in entries for group in entry.run.summary()}
     levels = numbers.level_texts(at for _, _, at in every)
     rows = []
     for name, at in dict.fromkeys((name, at) for _, name, at in every):
         results = [every.get((run, name, at)) for run in names]
         first = next(result for result in results if result is not None)
-        means = (numbers.NONE if result is None else _mean(result) for result in results)
-        more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first, summaries[names[0], name, at])
+        means = (group_mean(None if result is None else result.summary) for result in results)
+        more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first.summary)
         rows.append(cells((levels[at], *_named(first), *means, *more)))
     about = [f"[ ] 95 % interval, {LIKE_THESE}."]
     if paired:
@@ -183,27 +181,22 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
         f"Mean loss by q ({LOSS.unit}, lower is better)",
         (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, compared=paired, tested=True) if several else spread)),
         tuple(rows),
-        lines=(f"{numbers.span([result.images for result in every.values()])} images",),
-        notes=(_ORDER, *about, *dict.fromkeys(caveats([summaries[key] for key in every], "[ ]"))),
+        lines=(f"{numbers.span([result.summary.images for result in every.values()])} images",),
+        notes=(_ORDER, *about, *dict.fromkeys(caveats([result.summary for result in every.values()], "[ ]"))),
     )
 
 
-def _spread(result: LossResult, group: GroupSummary) -> Iterator[str]:
+def _spread(group: GroupSummary) -> Iterator[str]:
     """The mean of these images, the median and the 95th percentile."""
-    yield numbers.ends(result.mean.measured_lower, result.mean.measured_upper, LOSS.low, LOSS.high)
+    yield numbers.ends(group.mean.measured_lower, group.mean.measured_upper, LOSS.low, LOSS.high)
     yield from (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
-
-
-def _mean(result: LossResult) -> str:
-    text = numbers.mean_estimate(result.mean, LOSS.low, LOSS.high)
-    return numbers.NO_INTERVAL + text if result.with_interval < result.images and not text.startswith(numbers.NO_INTERVAL) else text
 
 
 def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
     """The images with the highest losses at each noise level, worst first: the values that rank them, at each q, and the attack's."""
     levels = numbers.level_texts(level.at for level in by_level)
     for level in by_level:
-        results = (*level.ranking.results, *level.attacks)
+        results = (*level.ranking, *level.attacks)
         heads = [f"q={result.q:.6g}" if math.isfinite(result.q) else result.name for result in results]
         rows = [
             cells(
@@ -218,7 +211,7 @@ def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
             for i, sample in enumerate(level.worst)
         ]
         yield Table(
-            f"Images with the highest loss, {level.ranking.estimator}, {levels[level.at]}",
+            f"Images with the highest loss, {level.ranking[-1].estimator}, {levels[level.at]}",
             columns(("sample",), heads),
             tuple(rows),
             folded=True,
@@ -244,7 +237,7 @@ def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], 
     keys: dict[tuple[str, str], None] = {}
     for lines in shown.values():
         for run, level in lines:
-            keys |= dict.fromkeys((run, curve.estimator) for curve in level.curves)
+            keys |= dict.fromkeys((run, label) for label in level.curves)
             keys |= dict.fromkeys((run, result.name) for result in level.attacks[1:])
     return dict(zip(keys, told_apart(list(keys)), strict=True))
 
@@ -254,23 +247,15 @@ def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], 
 
 def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool) -> Iterator[str]:
     every = [level for lines in shown.values() for _, level in lines]
-    results = [result for level in every for result in level.results]
-    yield f"{numbers.span([result.images for result in results])} images. Mean over the images; bars: its 95 % interval, {LIKE_THESE}."
+    groups = [result.summary for level in every for result in level.results]
+    yield f"{numbers.span([group.images for group in groups])} images. Mean over the images; bars: its 95 % interval, {LIKE_THESE}."
     if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
-    if not several:
-        ranked = ", ".join(dict.fromkeys(level.ranked_by for level in every))
-        yield f"Thin: the images with the highest loss by {ranked}; values far below the others are at the lower edge."
     for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
         failed = failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
         if failed:
             yield f"{name}: {failed}" if several else failed
-    if without := dict.fromkeys(result.estimator for result in results if result.with_interval < result.images):
-        yield f"{', '.join(without)}: values without an interval of their own."
-    if biased := dict.fromkeys(result.estimator for result in results if result.approximate):
-        yield f"{', '.join(biased)}: no interval covers the bias of the estimate."
-    if dropped := sum(result.left_out for result in results):
-        yield f"Left out: {count(dropped, 'result')} without a finite value."
+    yield from caveats(groups, "[ ]")
     if left:
         yield f"Not shown: {', '.join(numbers.level_texts(left).values())}."
 
@@ -283,18 +268,10 @@ def _known(result: LossResult) -> bool:
 # --- drawing
 
 
-def _values(level: Losses, *, thin: bool) -> Iterator[float]:
-    """All values that are drawn as points."""
-    for result in level.results:
-        yield result.mean.value
-        if thin:
-            yield from (value for value in result.worst if value is not None)
-
-
-def _limits(every: Sequence[Losses], *, thin: bool) -> tuple[float, float]:
+def _limits(every: Sequence[Losses]) -> tuple[float, float]:
     """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic scale."""
-    values = [value for level in every for value in _values(level, thin=thin)]
-    ends = [result.mean.upper for level in every for result in level.results if math.isfinite(result.mean.upper)]
+    means = [result.mean for level in every for result in level.results]
+    values, ends = [mean.value for mean in means], [mean.upper for mean in means if math.isfinite(mean.upper)]
     high, positive = max([*values, *ends, 1e-300]), [value for value in values if value > 1e-300]
     if not positive or max(positive) <= _FAR * min(positive):
         return 0.0, 1.08 * high
@@ -303,10 +280,8 @@ def _limits(every: Sequence[Losses], *, thin: bool) -> tuple[float, float]:
     return low / room, high * room
 
 
-def _panel(
-    ax: Axes, lines: Sequence[Line], styles: Mapping[tuple[str, str], dict[str, Any]], limits: tuple[float, float], *, thin: bool
-) -> None:
-    orders = sorted({result.q for _, level in lines for curve in level.curves for result in curve.results})
+def _panel(ax: Axes, lines: Sequence[Line], styles: Mapping[tuple[str, str], dict[str, Any]], limits: tuple[float, float]) -> None:
+    orders = sorted({result.q for _, level in lines for curve in level.curves.values() for result in curve})
     reach = math.log10(orders[-1] / orders[0])
     limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
     attacked = any(level.attacks for _, level in lines)
@@ -314,13 +289,10 @@ def _panel(
         ax.axvspan(limit - 0.08 * (reach + 1), limit + 0.08 * (reach + 1), color=GRID, alpha=0.5, linewidth=0, zorder=0)
     drawn = 0
     for run, level in lines:
-        if thin:
-            _worst(ax, level, limit, limits, styles[run, level.ranking.estimator]["color"])
-        for curve in level.curves:
-            style, shift = styles[run, curve.estimator], _BESIDE * (reach + 1) * drawn
+        for label, curve in level.curves.items():
+            style, shift = styles[run, label], _BESIDE * (reach + 1) * drawn
             drawn += 1
-            points = [(math.log10(result.q) + shift, result) for result in curve.results]
-            ax.plot(*_xy(points, limits), color=CARD, linewidth=4.0, zorder=3.9)  # a margin between the line and the thin lines below it
+            points = [(math.log10(result.q) + shift, result) for result in curve]
             ax.plot(*_xy(points, limits), zorder=4, **style)
             if level.attacks:
                 best = max(level.attacks, key=lambda result: result.mean.value)
@@ -355,19 +327,3 @@ def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
     places = [*((math.log10(order), text) for order, text in zip(shown, texts, strict=True)), *ends]
     ax.set_xticks([x for x, _ in places], [text for _, text in places])
     ax.set_xlabel("q (1: the average)")
-
-
-def _worst(ax: Axes, level: Losses, limit: float, limits: tuple[float, float], ink: str) -> None:
-    """Draw a thin line for each of the worst images, dotted from the last q to the attack's value."""
-    for i in range(len(level.worst)):
-        points = [
-            (math.log10(result.q), float(np.clip(value, *limits)))
-            for result in level.ranking.results
-            if (value := result.worst[i]) is not None
-        ]
-        ax.plot(*zip(*points, strict=True), color=ink, linewidth=0.8, alpha=0.6, zorder=2)
-        highest = max((value for result in level.attacks if (value := result.worst[i]) is not None), default=None)
-        if highest is not None:
-            end = limit, float(np.clip(highest, *limits))
-            ax.plot(*zip(points[-1], end, strict=True), color=ink, linewidth=0.8, alpha=0.5, linestyle=(0, (1, 2)), zorder=2)
-            ax.plot(*end, marker="o", markersize=2.2, color=ink, alpha=0.6, zorder=3)

@@ -107,24 +107,6 @@ def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) ->
     return text
 
 
-def compact(value: float, away: int = 0) -> str:
-    """Two or three significant digits, four places just below 1; ``away``: rounded up (1), down (-1) or to the nearest (0)."""
-    way = {1: ROUND_CEILING, -1: ROUND_FLOOR}.get(away, ROUND_HALF_UP)
-    size = abs(value)
-    if not math.isfinite(value) or size == 0.0 or size >= 1e4:
-        return f"{value:.2g}"
-    if size < 1e-3:
-        power = math.floor(math.log10(size))
-        mantissa = _rounded(value / 10.0**power, 1, way)
-        return f"{mantissa}e{power}" if abs(float(mantissa)) < 10.0 else f"{float(mantissa) / 10.0:.1f}e{power + 1}"
-    near_one = min(4, math.ceil(-math.log10(1.0 - size))) if 0.9 <= size < 1.0 else 0
-    digits = max(0, (2 if size >= 0.01 else 1) - math.floor(math.log10(size)), near_one)
-    text = _rounded(value, digits, way)
-    if value < 1.0 and float(text) == 1.0:
-        return {1: text, -1: "0.9999"}.get(away, "<1")
-    return text
-
-
 def percent(value: float, lower: float | None, upper: float | None) -> str:
     """A probability in percent, with its interval beside it: ``54.6%``; ``~54.6%`` without an interval."""
     match = _NUMBER.fullmatch(beside(value, lower, upper))
@@ -221,14 +203,6 @@ def duration(seconds: float | None) -> str:
 def signs(text: str) -> str:
     """``>=`` and ``<=`` replaced by their mathematical signs."""
     return text.replace(">= ", "≥ ").replace("<= ", "≤ ").replace(">=", "≥ ").replace("<=", "≤ ")
-
-
-def rank(correlation: float | None) -> str:
-    """A rank correlation; only equal orders print as 1.000."""
-    if correlation is None:
-        return NONE
-    text = _nearest(correlation, 3)
-    return ">0.999" if correlation < 1 and text == "1.000" else text
 
 
 def span(values: Collection[int]) -> str:

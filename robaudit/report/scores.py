@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, SpecError
+from robaudit.quantities import RADIUS, TOLERANCE
 from robaudit.report import numbers
 from robaudit.report.differences import BOOTSTRAP_P, Paired, difference_lines, paired_cells, paired_changes, run_columns
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled
@@ -18,7 +19,7 @@ from robaudit.report.summary import about
 from robaudit.report.tables import Column, Table, cells
 from robaudit.spec.gates import Score
 from robaudit.stats.groups import GroupKey
-from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.scores import (
     MEANINGS,
     RADII,
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_QUANTITIES = {quantity.name: quantity for quantity in (RADIUS, TOLERANCE)}
+_INTERVALS = f"95 % interval, {LIKE_THESE}; of r_m as for a mean in the summary, of the others by percentile bootstrap"
+
+
 class ScoresSection(Section[Scores]):
     """Scores of radii: mean and minimum, relative to how difficult the images are, and on easy against hard images."""
 
@@ -44,7 +49,7 @@ class ScoresSection(Section[Scores]):
         "The radius r of the nearest change of the prediction, and its growth with the difficulty g, the logit of the clean score: larger "
         "is easier. Misclassified images count as 0. Ratios to g compare networks with less dependence on the choice of images."
     )
-    uses = Section.uses | {"only", "confidence"}
+    uses = Section.uses | {"only"}
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels and radii."""
@@ -52,7 +57,7 @@ class ScoresSection(Section[Scores]):
 
     def records(self, run: Run, ask: Ask) -> list[Scores]:
         """The scores of each result."""
-        return [scores_of(radii, _confidence(ask)) for radii in _radii(run, ask)]
+        return [scores_of(radii) for radii in _radii(run, ask)]
 
     def tables(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Iterator[Table]:
         """A table of each result, with a line for each score; of several runs side by side, with the differences from the first."""
@@ -92,10 +97,6 @@ class ScoresSection(Section[Scores]):
             yield {**entry.record.radii.key.document(), "score": score.value, **value.document()}
 
 
-def _confidence(ask: Ask) -> float:
-    return ROW_CONFIDENCE if ask.confidence is None else ask.confidence
-
-
 def _radii(run: Run, ask: Ask) -> list[Radii]:
     """The radii of a run, or of its correct images.
 
@@ -118,7 +119,7 @@ def _changes(entries: Sequence[Entry[Scores]], ask: Ask) -> dict[str, Paired[tup
     def differences(base: Run, new: Run) -> Paired[tuple[GroupKey, Score]]:
         before, now = ({radii.key: radii for radii in _radii(run, ask)} for run in (base, new))
         shared = [(radii, now[key]) for key, radii in before.items() if key in now]
-        return {(old.key, score): change for old, new in shared for score, change in score_changes(old, new, _confidence(ask)).items()}
+        return {(old.key, score): change for old, new in shared for score, change in score_changes(old, new).items()}
 
     return paired_changes(entries, differences)
 
@@ -131,15 +132,15 @@ def _table(names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[
         values = [of_run[name].values[score] if name in of_run else ScoreValue(None) for name in names]
         if any(value.value is not None for value in values):
             rows.append(cells((score, *map(text, values), *(paired_cells(changes, score) if several else [MEANINGS[score]]))))
-    meaning = Column(f"value [{_percent(first)} interval]", number=True), Column("meaning", wrap=True)
+    meaning = Column("value [95% interval]", number=True), Column("meaning", wrap=True)
     counts = (f"{_counts(scores.radii)} in {name}" if several else _counts(scores.radii) for name, scores in of_run.items())
-    intervals = f"[ ] {_intervals(first)}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."
+    intervals = f"[ ] {_INTERVALS}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."
     remarks = (f"{name}: {remark}" if several else remark for name, scores in of_run.items() for remark in notes(scores))
     return Table(
         str(first.radii.key),
         (Column("score"), *(run_columns(names, compared=paired, tested=True) if several else meaning)),
         tuple(rows),
-        (_about(first.radii), "; ".join(counts)),
+        (about(_QUANTITIES[first.radii.key.quantity]), "; ".join(counts)),
         notes=(intervals, *([BOOTSTRAP_P] if paired else []), *remarks),
     )
 
@@ -176,22 +177,9 @@ def notes(scores: Scores) -> Iterator[str]:
         yield f"Not defined: {', '.join(names)}: {why}."
 
 
-def _about(radii: Radii) -> str:
-    return about(radii.key, "", higher_is_better=True)
-
-
 def _counts(radii: Radii) -> str:
     n, correct = len(radii.ids), int(radii.correct.sum())
     return f"{count(n, 'image')}, {correct:,} correct" + (f", {n - correct:,} misclassified (radius 0)" if correct < n else "")
-
-
-def _intervals(scores: Scores) -> str:
-    """How the intervals of the scores are made."""
-    return f"{_percent(scores)} interval, {LIKE_THESE}; of r_m as for a mean in the summary, of the others by percentile bootstrap"
-
-
-def _percent(scores: Scores) -> str:
-    return f"{100 * scores.confidence:.4g}%"
 
 
 # --- the figure

@@ -51,12 +51,10 @@ class Ask:
             are labels.
         data: the data set with that column, or with the images; None: the run's own.
         only: images classified correctly, or wrongly, without noise.
-        bottom, top: how many of the least and of the most robust images.
-        per_class: a list for each predicted class.
+        bottom: how many of the least robust images.
         id: these images.
         radius: certified accuracy at these radii; None: at round ones.
         every_radius: at every radius at which it falls.
-        confidence: of intervals over images.
         label: names of the runs, in their order; for every section.
     """
 
@@ -67,12 +65,9 @@ class Ask:
     data: ImageSource | None = None
     only: Literal["correct", "wrong"] | None = None
     bottom: int | None = None
-    top: int | None = None
-    per_class: bool = False
     id: Sequence[str] = ()
     radius: Sequence[float] = ()
     every_radius: bool = False
-    confidence: float | None = None
     label: Sequence[str] = ()
 
 
@@ -99,7 +94,6 @@ class Section(ABC, Generic[T]):
     words: ClassVar[str] = ""
     uses: ClassVar[frozenset[str]] = frozenset({"estimators", "levels"})
     main_only: ClassVar[bool] = False
-    on_page: ClassVar[bool] = True
 
     def applies(self, run: Run) -> bool:
         """Whether the run has something to show, as far as its run.json tells."""
@@ -138,9 +132,12 @@ class Section(ABC, Generic[T]):
         """
         return ask
 
-    @abstractmethod
     def figure(self, entries: Sequence[Entry[T]], ask: Ask) -> Sketch:
-        """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn."""
+        """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn.
+
+        Only sections of :data:`robaudit.report.pictures.KINDS` have one, and only these are on a page.
+        """
+        raise NotImplementedError
 
     def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""

@@ -19,7 +19,7 @@ from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_styl
 from robaudit.report.sections import Ask, Entry, Section, by_name, offered
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.flags import usual_threshold
-from robaudit.stats.groups import GroupKey, quantity_of
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES, Floats
 from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.store.run import Run
@@ -59,7 +59,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
         for entry in entries:
             keys = [(group.key.estimator, group.key.at) for group in entry.record]
             seconds = {key: spent for key in keys if (spent := entry.run.seconds_of(*key)) is not None}
-            yield from overall_tables(entry.record, seconds, entry.run.quantities)
+            yield from overall_tables(entry.record, seconds)
 
     def page_tables(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
         """The tables without losses where there are losses by q, which have their own section."""
@@ -151,24 +151,20 @@ def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def overall_tables(
-    groups: Sequence[GroupSummary],
-    seconds: Mapping[tuple[str, NoiseLevel], float] | None = None,
-    quantities: Mapping[str, Quantity] | None = None,
-) -> Iterator[Table]:
+def overall_tables(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float] | None = None) -> Iterator[Table]:
     """A table for each quantity and name of levels, which never share one, with a line per estimator and noise level.
 
     Args:
         groups: from :func:`robaudit.stats.summary.summarise`.
         seconds: time by (estimator, noise level); an empty cell where unknown.
-        quantities: descriptions of the quantities of plugins.
     """
     for kind in dict.fromkeys((group.key.quantity, group.key.at.name) for group in groups):
         members = [group for group in groups if (group.key.quantity, group.key.at.name) == kind]
-        yield _overall(members, seconds or {}, quantity_of(kind[0], quantities))
+        yield _overall(members, seconds or {})
 
 
-def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float], quantity: Quantity) -> Table:
+def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float]) -> Table:
+    quantity = groups[0].quantity
     key, counts = groups[0].key, {group.images for group in groups}
     several = len({group.key.noise for group in groups}) > 1
     facts = [count(groups[0].images, "image")] if len(counts) == 1 else []
@@ -182,12 +178,10 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         below = ("" if share is None else numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
         measured = numbers.ends(group.mean.measured_lower, group.mean.measured_upper, *ends)
         images = [] if facts else [f"{group.images:,}"]
-        rows.append(
-            cells((*_key_cells(group.key, texts, several), group_mean(group, quantity), measured, *images, *quantiles, *below, time))
-        )
+        rows.append(cells((*_key_cells(group.key, texts, several), group_mean(group), measured, *images, *quantiles, *below, time)))
     tail = _tail(quantity)
     return Table(
-        heading(key, quantity.unit),
+        heading(quantity),
         (
             *map(Column, heads),
             Column("mean [95% interval]", number=True),
@@ -236,29 +230,28 @@ def mean_text(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
     return text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text
 
 
-def group_mean(group: GroupSummary | None, quantity: Quantity) -> str:
+def group_mean(group: GroupSummary | None) -> str:
     """The mean of a result, as :func:`mean_text`; a dash where a run lacks it."""
     if group is None:
         return numbers.NONE
-    return mean_text(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)
+    return mean_text(group.mean, group.quantity, exact=group.with_interval == group.images, alone=group.images == 1)
 
 
 def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterator[Table]:
     """Runs side by side: a table for each quantity, with the means of the runs and their differences from the first."""
     changes, names = changes_of(entries), [entry.name for entry in entries]
     every = {(entry.name, group.key): group for entry in entries for group in entry.record}
-    quantities = {name: quantity for entry in entries for name, quantity in entry.run.quantities.items()}
     for kind in dict.fromkeys((key.quantity, key.at.name) for _, key in every):
         keys = list(dict.fromkeys(key for _, key in every if (key.quantity, key.at.name) == kind))
         groups = [every[name, key] for key in keys for name in names if (name, key) in every]
-        quantity, several = quantity_of(kind[0], quantities), len({key.noise for key in keys}) > 1
+        quantity, several = groups[0].quantity, len({key.noise for key in keys}) > 1
         texts = numbers.level_numbers(key.at for key in keys)
         rows = []
         for key in keys:
-            means = [group_mean(every.get((name, key)), quantity) for name in names]
+            means = [group_mean(every.get((name, key))) for name in names]
             rows.append(cells((*_key_cells(key, texts, several), *means, *_changed(changes, names[1:], key))))
         yield Table(
-            heading(keys[0], quantity.unit),
+            heading(quantity),
             (*map(Column, _key_heads(several, keys[0].at)), *run_columns(names)),
             tuple(rows),
             lines=(circumstances(None if several else keys[0], quantity.higher_is_better),),
@@ -278,14 +271,14 @@ def _paired(changes: Mapping[str, Changes]) -> Iterator[str]:
         yield "Differences are paired image by image: one can be significant although the intervals of the means overlap."
 
 
-def heading(key: GroupKey, unit: str) -> str:
+def heading(quantity: Quantity) -> str:
     """The quantity that a table is about, and its meaning."""
-    return f"{key.quantity}: {MEANINGS.get(key.quantity, unit)}"
+    return f"{quantity.name}: {MEANINGS.get(quantity.name, quantity.unit)}"
 
 
-def about(key: GroupKey, unit: str, higher_is_better: bool) -> str:
+def about(quantity: Quantity) -> str:
     """The quantity, its meaning and its direction: the line below the heading of a table of one result."""
-    return f"{heading(key, unit)}; {'higher is better' if higher_is_better else 'lower is better'}"
+    return f"{heading(quantity)}; {'higher is better' if quantity.higher_is_better else 'lower is better'}"
 
 
 def circumstances(key: GroupKey | None, higher_is_better: bool, *more: str) -> str:
@@ -371,19 +364,17 @@ def _panels(entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Ite
     """A panel for each estimator and noise, and for each run where there are several levels; else the runs share it."""
     several = len(entries) > 1
     grouped: dict[tuple[str, ...], list[_Line]] = {}
-    quantities = {name: quantity for entry in entries for name, quantity in entry.run.quantities.items()}
     for entry in entries:
         every = entry.run.frame
         for group in entry.record:
             key = group.key
             levels = {other.key.at for other in entry.record if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)}
-            quantity = quantity_of(key.quantity, quantities)
-            values = np.sort(every[key].finite.values)[:: 1 if quantity.higher_is_better else -1]
+            values = np.sort(every[key].finite.values)[:: 1 if group.quantity.higher_is_better else -1]
             place = (key.estimator, key.quantity, key.noise, entry.name if len(levels) > 1 else "")
             grouped.setdefault(place, []).append(_Line(entry.name, group, values))
     results = list(dict.fromkeys(place[:3] for place in grouped))
-    for (estimator, name, noise, run), lines in sorted(grouped.items(), key=lambda panel: results.index(panel[0][:3])):
-        quantity = quantity_of(name, quantities)
+    for (estimator, _, noise, run), lines in sorted(grouped.items(), key=lambda panel: results.index(panel[0][:3])):
+        quantity = lines[0].group.quantity
         threshold = ask.threshold if ask.threshold is not None and quantity.low <= ask.threshold <= quantity.high else None
         under = "" if noise in (GAUSSIAN, NONE) else f", {noise}"
         title = f"{estimator}{under}" + (f": {run}" if run and several else "")

@@ -54,14 +54,12 @@ class Column:
         number: it holds numbers, aligned right.
         wrap: it holds prose, which may wrap; names wrap, too, but less.
         detail: terminals leave it out.
-        below: where there is no room, it goes below the column before it.
     """
 
     head: str
     number: bool = False
     wrap: bool = False
     detail: bool = False
-    below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +187,8 @@ class _ColumnLayout:
 def _parts(table: Table, width: int) -> Iterator[Grid]:
     """The table, or parts of it below each other where a terminal is too narrow for it.
 
-    Until it fits: gaps shrink to one blank, prose wraps, long names wrap, intervals go below their values, names wrap more, and some
-    columns go below others. Then the columns are split, and each part repeats the names.
+    Until it fits: gaps shrink to one blank, prose wraps, long names wrap, intervals go below their values, and names wrap more. Then the
+    columns are split, and each part repeats the names.
     """
     layouts = [
         _ColumnLayout(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])
@@ -199,7 +197,7 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
     if _total(layouts, 2) <= width:
         yield _grid(layouts, 2, width)
         return
-    for change in (_wrap, partial(_wrap_names, most=_WIDE_NAME), _stack, partial(_wrap_names, most=_NARROW_NAME), _fold):
+    for change in (_wrap, partial(_wrap_names, most=_WIDE_NAME), _stack, partial(_wrap_names, most=_NARROW_NAME)):
         if _total(layouts, 1) > width:
             change(layouts, width)
     for part in _split(layouts, width):
@@ -231,17 +229,6 @@ def _stack(layouts: list[_ColumnLayout], _: int) -> None:
     for layout in layouts:
         if layout.column.number:
             layout.texts = [text.replace(" [", "\n[") for text in layout.texts]
-
-
-def _fold(layouts: list[_ColumnLayout], _: int) -> None:
-    """Put columns marked ``below`` under the columns before them, after their heads."""
-    for i in reversed(range(1, len(layouts))):
-        layout, upper = layouts[i], layouts[i - 1]
-        if layout.column.below:
-            upper.texts = [
-                f"{text}\n{layout.column.head} {more}" if more else text for text, more in zip(upper.texts, layout.texts, strict=True)
-            ]
-            del layouts[i]
 
 
 def _broken(text: str, room: int, *, most: int = 0, indent: int = 0, pieces: re.Pattern[str] = _PIECES) -> str:

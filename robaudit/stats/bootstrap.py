@@ -67,9 +67,7 @@ def percentiles(images: int, statistics: Statistics[Key], confidence: float = RO
     }
 
 
-def differences(
-    images: int, statistics: Statistics[Key], values: Mapping[Key, float], confidence: float = ROW_CONFIDENCE
-) -> dict[Key, PairedDifference]:
+def differences(images: int, statistics: Statistics[Key], values: Mapping[Key, float]) -> dict[Key, PairedDifference]:
     """Differences of two runs with their intervals and p-values; replicates draw the same images for both.
 
     It assumes an independent sample of enough images: a rare image outside the sample, on which the runs differ by much, is not covered.
@@ -78,10 +76,9 @@ def differences(
         images: number of images.
         statistics: the differences by name.
         values: the differences of all images.
-        confidence: in (0, 1).
     """
     ranked = _ranked(images, statistics)
-    ends = (1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0
+    ends = (1.0 - ROW_CONFIDENCE) / 2.0, (1.0 + ROW_CONFIDENCE) / 2.0
     paired = {}
     for name, value in values.items():
         if (known := ranked.get(name)) is None:

@@ -98,7 +98,7 @@ class ClassBias(Document):
     """Robustness by class, for one estimator at one noise level.
 
     Attributes:
-        key, unit, higher_is_better: what was measured.
+        key, quantity: what was measured.
         by: whether classes are the labels or the predictions; or the column that groups the images.
         threshold: of :attr:`ClassStats.below`; None without one.
         classes: by class index.
@@ -109,11 +109,10 @@ class ClassBias(Document):
         of_bounds: some values are only bounds of the true values: differences and gap are between the bounds.
     """
 
-    members = "key unit higher_is_better by threshold alpha left_out verdict of_bounds gap classes"
+    members = "key quantity.unit quantity.higher_is_better by threshold alpha left_out verdict of_bounds gap classes"
 
     key: GroupKey
-    unit: str
-    higher_is_better: bool
+    quantity: Quantity
     by: By
     threshold: float | None
     classes: tuple[ClassStats, ...]
@@ -199,8 +198,7 @@ def class_bias(
         verdict = GapVerdict.SIGNIFICANT if gap.p_value <= ALPHA else GapVerdict.NOT_SIGNIFICANT
     return ClassBias(
         key=columns.key,
-        unit=quantity.unit,
-        higher_is_better=quantity.higher_is_better,
+        quantity=quantity,
         by=by,
         threshold=threshold,
         classes=tuple(classes),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.documents import Document, json_number
+from robaudit.documents import json_number
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.quantities import RADIUS
@@ -24,7 +24,6 @@ from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus,
 from robaudit.stats.frame import NO_CLASS, Columns, common_names
 from robaudit.stats.intervals import Floats
 from robaudit.stats.run import Run
-from robaudit.text import Names
 
 LINEAR = "linear"
 """The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
@@ -133,21 +132,8 @@ class ErrorCurve:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Curves(Document):
-    """The curves of a run, in the order of :class:`CurveKind`.
-
-    Attributes:
-        path: of the run.
-        curves: at least one.
-    """
-
-    path: str
-    curves: Mapping[CurveKind, ErrorCurve]
-
-    def document(self, names: Names | None = None) -> dict[str, Any]:
-        """As JSON values."""
-        return {"path": self.path, "curves": {kind.value: curve.document() for kind, curve in self.curves.items()}}
+Curves = Mapping[CurveKind, ErrorCurve]
+"""The curves of a run, at least one, in the order of the kinds."""
 
 
 # --- summaries
@@ -251,7 +237,7 @@ def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice |
     if not curves:
         remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
         raise RunError(str(run.path), "has no results for curves", remedy)
-    return Curves(str(run.path), curves)
+    return curves
 
 
 def curve_changes(

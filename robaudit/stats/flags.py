@@ -61,10 +61,9 @@ class Flagged(Document):
     """The non-robust samples of one estimator at one noise level.
 
     Attributes:
-        key, unit, higher_is_better: what was measured.
+        key, quantity: what was measured.
         threshold: a sample is non-robust when its value is below it (above it, where lower is better); infinite where there is none.
-        samples: the non-robust samples, or the ``bottom`` least robust; worst first (with ``per_class``, grouped by class).
-        robust: the ``top`` most robust, best first (with ``per_class``, grouped by class).
+        samples: the non-robust samples, or the ``bottom`` least robust; worst first.
         total: samples considered, after the filter.
         filtered: samples that ``only`` excluded.
         not_finite: samples without a finite value, which are never ranked.
@@ -77,20 +76,16 @@ class Flagged(Document):
     """
 
     members = (
-        "key unit higher_is_better threshold bottom top per_class by only total filtered not_finite beyond confirmed approximate likely "
-        "undecided with_interval censored bounds samples robust"
+        "key quantity.unit quantity.higher_is_better threshold bottom only total filtered not_finite beyond confirmed approximate likely "
+        "undecided with_interval censored bounds samples"
     )
 
     key: GroupKey
-    unit: str
-    higher_is_better: bool
+    quantity: Quantity
     threshold: float
     bottom: int | None
-    top: int | None
-    per_class: bool
     only: Literal["correct", "wrong"] | None
     samples: tuple[Flag, ...]
-    robust: tuple[Flag, ...]
     total: int
     filtered: int
     not_finite: int
@@ -102,7 +97,6 @@ class Flagged(Document):
     with_interval: int
     censored: int = 0
     bounds: int = 0
-    by: str = "predicted"
 
     @property
     def has_threshold(self) -> bool:
@@ -139,22 +133,18 @@ def flag(
     *,
     below: float = 0.5,
     bottom: int | None = None,
-    top: int | None = None,
-    per_class: bool = False,
     only: Literal["correct", "wrong"] | None = None,
     quantity: Quantity | None = None,
 ) -> Flagged:
     """List the non-robust samples of one group of rows, worst first; ties keep the rows' order.
 
-    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a second
-    list, the N most robust. With ``per_class`` the lists have N samples of each class, in order of class. Where lower is better, all
+    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. Where lower is better, all
     comparisons are reversed: beyond means above ``below``.
 
     Args:
         columns: of a result.
         below: the threshold, in units of the quantity.
-        bottom, top: lengths of the lists, at least 1.
-        per_class: one list per predicted class.
+        bottom: length of the list, at least 1.
         only: samples classified correctly (or wrongly) on the clean image; samples without a label are filtered out.
         quantity: what the values are; default: the built-in quantity that the rows name.
 
@@ -165,9 +155,8 @@ def flag(
     quantity = quantity or quantity_of(columns.key.quantity, None)
     if not math.isfinite(below) and below != usual_threshold(quantity):
         raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
-    for name, count in (("bottom", bottom), ("top", top)):
-        if count is not None and count < 1:
-            raise RobauditError(name, f"{count} samples cannot be listed", "1 or more")
+    if bottom is not None and bottom < 1:
+        raise RobauditError("bottom", f"{bottom} samples cannot be listed", "1 or more")
     finite = columns.finite
     refuse_no_values(len(finite), finite.not_finite, "flagged")
     considered = finite if only is None else finite.take(finite.judged & (finite.correct == (only == "correct")))
@@ -175,25 +164,16 @@ def flag(
         raise NothingLeftError("flagged", f"none of the {len(finite)} samples is known to be {only}", "leave --only out")
     sign = 1.0 if quantity.higher_is_better else -1.0
     values, certainties = sign * considered.values, certainties_of(considered, below, sign)
-    ranked, best = np.argsort(values, kind="stable"), np.argsort(-values, kind="stable")
+    ranked = np.argsort(values, kind="stable")
     beyond = int((values < sign * below).sum())
     bounds = sum(certainties[i] is Certainty.UNDECIDED for i in ranked[:beyond])
-    groups = considered.predicted if per_class else None
-
-    def listed(order: Ints, count: int | None) -> tuple[Flag, ...]:
-        return _flags(considered, _first(order, count, groups), certainties)
-
     return Flagged(
         key=columns.key,
-        unit=quantity.unit,
-        higher_is_better=quantity.higher_is_better,
+        quantity=quantity,
         threshold=below,
         bottom=bottom,
-        top=top,
-        per_class=per_class,
         only=only,
-        samples=listed(ranked if bottom else ranked[:beyond], bottom),
-        robust=() if top is None else listed(best, top),
+        samples=_flags(considered, ranked[: bottom or beyond], certainties),
         total=len(considered),
         filtered=len(finite) - len(considered),
         not_finite=finite.not_finite,
@@ -206,13 +186,6 @@ def flag(
         censored=considered.censored,
         bounds=bounds,
     )
-
-
-def _first(order: Ints, count: int | None, classes: Ints | None) -> Ints:
-    """The first ``count`` places, or with ``classes`` the first of each class, class by class."""
-    if classes is None:
-        return order[:count]
-    return np.concatenate([order[:0], *(order[classes[order] == index][:count] for index in np.unique(classes[order]))])
 
 
 def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> tuple[Flag, ...]:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from robaudit.levels import LevelChoice, NoiseLevel, from_weak_to_strong
 from robaudit.names import PartName, ResultName, series
 from robaudit.numerics.intervals import mean_interval
-from robaudit.quantities import LOSS, IntervalKind, Quantity
+from robaudit.quantities import LOSS, IntervalKind
 from robaudit.stats.bootstrap import PairedDifference
 from robaudit.stats.flags import Flag, flag, usual_threshold
 from robaudit.stats.frame import Columns, common_names
-from robaudit.stats.groups import GroupKey, quantity_of
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import Floats
 from robaudit.stats.run import Run
-from robaudit.stats.summary import Mean, mean_of
+from robaudit.stats.summary import GroupSummary, Mean
 
 MOST_WORST = 6
 ROUNDING = 1e-4
@@ -32,34 +31,28 @@ class LossResult:
 
     Attributes:
         q: the order; infinite for the maximum, which an attack looks for.
-        name: of the result.
-        images: with a finite value; ``left_out``: without.
-        with_interval: how many have an interval of their own; ``approximate``: how many of these cover sampling only.
-        mean: over the images.
+        summary: over the images.
         worst: the values of :attr:`Losses.worst`; None where an image has none.
     """
 
     q: float
-    name: str
-    images: int
-    left_out: int
-    with_interval: int
-    approximate: int
-    mean: Mean
+    summary: GroupSummary
     worst: tuple[float | None, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the result."""
+        return self.summary.key.estimator
 
     @property
     def estimator(self) -> str:
         """The label of its estimator."""
         return ResultName.parse(self.name).estimator
 
-
-@dataclass(frozen=True, slots=True)
-class LossCurve:
-    """The results of one estimator at one noise level, by ascending finite q."""
-
-    estimator: str
-    results: tuple[LossResult, ...]
+    @property
+    def mean(self) -> Mean:
+        """Over the images."""
+        return self.summary.mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +61,9 @@ class Losses:
 
     Attributes:
         at: the noise level.
-        quantity: what was measured: nats, lower is better.
-        curves: by estimator with results by q, in the run's order; at least one.
+        curves: the results by ascending finite q, by estimator, in the run's order; at least one.
         attacks: the results for the maximum: the limits of the curves.
-        ranked_by: the name of the result that ranks the images: at the largest q, of the first curve that has it.
+        ranking: the curve whose largest q ranks the images: the first with the largest of all.
         worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
         attacked: images with a value of an attack and a value by q.
         beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the whole interval of a norm is above them
@@ -79,31 +71,17 @@ class Losses:
     """
 
     at: NoiseLevel
-    quantity: Quantity
-    curves: tuple[LossCurve, ...]
+    curves: Mapping[str, tuple[LossResult, ...]]
     attacks: tuple[LossResult, ...]
-    ranked_by: str
+    ranking: tuple[LossResult, ...]
     worst: tuple[Flag, ...]
     attacked: int
     beaten: int
 
     @property
-    def ranking(self) -> LossCurve:
-        """The curve that has the ranking result."""
-        return next(curve for curve in self.curves if any(result.name == self.ranked_by for result in curve.results))
-
-    @property
     def results(self) -> tuple[LossResult, ...]:
         """All results: curve by curve, then the attacks."""
-        return (*(result for curve in self.curves for result in curve.results), *self.attacks)
-
-
-class _Names(NamedTuple):
-    """The names of the results at one noise level: by estimator with their q, for the maximum, and the result that ranks images."""
-
-    curves: Mapping[str, Sequence[tuple[float, str]]]
-    attacks: Sequence[str]
-    ranking: str
+        return (*(result for curve in self.curves.values() for result in curve), *self.attacks)
 
 
 def losses(
@@ -123,43 +101,52 @@ def losses(
     """
     chosen = (columns.finite for columns in run.groups(estimators, levels).values() if columns.key.quantity == LOSS.name)
     finite = {columns.key: columns for columns in chosen if len(columns)}
-    quantity = quantity_of(LOSS.name, {LOSS.name: LOSS, **run.quantities})
+    summaries = {group.key: group for group in run.summary()} if finite else {}
     at_levels = []
     for at in from_weak_to_strong(key.at for key in finite):
         by_name = {key.estimator: columns for key, columns in finite.items() if key.at == at}
-        if (names := _names(list(by_name))) is not None:
-            at_levels.append(_losses(by_name, names, quantity, most))
+        orders = _orders(list(by_name))
+        if orders:
+            at_levels.append(_losses(by_name, summaries, orders, most))
     return tuple(at_levels)
 
 
-def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, most: int) -> Losses:
-    """The losses at one noise level, from its results by name."""
-    ranking = columns[names.ranking]
-    worst = flag(ranking, below=usual_threshold(quantity), bottom=most, quantity=quantity).samples
-    shown = np.argsort(-ranking.values, kind="stable")[:most]
+def _orders(names: Sequence[str]) -> dict[str, list[tuple[float, str]]]:
+    """The results of finite order by estimator, with their q."""
+    of_q = {label: points for (label, part), points in series(names).items() if part is PartName.Q}
+    finite = {label: [(q, name) for q, name in points if 0 < q < math.inf] for label, points in of_q.items()}
+    return {label: points for label, points in finite.items() if points}
+
+
+def _losses(
+    columns: Mapping[str, Columns], summaries: Mapping[GroupKey, GroupSummary], orders: Mapping[str, Sequence[tuple[float, str]]], most: int
+) -> Losses:
+    """The losses at one noise level, from its results by name; ``orders``: from :func:`_orders`."""
+    parts = {name: ResultName.parse(name).part for name in columns}
+    limits = [name for name, part in parts.items() if part is None or part.number == math.inf]
+    ranks = max(orders, key=lambda label: orders[label][-1][0])
+    ranking = columns[orders[ranks][-1][1]]
+    worst = flag(ranking, below=usual_threshold(LOSS), bottom=most, quantity=LOSS).samples
     attacks = np.full(len(ranking.ids), -np.inf)
-    for name in names.attacks:
-        attack = columns[name]
-        np.maximum.at(attacks, attack.place, attack.values)
+    for name in limits:
+        np.maximum.at(attacks, columns[name].place, columns[name].values)
     attacked, beaten = (np.zeros(len(ranking.ids), dtype=np.bool_) for _ in range(2))
-    for name in dict.fromkeys(name for points in names.curves.values() for _, name in points):
-        norm = columns[name]
+    for norm in (columns[name] for points in orders.values() for _, name in points):
         shared = attacks[norm.place] > -np.inf
         attacked[norm.place[shared]] = True
         beaten[norm.place[shared & (not_missed(norm) > attacks[norm.place] * (1 + ROUNDING))]] = True
 
     def result(q: float, name: str) -> LossResult:
         rows = columns[name]
-        by_place = dict(zip(rows.place.tolist(), rows.values.tolist(), strict=True))
-        values_of_worst = tuple(by_place.get(place) for place in ranking.place[shown].tolist())
-        return LossResult(q, name, len(rows), rows.not_finite, rows.bounded, rows.approximate, mean_of(rows, quantity), values_of_worst)
+        values = dict(zip(rows.names, rows.values.tolist(), strict=True))
+        return LossResult(q, summaries[rows.key], tuple(values.get(sample.id) for sample in worst))
 
+    curves = {label: tuple(result(*point) for point in points) for label, points in orders.items()}
     return Losses(
         at=ranking.key.at,
-        quantity=quantity,
-        curves=tuple(LossCurve(label, tuple(result(*point) for point in points)) for label, points in names.curves.items()),
-        attacks=tuple(result(math.inf, name) for name in names.attacks),
-        ranked_by=names.ranking,
+        curves=curves,
+        attacks=tuple(result(math.inf, name) for name in limits),
+        ranking=curves[ranks],
         worst=worst,
         attacked=int(attacked.sum()),
         beaten=int(beaten.sum()),
@@ -207,18 +194,3 @@ def not_missed(columns: Columns) -> Floats:
     met = columns.highest
     met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, np.where(np.isnan(met), norm, met))
     return np.maximum(norm, met)
-
-
-def _names(names: Sequence[str]) -> _Names | None:
-    """The names sorted; None where no result has a finite q."""
-    curves = {
-        label: finite
-        for (label, part), points in series(names).items()
-        if part is PartName.Q and (finite := [(q, name) for q, name in points if 0 < q < math.inf])
-    }
-    if not curves:
-        return None
-    largest = max(points[-1][0] for points in curves.values())
-    ranking = next(points[-1][1] for points in curves.values() if points[-1][0] == largest)
-    parts = {name: ResultName.parse(name).part for name in names}
-    return _Names(curves, [name for name, part in parts.items() if part is None or part.number == math.inf], ranking)

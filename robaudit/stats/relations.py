@@ -166,14 +166,9 @@ def approximate(row: Row) -> bool:
     return row.interval.kind is IntervalKind.NONE or not row.interval.covers_bias
 
 
-def is_vote(row: Row) -> bool:
+def _is_vote(row: Row) -> bool:
     """Whether a result is a certificate of the majority vote under noise."""
-    return _p_lower(row) is not None
-
-
-def _p_lower(row: Row) -> float | None:
-    """The lower bound of the class probability in a majority vote's certificate; None for other results."""
-    return None if row.certificate is None else row.certificate.p_lower
+    return row.certificate is not None and row.certificate.p_lower is not None
 
 
 def _rounding(row: Row) -> float:
@@ -342,7 +337,7 @@ def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
 
 def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     for vote in rows:
-        if not is_vote(vote) or vote.certified_class is None:
+        if not _is_vote(vote) or vote.certified_class is None:
             continue
         for row in rows:
             if row.at == vote.at and (measured := _p_fail(row, setting)) is not None:

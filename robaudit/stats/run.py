@@ -73,8 +73,12 @@ class Run:
         return {key: self.frame[key] for key in chosen(self.frame, estimators, levels, str(self.path))}
 
     def summary(self) -> tuple[GroupSummary, ...]:
-        """Mean, quantiles and shares for each estimator and noise level."""
-        return summarise(self.frame, self.quantities)
+        """Mean, quantiles and shares for each estimator and noise level; computed once."""
+        memo = self.frame.memo
+        if "summary" not in memo:
+            memo["summary"] = summarise(self.frame, self.quantities)
+        groups: tuple[GroupSummary, ...] = memo["summary"]
+        return groups
 
 
 def chosen(keys: Iterable[GroupKey], estimators: Sequence[str], levels: LevelChoice | Sequence[float], where: str) -> list[GroupKey]:

@@ -426,7 +426,7 @@ def _median(drawn: Floats, values: Floats) -> Floats:
 # --- two runs
 
 
-def score_changes(base: Radii, new: Radii, confidence: float = ROW_CONFIDENCE) -> dict[Score, PairedDifference]:
+def score_changes(base: Radii, new: Radii) -> dict[Score, PairedDifference]:
     """The differences of the scores of a result of two runs, new - base, on the images that both have, where both are defined.
 
     Replicates draw the same images for both. An end is infinite on the side where a censored image leaves it open; where both are, there
@@ -437,7 +437,7 @@ def score_changes(base: Radii, new: Radii, confidence: float = ROW_CONFIDENCE) -
     if not pairs:
         return {}
     both = base.chosen([i for i, _ in pairs]), new.chosen([j for _, j in pairs])
-    first, second = (scores_of(radii, confidence).values for radii in both)
+    first, second = (scores_of(radii).values for radii in both)
 
     def changed(drawn: Floats) -> dict[Score, Ends]:
         left, right = (_replicates(radii, drawn) for radii in both)
@@ -450,7 +450,7 @@ def score_changes(base: Radii, new: Radii, confidence: float = ROW_CONFIDENCE) -
         for score in Score
         if (base_ := first[score]).value is not None and (new_ := second[score]).value is not None
     }
-    changes = differences(len(pairs), changed, values, confidence)
+    changes = differences(len(pairs), changed, values)
     return {score: _change(score, first[score], second[score], change) for score, change in changes.items()}
 
 

@@ -175,11 +175,6 @@ def _lines(run: Run) -> Iterator[Line]:
     return (Line(key, bands[key], quantity_of(key.quantity, run.quantities)) for key in sorted(bands, key=order))
 
 
-def band_of(row: Row) -> Band:
-    """The band of an image's result."""
-    return _band(GroupKey.of(row), row.interval.kind is IntervalKind.EXACT)
-
-
 def _band(key: GroupKey, exact: bool) -> Band:
     if key.quantity == RADIUS.name and exact:  # infinite radii go with the finite ones
         return Band.EXACT

@@ -181,7 +181,7 @@ class GroupSummary(Document):
 
     Attributes:
         key: estimator, sigma, noise and quantity.
-        unit, higher_is_better: of the quantity.
+        quantity: of the values.
         images: rows with a finite value; everything below is about them.
         not_finite: rows left out because their value is not a finite number.
         with_interval: number of rows with an interval of their own.
@@ -200,14 +200,13 @@ class GroupSummary(Document):
     """
 
     members = (
-        "key unit higher_is_better confidence images not_finite with_interval approximate adaptive censored cap not_found upper_bounds "
-        "lower_bounds noted mean median p05 p95 minimum share_below_0.5=below_half share_below_0.9=below_ninety clean_accuracy "
-        "noisy_accuracy"
+        "key quantity.unit quantity.higher_is_better confidence images not_finite with_interval approximate adaptive censored cap "
+        "not_found upper_bounds lower_bounds noted mean median p05 p95 minimum share_below_0.5=below_half share_below_0.9=below_ninety "
+        "clean_accuracy noisy_accuracy"
     )
 
     key: GroupKey
-    unit: str
-    higher_is_better: bool
+    quantity: Quantity
     images: int
     not_finite: int
     with_interval: int
@@ -238,7 +237,7 @@ class GroupSummary(Document):
     @property
     def bad_end(self) -> Quantile:
         """The percentile that 95 % of the images are better than: the 5th, or the 95th where lower is better."""
-        return self.p05 if self.higher_is_better else self.p95
+        return self.p05 if self.quantity.higher_is_better else self.p95
 
 
 def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) -> tuple[GroupSummary, ...]:
@@ -267,8 +266,7 @@ def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:
 
     return GroupSummary(
         key=columns.key,
-        unit=quantity.unit,
-        higher_is_better=quantity.higher_is_better,
+        quantity=quantity,
         images=len(rows),
         not_finite=rows.not_finite,
         approximate=rows.approximate,

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from robaudit.compare.difference import compare
-from robaudit.report.demo import finding
-from robaudit.store.run import read_run
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS
 
@@ -38,13 +35,8 @@ def check(tmp_path: Path, run_cli: RunCli) -> None:
     assert "error" not in err
     assert "warning" not in err
     assert "How often does each keep its prediction when a sensor adds noise?" in out
-    found = re.search(r"raises robustness at sigma 0\.25 from (\S+) to (\S+): \+(\S+) \[\+(\S+), \+(\S+)\]", out)
-    assert found is not None, out
-    before, after, change, lower, upper = map(float, found.groups())
-    assert lower < change < upper
-    assert change == pytest.approx(after - before, abs=0.0011)
+    assert re.search(r"ordinary +trained with noise +trained with noise - ordinary", " ".join(out.split())), out
     assert "Least robust first:" in out
-    assert "█" in out
     for name in ("ordinary", "noise_trained"):
         assert (tmp_path / "runs" / f"demo-{name}" / "samples.csv").exists()
     assert "<html" in (tmp_path / "runs" / "demo-report.html").read_text(encoding="utf-8")
@@ -55,7 +47,7 @@ def check(tmp_path: Path, run_cli: RunCli) -> None:
 
 @pytest.mark.usefixtures("few_images")
 def test_demo(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At first without the packages of reports; its sentence follows the numbers."""
+    """At first without the packages of reports."""
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "jinja2", None)
         code, out, _ = run_cli("demo")
@@ -64,9 +56,6 @@ def test_demo(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) 
     assert "robaudit[report]" in out
     assert not (tmp_path / "runs" / "demo-report.html").exists()
     check(tmp_path, run_cli)
-    ordinary, trained = (read_run(tmp_path / "runs" / f"demo-{name}", kept=True) for name in ("ordinary", "noise_trained"))
-    assert "lowers robustness" in finding(compare(trained, ordinary))
-    assert "no difference" in finding(compare(ordinary, ordinary))
 
 
 @pytest.mark.slow

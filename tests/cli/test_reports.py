@@ -32,7 +32,7 @@ def test_show_prints_what_estimate_printed(tmp_path: Path, run_cli: RunCli) -> N
 
 
 def test_images_clean_beside_noisy(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    options = ["--estimator", "mc", "--bottom", "3", "--top", "1"]
+    options = ["--estimator", "mc", "--bottom", "4"]
     code, _, err = run_cli("flag-samples", run, *options, "--images", "worst")
     assert (code, err) == (0, "8 pictures in worst\n")
     assert sorted(folder.name for folder in (tmp_path / "worst").iterdir()) == ["mc-0.1", "mc-0.35"]

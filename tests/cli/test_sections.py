@@ -108,7 +108,6 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "rows", "--format", "table", says="choose csv, json or parquet")
     refuse("show", run, "rows", "--with", run, says="--with: does not apply to the section rows")
     refuse("show", run, "scores", "--only", "wrong", says="misclassified images count as 0")
-    refuse("show", run, "scores", "--confidence", "2", says="is not above 0.5 and below 1")
     refuse("show", run, "sample", "--id", "0", "--bottom", "2", says="--bottom: counts the least robust images")
     refuse("show", run, "sample", "--id", "nobody", says="has no sample 'nobody'")
     refuse("show", run, "-o", "x.html", says="-o x.html: show writes no .html; name a file that ends in .txt, .csv")
@@ -251,7 +250,7 @@ def test_a_result_without_a_threshold(run: Path, run_cli: RunCli, refuse: Refuse
         "radii",
         says="has no usual threshold; give --threshold, or list the least robust with --bottom 10",
     )
-    assert "> 0.500" in run_cli("flag-samples", run, "--estimator", "radii:norm=l2", "--threshold", "0.4", "--top", "1").out
+    assert "> 0.500" in run_cli("flag-samples", run, "--estimator", "radii:norm=l2", "--threshold", "0.4", "--bottom", "8").out
 
 
 def test_bias_by_a_column_of_the_data(tmp_path: Path, run_cli: RunCli) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,6 @@ def spec(tmp_path: Path) -> Path:
     return write(tmp_path, digits(limit=40, noise={"sigma": [0.25]}, estimators=ESTIMATORS))
 
 
-@pytest.fixture
-def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where matplotlib is not installed: drawing takes longer than all the rest."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-
-
-QUICKLY = pytest.mark.usefixtures("without_pictures")
-
-
 def table(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -47,14 +37,7 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     assert "-> " in out
     assert "note: the reference: mc with 200 draws of its own noise" in err
     found = tmp_path / "found"
-    assert {p.name for p in found.iterdir()} == {
-        "validation.csv",
-        "validation.json",
-        "scatter.png",
-        "scatter.svg",
-        "errors.png",
-        "errors.svg",
-    }
+    assert {p.name for p in found.iterdir()} == {"validation.csv", "validation.json"}
     rows = table(found / "validation.csv")
     assert len(rows) == 12 * 4
     assert {row["reference_draws"] for row in rows} == {"200"}
@@ -74,7 +57,6 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     assert "rmse_upper" not in mc["error"]
 
 
-@QUICKLY
 def test_json_and_the_same_again(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     asked = ("validate", spec, *FEW, "--set", "estimators=[{mc: {samples: 100}}, softmax]", "--out", "found", "--format", "json", "-q")
     first = run_cli(*asked)
@@ -88,7 +70,6 @@ def test_json_and_the_same_again(spec: Path, run_cli: RunCli, tmp_path: Path) ->
     assert {k: v for k, v in one.items() if k not in drop} == {k: v for k, v in two.items() if k not in drop}
 
 
-@QUICKLY
 def test_the_default_folder_and_the_random_subset(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     assert run_cli("validate", spec, *FEW, "--set", "estimators=[softmax]").code == 0
     (folder,) = (tmp_path / "runs").glob("spec-validation-*")
@@ -99,7 +80,6 @@ def test_the_default_folder_and_the_random_subset(spec: Path, run_cli: RunCli, t
     assert {row["sample_id"] for row in table(other / "validation.csv")} != ids
 
 
-@QUICKLY
 def test_untouched_images_have_no_verdict(spec: Path, run_cli: RunCli) -> None:
     code, out, _ = run_cli("validate", spec, "--images", "10", "--reference-draws", "200", "--set", "noise.sigma=[1e-6]")
     assert code == 0
@@ -134,7 +114,6 @@ def test_bad_options(args: tuple[str, ...], says: str, spec: Path, refuse: Refus
     assert says in refuse("validate", spec, *args)
 
 
-@QUICKLY
 def test_bad_samples_stop_it_or_are_left_out(tmp_path: Path, run_cli: RunCli) -> None:
     save_npz(tmp_path / "x.npz", count=12, labels=[0, 1, 2, 3, 99, 5, 6, 7, 8, 9, 0, 1])
     spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"samples": 10}}]))
@@ -142,8 +121,6 @@ def test_bad_samples_stop_it_or_are_left_out(tmp_path: Path, run_cli: RunCli) ->
     code, _, err = run_cli("validate", spec, "--reference-draws", "100", "--on-error", "skip", "--out", "found")
     assert code == 0
     assert "warning: skipped" in err
-    assert "note: no pictures: matplotlib is not installed" in err
-    assert not (tmp_path / "found" / "scatter.png").exists()
     document: dict[str, Any] = json.loads((tmp_path / "found" / "validation.json").read_text())
     assert document["samples"] == 11
     assert [one["sample_id"] for one in document["skipped"]] == ["4"]

@@ -263,7 +263,7 @@ def fig2(session: Session) -> Part:
     rows = []
     for point, run in runs.items():
         (section,) = run.section("curves")
-        sums = {kind.value: curve.summary for kind, curve in section.curves.items()}
+        sums = {kind.value: curve.summary for kind, curve in section.items()}
         words = [summed(sums[kind]) if kind in sums else "" for kind in ("linf", "noise", "linear")]
         mark = " *" if len(LOSSES[point[0]]) > 1 and chosen[point[0]] == point else ""
         rows.append((", ".join(filter(None, point)) + mark, with_ends(mean(sure[point])), *words, with_ends(mean(nearest[point]))))

@@ -11,16 +11,16 @@ from robaudit.gates.decide import Decision
 from robaudit.gates.sources import decisions_of
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
-from robaudit.quantities import Quantity
+from robaudit.report.chosen import principal
+from robaudit.report.pictures import KINDS
 from robaudit.report.sections import Ask, Entry, Section, SectionName, run_names, section_of
 from robaudit.report.tables import Table
 from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Flagged
-from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 
-_ORDER = (SectionName.LEVELS, *(name for name in SectionName if name not in (SectionName.LEVELS, SectionName.ROWS)))
+_ORDER = (SectionName.LEVELS, *(name for name in KINDS if name is not SectionName.LEVELS))
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 
 
@@ -44,10 +44,6 @@ class RunView:
     groups: tuple[GroupSummary, ...]
     shown: tuple[str, ...]
     decisions: tuple[Mapping[str, Any], ...] = ()
-
-    def quantity(self, name: str) -> Quantity:
-        """Range and direction of a quantity of the run."""
-        return quantity_of(name, self.run.quantities)
 
     def main(self) -> list[GroupSummary]:
         """The summaries of the first shown estimator."""
@@ -126,20 +122,12 @@ def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...
         raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
     names = dict.fromkeys(group.key.estimator for group in summaries)
     named = dict.fromkeys(name for wanted in ask.estimators for name in names if matches(name, wanted))
-    return RunView(name, run, replace(ask, label=(name,)), summaries, tuple(named) or (_principal(summaries),), decisions)
-
-
-def _principal(groups: Sequence[GroupSummary]) -> str:
-    """The estimator that answers the question: the first of a probability with intervals, else the first."""
-    probable = [group for group in groups if group.unit == "probability" and group.with_interval]
-    return (probable or list(groups))[0].key.estimator
+    return RunView(name, run, replace(ask, label=(name,)), summaries, tuple(named) or (principal(summaries),), decisions)
 
 
 def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> PageSection | None:
     """A section of the runs that it applies to; None where it has nothing to show."""
     section = section_of(name)
-    if not section.on_page:
-        return None
     entries: list[Entry[Any]] = []
     for view in views:
         run_ask = replace(view.ask, estimators=view.shown) if section.main_only else view.ask

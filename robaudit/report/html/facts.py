@@ -8,50 +8,23 @@ from typing import Any
 
 from robaudit.gates.measure import Covers
 from robaudit.gates.text import number
-from robaudit.names import ResultName
 from robaudit.report.html.content import RunView
-from robaudit.report.numbers import NONE, level_numbers
+from robaudit.report.numbers import NONE
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.text import clipped, count, printable
 
 _MOST_SKIPPED = 20
-_MOST_NOISES = 3  # with their levels
 
 
 def facts(view: RunView) -> str:
-    """Model, data and noise in one line."""
+    """Model and data in one line."""
     info = view.run.info
     model, data, totals = info["model"], info["data"], info["totals"]
     skipped = f" ({totals['skipped']:,} skipped)" if totals["skipped"] else ""
-    estimators = ", ".join(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in view.groups))
-    levels = ", ".join(_noises(view))
     return (
         f"{_last(model['name'])} ({model['format']}, {model['classes']} classes) on {count(totals['samples'], 'image')}{skipped} of "
-        f"{_last(data['where'])}; {levels}; by {estimators}."
+        f"{_last(data['where'])}."
     )
-
-
-def _noises(view: RunView) -> Iterator[str]:
-    """Each noise with its levels: "gaussian noise of sigma 0.02, 0.05"; of many only the names."""
-    numbers_of = level_numbers(group.key.at for group in view.groups)
-    labels = list(dict.fromkeys(at.noise for at in numbers_of if at.noise is not None))
-    if not labels:
-        yield "no noise"
-    if len(labels) > _MOST_NOISES:
-        yield f"{len(labels)} kinds of noise ({', '.join(labels)})"
-        return
-    for label in labels:
-        levels = [at for at in numbers_of if at.noise == label and at.level is not None]
-        yield f"{label} noise of {levels[0].name} {', '.join(numbers_of[at] for at in levels)}" if levels else f"{label} noise"
-
-
-def data_line(views: Sequence[RunView]) -> str:
-    """What to know before comparing runs; empty for a single run."""
-    if len(views) < 2:
-        return ""
-    if len({view.run.info["data"].get("sha256") for view in views}) > 1:
-        return "These runs used different data: a difference between them may be due to the images."
-    return "All runs used the same data."
 
 
 def provenance(views: Sequence[RunView]) -> Table:

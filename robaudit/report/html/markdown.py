@@ -46,8 +46,6 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
         yield f"**{markdown(name + sentence(content, view))}**"
         yield markdown(facts.facts(view))
     yield from markdown_blocks(glance(content))
-    if line := facts.data_line(views):
-        yield markdown(line)
     for view in views:
         if view.decisions:
             yield from markdown_blocks(facts.decision_table(view.decisions))

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from robaudit.errors import needs_extra
-from robaudit.report import words
+from robaudit.errors import RobauditError, needs_extra
 from robaudit.report.html import facts
-from robaudit.report.html.cards import PageImages, show
 from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.numbers import signs
 from robaudit.report.sections import SectionName
-from robaudit.stats.flags import Certainty
-from robaudit.text import class_name, printable
+from robaudit.text import printable
 
 if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
-
-_CERTAINTIES = {
-    **words.CERTAINTIES,
-    Certainty.NO: "not flagged: shown as one of the least robust.",
-}
 
 
 def page(
@@ -42,18 +33,13 @@ def page(
         source: where to read the images; None: where the specs of the runs say.
 
     Returns:
-        The HTML, and why images are missing, one line per reason.
+        The HTML, and why images are missing, if they are.
 
     Raises:
         RobauditError: jinja2 or matplotlib is not installed.
     """
     templates = environment()
-    shown = show(content, source, images=images)
-    style, script = _resource("style.css"), _resource("script.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )
+    sections = [_section(part, source, images=images) for part in content.parts]
     views = content.views
     text = templates.get_template("report.html.j2").render(
         title=title or f"Robustness of {', '.join(view.name for view in views)}",
@@ -70,18 +56,13 @@ def page(
             for view in views
         ],
         glance=glance(content),
-        data_line=facts.data_line(views),
-        sections=[_section(part) for part in content.parts],
-        shown=shown,
-        gallery=_gallery(content, shown),
+        sections=sections,
         made=[facts.provenance(views), *facts.skipped_tables(views)],
-        policy=policy,
-        style=_safe(style),
-        script=_safe(script),
+        style=_safe(_resource("style.css")),
         version=version("robaudit"),
         signs=signs,
     )
-    return text, shown.problems
+    return text, tuple(section["problem"] for section in sections if section["problem"])
 
 
 def environment() -> Any:
@@ -121,37 +102,26 @@ def _resource(name: str) -> str:
     return (files("robaudit.report.html") / name).read_text(encoding="utf-8")
 
 
-def _section(part: PageSection) -> dict[str, Any]:
-    """What the template reads of a section: its tables and picture, or the cards of the flagged samples."""
-    cards = part.name is SectionName.FLAGGED
-    tables = () if cards else part.tables
+def _section(part: PageSection, source: ImageSource | None, *, images: bool) -> dict[str, Any]:
+    """What the template reads of a section: its tables and its picture; of samples without one, if their images cannot be read."""
+    from robaudit.report.pictures.inline import inline
+
+    picture, problem, of_images = None, "", part.name is SectionName.FLAGGED
+    if any(table.columns for table in part.tables) and (images or not of_images):
+        try:
+            sketch = part.section.figure(part.entries, replace(part.ask, data=source))
+            picture = {"svg": _safe(inline(part.name.value, sketch)), "caption": sketch.caption}
+        except RobauditError as error:
+            if not of_images:
+                raise
+            problem = str(error)
     return {
         "name": part.name.value,
         "title": part.section.title,
         "words": part.section.words,
-        "picture": _picture(part) if any(table.columns for table in tables) else None,
-        "tables": tables,
-        "cards": cards,
-    }
-
-
-def _picture(part: PageSection) -> dict[str, Any]:
-    """The picture of a section, and its caption."""
-    from robaudit.report.pictures.inline import inline
-
-    sketch = part.section.figure(part.entries, part.ask)
-    return {"svg": _safe(inline(part.name.value, sketch)), "caption": sketch.caption}
-
-
-def _gallery(content: Content, shown: PageImages) -> dict[str, Any]:
-    """What the cards can be filtered by, and what their badges mean."""
-    cards = [card for gallery in shown.galleries for card in gallery.cards]
-    present, names = {card.certainty for card in cards}, content.views[0].run.class_names
-    return {
-        "cards": len(cards),
-        "classes": [(i, class_name(i, names, 40)) for i in sorted({index for card in cards for index in card.classes})],
-        "certainties": [(key, "not flagged" if key is Certainty.NO else key) for key in _CERTAINTIES if key in present],
-        "words": " ".join(text for key, text in _CERTAINTIES.items() if key in present),
+        "picture": picture,
+        "problem": problem,
+        "tables": part.tables,
     }
 
 

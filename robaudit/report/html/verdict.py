@@ -22,8 +22,6 @@ from robaudit.stats.summary import GroupSummary, Mean, Share
 from robaudit.text import count
 
 _MOST = 4  # noise levels at a glance
-NO_THRESHOLD = "the quantity has no usual threshold; --threshold gives one"
-"""Why no image is flagged."""
 
 
 def sentence(content: Content, view: RunView) -> str:
@@ -36,10 +34,10 @@ def sentence(content: Content, view: RunView) -> str:
     if len({group.key.noise for group in groups}) > 1:
         most, *_, least = sorted(groups, key=_goodness)
     levels = numbers.level_texts(group.key.at for group in view.groups)
-    text = _answer(view, least, levels[least.key.at])
+    text = _answer(least, levels[least.key.at])
     if most is not least:
         in_it = "in" if _is_share(most) else "it is"
-        text += f", and at {levels[most.key.at]} {in_it} {_mean(view, most)}"
+        text += f", and at {levels[most.key.at]} {in_it} {_mean(most)}"
     return f"{text}. {_flag_sentence(content.flagged(view), view, most.key.at, levels)}".rstrip()
 
 
@@ -93,12 +91,12 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
     for group in _headline(view):
         noisy, many, bias = group.noisy_accuracy, flagged.get(group.key), biases.get(group.key)
         worst = None if bias is None else worst_class(bias)
-        quantity = view.quantity(group.key.quantity)
+        ends = group.quantity.low, group.quantity.high
         yield (
             Cell(levels[group.key.at]),
             Cell("" if noisy is None else numbers.with_percents(noisy.value, noisy.lower, noisy.upper)),
-            Cell(group_mean(group, quantity)),
-            Cell("" if worst is None else f"{_class_text(worst)}: {numbers.mean_estimate(worst.mean, quantity.low, quantity.high)}"),
+            Cell(group_mean(group)),
+            Cell("" if worst is None else f"{_class_text(worst)}: {numbers.mean_estimate(worst.mean, *ends)}"),
             Cell("" if many is None else f"{many.beyond:,} of {many.total:,}", tone="bad" if many is not None and many.confirmed else ""),
         )
 
@@ -107,7 +105,7 @@ def flag_rule(flagged: Flagged) -> str:
     """When a sample of this list counts as not robust."""
     if flagged.key.quantity == "p_robust" and flagged.threshold == 0.5:
         return "noise changes the prediction in more than half of the copies (value below 0.5)"
-    return f"{flagged.key.quantity} is {'below' if flagged.higher_is_better else 'above'} {flagged.threshold:.4g}"
+    return f"{flagged.key.quantity} is {'below' if flagged.quantity.higher_is_better else 'above'} {flagged.threshold:.4g}"
 
 
 def worst_class(bias: ClassBias) -> ClassStats | None:
@@ -115,7 +113,7 @@ def worst_class(bias: ClassBias) -> ClassStats | None:
     tested = [stats for stats in bias.classes if stats.images > 1]
     if len(tested) < 2:
         return None
-    return (min if bias.higher_is_better else max)(tested, key=lambda stats: stats.mean.value)
+    return (min if bias.quantity.higher_is_better else max)(tested, key=lambda stats: stats.mean.value)
 
 
 def _class_text(stats: ClassStats) -> str:
@@ -138,17 +136,17 @@ def _headline(view: RunView) -> list[GroupSummary]:
 
 
 def _goodness(group: GroupSummary) -> float:
-    return group.mean.value if group.higher_is_better else -group.mean.value
+    return group.mean.value if group.quantity.higher_is_better else -group.mean.value
 
 
 def _is_share(group: GroupSummary) -> bool:
-    return group.unit == "probability" or group.key.quantity == LOG10_P_FAIL.name
+    return group.quantity.unit == "probability" or group.key.quantity == LOG10_P_FAIL.name
 
 
-def _mean(view: RunView, group: GroupSummary) -> str:
+def _mean(group: GroupSummary) -> str:
     """The mean of a group with its interval, for a sentence."""
     mean, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
-    if group.unit == "probability":
+    if group.quantity.unit == "probability":
         lower, upper = (mean.measured_lower, mean.measured_upper) if group.images == 1 else (mean.lower, mean.upper)
         text = (
             numbers.percent(mean.value, None, None) if lower is None or upper is None else numbers.with_percents(mean.value, lower, upper)
@@ -156,7 +154,7 @@ def _mean(view: RunView, group: GroupSummary) -> str:
     elif group.key.quantity == LOG10_P_FAIL.name:
         return _odds(mean, mark)
     else:
-        text = mean_text(mean, view.quantity(group.key.quantity), alone=group.images == 1)
+        text = mean_text(mean, group.quantity, alone=group.images == 1)
     return text if text.startswith(numbers.NO_INTERVAL) else mark + text
 
 
@@ -168,10 +166,10 @@ def _odds(mean: Mean, mark: str) -> str:
     return f"{mark}{numbers.odds(mean.value)} [{numbers.odds(mean.lower, 'down')}, {numbers.odds(mean.upper, 'up')}]"
 
 
-def _answer(view: RunView, group: GroupSummary, level: str) -> str:
-    mean, at = _mean(view, group), group.key.at
+def _answer(group: GroupSummary, level: str) -> str:
+    mean, at = _mean(group), group.key.at
     named = f"{GAUSSIAN} noise of {level}" if at.usual else f"the noise {level}"
-    if group.unit == "probability":
+    if group.quantity.unit == "probability":
         display = f" ({numbers.grey_levels(at.number)})" if at.name in (LevelName.SIGMA, LevelName.EPS) else ""
         return f"With {named}{display} the prediction is unchanged in {mean} of noisy copies"
     if group.key.quantity == LOG10_P_FAIL.name:

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from importlib.util import find_spec
 
 from robaudit.errors import needs_extra
+from robaudit.report.sections import SectionName
 
-
-class Kind(StrEnum):
-    """What a picture shows; drawn by the section of that name, else by the module of that name."""
-
-    SUMMARY = "summary"
-    LEVELS = "levels"
-    CLASSES = "classes"
-    FLAGGED = "flagged"
-    CONFUSION = "confusion"
-    CERTIFIED = "certified"
-    SCORES = "scores"
-    CURVES = "curves"
-    CORRUPTION = "corruption"
-    EASIEST = "easiest"
-    LOSSES = "losses"
-    SAMPLE = "sample"
-    NOISE = "noise"
-
-
-KINDS = tuple(kind for kind in Kind if kind is not Kind.NOISE)
-"""The pictures of runs."""
+KINDS = tuple(name for name in SectionName if name not in (SectionName.SAMPLE, SectionName.ROWS))
+"""The sections with a picture."""
 FORMATS = ("png", "svg", "pdf")
 
 

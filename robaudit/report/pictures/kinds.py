@@ -27,7 +27,7 @@ def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
     """A figure of some runs, still to be drawn.
 
     Args:
-        kind: one of :data:`KINDS`.
+        kind: one of :data:`robaudit.report.pictures.KINDS`.
         runs: at least one.
         ask: the request.
 

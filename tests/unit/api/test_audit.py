@@ -313,8 +313,8 @@ def test_files_say_that_it_was_in_memory(tmp_path: Path, run_cli: RunCli) -> Non
     assert (pictures.code, pictures.err) == (2, done.err)
     report = run_cli("report", "run", "-o", "report.html")
     assert (report.code, "the data were objects in the memory of a Python program" in report.err) == (0, True)
-    assert 'without noise"' not in Path("report.html").read_text(encoding="utf-8")
-    assert str(run.report()).count('without noise"') == 6, "this process has the data"
+    assert "flagged-title" not in Path("report.html").read_text(encoding="utf-8")
+    assert "flagged-title" in str(run.report()), "this process has the data"
     name = run.rows[0].sample_id
     assert torch.equal(RunImages(run, [name]).clean(name), floats(80)[0][int(name)])
 

@@ -188,7 +188,7 @@ def test_levels_in_any_form(run: Run, sigma: Any) -> None:
 
 def test_every_section_of_the_command_line(run: Run) -> None:
     curves = run.section("levels", estimator="mc")
-    assert [curve.estimator for curve in curves] == ["mc"]
+    assert [curve[0].key.estimator for curve in curves] == ["mc"]
     assert "accuracy" in repr(curves)
     both = run.section("summary", with_=[run], label=["a", "b"])
     assert len(both) == 2

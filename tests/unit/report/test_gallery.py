@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from robaudit import audit, load_spec
 from robaudit.datasets import open_dataset
 from robaudit.errors import RobauditError
 from robaudit.report.gallery import side_by_side, write_gallery
-from robaudit.report.html.cards import thumbnail
 from robaudit.stats.flags import Flagged, flag
 from robaudit.store.run import Run
 from tests.levels import gaussian_process
@@ -90,26 +88,3 @@ def test_data_that_went_away_and_a_folder_that_cannot_be_made(run: Run, tmp_path
     (tmp_path / "file").touch()
     with pytest.raises(RobauditError, match="cannot be made: Not a directory; choose another --images"):
         write_gallery(run, flagged(run), tmp_path / "file")
-
-
-@pytest.mark.parametrize(
-    ("shape", "kind", "size", "mode"),
-    [
-        ((3, 32, 64), "PNG", (64, 32), "RGB"),
-        ((3, 65, 40), "JPEG", (40, 65), "RGB"),
-        ((3, 448, 224), "JPEG", (80, 160), "RGB"),
-        ((1, 300, 300), "JPEG", (160, 160), "L"),
-    ],
-)
-def test_thumbnails(shape: tuple[int, int, int], kind: str, size: tuple[int, int], mode: str) -> None:
-    pixels = torch.linspace(-0.5, 1.5, shape[0] * shape[1] * shape[2]).view(shape)
-    found = thumbnail(pixels)
-    head, _, body = found.uri.partition(",")
-    assert head == f"data:image/{kind.lower()};base64"
-    with Image.open(io.BytesIO(base64.b64decode(body))) as image:
-        assert (image.format, image.size, image.mode) == (kind, size, mode)
-        assert (found.width, found.height) == size
-        if found.whole:
-            expected = (pixels.clamp(0, 1) * 255).round().permute(1, 2, 0).numpy()
-            np.testing.assert_array_equal(np.asarray(image).reshape(expected.shape), expected)
-    assert found.whole is (max(shape[1:]) <= 64)

@@ -170,9 +170,6 @@ def test_names() -> None:
         (numbers.ends(-1e-15, 0.25), "[0.000, 0.250]"),
         (numbers.ends(None, None), "–"),
         (numbers.ends(-math.inf, math.inf), "–"),
-        (numbers.rank(None), "–"),
-        (numbers.rank(1.0), "1.000"),
-        (numbers.rank(0.99999), ">0.999"),
         (numbers.odds(-3.2), "1 of 1,600"),
         (numbers.odds(-12.0, "up"), "1 of 1,000,000,000,000"),
         (numbers.odds(-math.inf), "never"),
@@ -180,34 +177,3 @@ def test_names() -> None:
 )
 def test_an_end_that_was_not_reached_is_not_printed(text: str, expected: str) -> None:
     assert text == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "away", "text"),
-    [
-        (0.12345, 0, "0.123"),
-        (0.12345, 1, "0.124"),
-        (0.12399, -1, "0.123"),
-        (0.0064159, 1, "0.0065"),
-        (0.0009, 0, "9.0e-4"),
-        (0.00091, 1, "9.1e-4"),
-        (0.000999, 0, "1.0e-3"),
-        (-0.000999, -1, "-1.0e-3"),
-        (12.345, 0, "12.3"),
-        (1234.5, 0, "1235"),
-        (0.99632, -1, "0.996"),
-        (0.9999999, 0, "<1"),
-        (0.9999999, -1, "0.9999"),
-        (1 - 1e-13, -1, "0.9999"),  # ">=<1" says nothing
-        (1 - 1e-13, 1, "1.0000"),
-        (1.0, 0, "1.00"),
-        (-2.1849, 0, "-2.18"),
-        (-2.1849, 1, "-2.18"),
-        (3.14e-7, 1, "3.2e-7"),
-        (123456.0, 0, "1.2e+05"),
-        (0.0, 0, "0"),
-        (math.inf, 0, "inf"),
-    ],
-)
-def test_compact_numbers(value: float, away: int, text: str) -> None:
-    assert numbers.compact(value, away) == text

@@ -17,7 +17,7 @@ from rich.console import Console
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.classes import bias_table
-from robaudit.report.flagged import flags_tables
+from robaudit.report.flagged import flags_table
 from robaudit.report.sections import Ask, Entry, SectionName, section_csv
 from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
@@ -61,7 +61,7 @@ def test_nothing_is_cut_off_or_broken_at_any_width(width: int) -> None:
     tables = (
         *overall_tables(summarise(MANY), {("mc", sigma(0.05)): 1234.5}),
         bias_table(class_bias(mc(200), class_names=NAMES, permutations=100)),
-        *flags_tables(flag(mc(), below=0.9, top=2), NAMES),
+        flags_table(flag(mc(), below=0.9), NAMES),
     )
     for table in tables:
         lines = shown(table, width)
@@ -139,7 +139,7 @@ def test_a_perfect_result_has_its_interval_everywhere() -> None:
     assert "1.000 [0.998, 1.000]" in body
     assert "0.0% [0.0%, 7.4%]" in body
     assert not re.search(r"(?<!\[)\b1\.0+\b(?! \[|\])", body), "a bare 1"
-    flags = "\n".join(shown(flags_tables(flag(rows, bottom=3)), 100))
+    flags = "\n".join(shown(flags_table(flag(rows, bottom=3)), 100))
     assert flags.count("1.000 [0.998, 1.000]") == 3
 
 
@@ -161,16 +161,16 @@ def test_a_single_image_is_in_brackets_and_explained() -> None:
 
 def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
     flagged = flag(mc(), below=0.9)
-    lines = shown(flags_tables(flagged, NAMES, limit=3), 120)
+    lines = shown(flags_table(flagged, NAMES, limit=3), 120)
     assert f"{flagged.beyond} of 48 samples are below 0.9" in lines[2]
     assert f"... and {flagged.beyond - 3} more." in lines
     assert sum("img-" in line for line in lines) == 3
-    assert any("without an interval." in line for line in shown(flags_tables(flag(mc(**TAYLOR), below=0.9)), 120))
+    assert any("without an interval." in line for line in shown(flags_table(flag(mc(**TAYLOR), below=0.9)), 120))
 
 
 def test_hostile_names_are_text_and_not_markup() -> None:
     rows = mc(12, sample_id="[bold]x[/bold]\x1b[2J", value=0.1)
-    lines = "\n".join(shown(flags_tables(flag(rows), ["[red]r[/red]"] * 10), 140))
+    lines = "\n".join(shown(flags_table(flag(rows), ["[red]r[/red]"] * 10), 140))
     assert "[bold]x[/bold]\\x1b[2J" in lines
     assert "[red]r[/red]" in lines
     assert "\x1b" not in lines
@@ -179,26 +179,14 @@ def test_hostile_names_are_text_and_not_markup() -> None:
 def test_csv_of_classes_and_flags() -> None:
     """Their columns, and a name that a spreadsheet would take for a formula."""
     run = hand_made(mc(), data={"where": "x", "class_names": ["=cat", *NAMES[1:]], "labelled": 48})
-    bias, flagged = class_bias(mc(), class_names=NAMES), flag(mc(), below=0.9, top=2)
+    bias, flagged = class_bias(mc(), class_names=NAMES), flag(mc(), below=0.9)
     classes, flags = (
         list(csv.DictReader(io.StringIO(section_csv(name, [Entry("run", run, record)], Ask()))))
         for name, record in ((SectionName.CLASSES, bias), (SectionName.FLAGGED, flagged))
     )
     assert {"q25", "median", "q75", "below", "below_count", "difference_lower", "p_value", "differs"} <= set(classes[0])
     assert {line["predicted_name"] for line in flags if line["predicted"] == "0"} == {"'=cat"}
-    assert [line["list"] for line in flags] == ["flagged"] * flagged.beyond + ["robust"] * 2
-
-
-def test_confirmed_and_approximate_ones_are_both_counted() -> None:
-    """As rows of logit_gaussian may be: some by an exact interval, some by one that leaves out the bias."""
-    low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
-    rows = [
-        low,
-        replace(low, sample_id="b", interval=Interval.parse("jackknife:approximate")),
-        replace(ROW, sample_id="c", value=0.95, lower=0.92, upper=0.98),
-    ]
-    text = " ".join(shown(flags_tables(flag(rows, below=0.9)), 160))
-    assert "2 of 3 samples are below 0.9: 1 confirmed, 1 approximate." in text
+    assert len(flags) == flagged.beyond
 
 
 def test_a_mean_that_leans_is_explained() -> None:

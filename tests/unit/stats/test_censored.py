@@ -15,7 +15,7 @@ from robaudit.gates.decide import Decision, decide
 from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE
 from robaudit.report import numbers
 from robaudit.report.classes import bias_table
-from robaudit.report.flagged import flags_tables
+from robaudit.report.flagged import flags_table
 from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Table, Terminal
 from robaudit.rows import Row
@@ -62,7 +62,7 @@ def test_they_are_counted_and_the_mean_is_a_lower_end() -> None:
     )
     assert one.median.censored
     assert not one.p05.censored
-    text = printed(*overall_tables([one], quantities=LENGTHS))
+    text = printed(*overall_tables([one]))
     assert ">= 3.120 [" in text
     assert "> 4.200" in text
     assert "radius_exact:norm=l2: 3 of 5 images beyond 4.2; their mean counts them as that and is a lower bound." in text
@@ -74,7 +74,7 @@ def test_upper_bounds_give_a_mean_of_at_most() -> None:
     one = summary([found(i, 1.0 + i) for i in range(4)])
     assert (one.upper_bounds, one.censored, one.cap) == (4, 0, None)
     assert (one.mean.lower, one.mean.measured_upper) == (-math.inf, 2.5)
-    text = printed(*overall_tables([one], quantities=LENGTHS))
+    text = printed(*overall_tables([one]))
     assert "<= 2.500 [..., " in text
     assert "<= radius_attack: upper bounds; the true value of an image may be smaller." in text
 
@@ -87,7 +87,7 @@ def test_a_search_that_failed_leaves_the_mean_of_what_was_found() -> None:
     assert one.p95.measured_upper == math.inf
     assert one.p95.measured_lower == one.p95.value
     assert (one.censored, one.not_found, one.upper_bounds, one.of_search) == (1, 1, 2, True)
-    text = " ".join(printed(*overall_tables([one], quantities=LENGTHS)).split())
+    text = " ".join(printed(*overall_tables([one])).split())
     assert (
         "1 of 3 images not found up to 3; their mean counts them as that and is a lower bound of the radii that the search finds," in text
     )
@@ -97,7 +97,7 @@ def test_a_search_that_failed_leaves_the_mean_of_what_was_found() -> None:
 def test_a_search_that_found_nothing_at_all_is_one_of_upper_bounds() -> None:
     one = summary([beyond(i, 3.0) for i in range(3)])
     assert (one.censored, one.not_found, one.upper_bounds, one.of_search) == (3, 3, 0, True)
-    assert "upper bounds" in printed(*overall_tables([one], quantities=LENGTHS))
+    assert "upper bounds" in printed(*overall_tables([one]))
     assert not summary([exact_beyond(i, 3.0) for i in range(3)]).of_search
     assert not summary([beyond(i, 3.0, lower=3.0) for i in range(3)]).of_search
 
@@ -119,11 +119,11 @@ def test_quantiles_hold_whatever_the_censored_values_are(images: list[tuple[floa
 
 def test_flags() -> None:
     rows = [found(0, 1.0), found(1, 3.0), beyond(2, 4.0), beyond(3, 4.0, lower=4.0)]
-    flagged = flag(rows, below=2.0, top=4, quantity=RADIUS)
-    certainty = {one.id: one.certainty for one in flagged.robust}
+    flagged = flag(rows, below=2.0, bottom=4, quantity=RADIUS)
+    certainty = {one.id: one.certainty for one in flagged.samples}
     assert certainty == {"0": "confirmed", "1": "undecided", "2": "undecided", "3": "no"}  # a failed search proves nothing
-    assert [one.censored for one in flagged.robust] == [True, True, False, False]
-    text = printed(*flags_tables(flagged, quantity=RADIUS))
+    assert [one.censored for one in flagged.samples] == [False, False, True, True]
+    text = printed(flags_table(flagged))
     assert "> 4.000" in text
     assert "<= 1.000" in text
     assert "> 2 of 4 values are only known to be larger." in text
@@ -138,7 +138,7 @@ def test_only_probabilities_have_a_usual_threshold() -> None:
     flagged = flag(THREE, below=-math.inf, bottom=2, quantity=RADIUS)
     assert (flagged.beyond, flagged.confirmed, flagged.undecided, flagged.has_threshold) == (0, 0, 0, False)
     assert flagged.document()["threshold"] is None
-    text = printed(*flags_tables(flagged, quantity=RADIUS))
+    text = printed(flags_table(flagged))
     assert "5 samples; radius has no usual threshold, so none is flagged: --threshold gives one." in text
     assert "?" not in text
 
@@ -150,7 +150,7 @@ def test_classes() -> None:
     assert all(one.below is None for one in bias.classes)
     assert bias.gap is not None
     assert bias.of_bounds
-    text = printed(bias_table(bias, RADIUS))
+    text = printed(bias_table(bias))
     assert "Gap 2.700 [0.000, " in text
     assert "] of the bounds: not significant" in text
     assert "differences and gap are between the bounds, and the true ones may be smaller or larger." in text

@@ -113,20 +113,6 @@ def test_the_mean_radius_is_the_area_under_the_curve(images: list[tuple[float, i
     assert found.largest == curve.radii[-1]
 
 
-@given(IMAGES, st.floats(0.1, 10))
-def test_radii_in_another_unit(images: list[tuple[float, int | None, int]], unit: float) -> None:
-    """All radii times a number: so are their summaries, and the shares stay."""
-    rows = [certificate(i, r, of, label) for i, (r, of, label) in enumerate(images)]
-    base = accuracy(rows)
-    scaled = accuracy([certificate(i, r * unit, of, label) for i, (r, of, label) in enumerate(images)])
-    assert (scaled.mean, scaled.median, scaled.largest) == pytest.approx((base.mean * unit, base.median * unit, base.largest * unit))
-    assert scaled.at(0) == base.at(0)
-    assert scaled.abstains == base.abstains
-    assert (scaled.interval is None) == (base.interval is None) == (len(images) == 1)
-    if base.interval is not None and scaled.interval is not None:
-        assert scaled.interval == pytest.approx([end * unit for end in base.interval])
-
-
 def test_each_result_by_itself_in_the_order_of_the_run() -> None:
     found = certificates_of(pictured())
     assert [(str(one.key), one.key.norm) for one in found] == [

@@ -14,7 +14,6 @@ from scipy.special import ndtr, ndtri
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.report.consistency_tables import blame_lines
-from robaudit.report.sample import usual_length
 from robaudit.results import Certificate, Searched
 from robaudit.rows import Row
 from robaudit.stats.consistency import CONFIDENCE, Consistency, check
@@ -257,16 +256,7 @@ def test_how_often_noise_leaves_a_ball(name: str, order: float) -> None:
     assert leaving(_KINDS[name], 1e6, 5, order, 0.3) > 0.999
 
 
-@pytest.mark.parametrize("name", _KINDS)
-def test_the_usual_length_of_noise(name: str) -> None:
-    squares = np.square(_draws(name, 0.3, 5)).sum(1)
-    length = usual_length(_KINDS[name], 0.3, 5)
-    assert length is not None
-    assert length**2 == pytest.approx(squares.mean(), abs=5 * squares.std() / math.sqrt(len(squares)) + 1e-12)
-
-
 def test_noise_of_unknown_size() -> None:
     rain = {"kind": "corruption"}
     assert leaving(rain, 3.0, 5, 2.0, 1.0) == 1.0
-    assert usual_length(rain, 3.0, 5) is None
     assert None not in Setting.of(made([]).info).noises

@@ -6,8 +6,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import Interval, Quantity
@@ -47,27 +45,18 @@ def test_worst_first_with_certainty_and_counts() -> None:
         1,
         5,
     )
-    assert flagged.robust == ()
     assert flag(valued(0.5, 0.4)).beyond == 1, "the threshold itself is not below it"
 
 
-def test_bottom_and_top_list_whether_beyond_or_not() -> None:
-    flagged = flag(valued(0.9, 0.45, 0.7, 0.95), bottom=2, top=3)
-    assert (ids(flagged.samples), ids(flagged.robust)) == ("bc", "dac")
+def test_bottom_lists_whether_beyond_or_not() -> None:
+    flagged = flag(valued(0.9, 0.45, 0.7, 0.95), bottom=2)
+    assert ids(flagged.samples) == "bc"
     assert flagged.samples[1].certainty == "no"
     assert flagged.beyond == 1
 
 
 def test_ties_keep_the_order_of_the_rows() -> None:
-    flagged = flag(valued(0.3, 0.1, 0.3, 0.1, 0.3), top=5)
-    assert ids(flagged.samples) == "bdace"
-    assert ids(flagged.robust) == "acebd"
-
-
-def test_per_class_lists_each_class_in_turn() -> None:
-    rows = [replace(row, predicted=i % 2, label=1) for i, row in enumerate(valued(0.4, 0.3, 0.2, 0.1, 0.9))]
-    assert ids(flag(rows, bottom=1, per_class=True).samples) == "cd"
-    assert ids(flag(rows, per_class=True).samples) == "cadb"
+    assert ids(flag(valued(0.3, 0.1, 0.3, 0.1, 0.3)).samples) == "bdace"
 
 
 def test_without_interval_nothing_is_sure() -> None:
@@ -92,25 +81,16 @@ def test_values_that_are_not_finite_are_never_ranked() -> None:
 
 def test_where_lower_is_better_everything_turns_round() -> None:
     loss = Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)
-    flagged = flag(valued(1.0, 3.0, 2.05, 1.95, quantity="loss"), below=2.0, top=1, quantity=loss)
-    assert (ids(flagged.samples), ids(flagged.robust)) == ("bc", "a")
+    flagged = flag(valued(1.0, 3.0, 2.05, 1.95, quantity="loss"), below=2.0, quantity=loss)
+    assert ids(flagged.samples) == "bc"
     assert [sample.certainty for sample in flagged.samples] == ["confirmed", "likely"]
     assert (flagged.beyond, flagged.confirmed, flagged.likely, flagged.undecided) == (2, 1, 1, 1)
 
 
-@pytest.mark.parametrize("options", [{"below": math.nan}, {"bottom": 0}, {"top": -1}])
+@pytest.mark.parametrize("options", [{"below": math.nan}, {"bottom": 0}])
 def test_bad_options_are_named(options: dict[str, float]) -> None:
     with pytest.raises(RobauditError, match=next(iter(options))):
         flag(valued(0.1), **options)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3)), min_size=1, max_size=30), st.integers(1, 5), st.booleans())
-def test_bottom_is_the_start_of_the_order(samples: list[tuple[float, int]], count: int, per_class: bool) -> None:
-    rows = [replace(ROW, sample_id=str(i), value=value, predicted=predicted) for i, (value, predicted) in enumerate(samples)]
-    flagged = flag(rows, bottom=count, per_class=per_class)
-    order = sorted(range(len(rows)), key=lambda i: (rows[i].value, i))
-    groups = [[i for i in order if rows[i].predicted == k] for k in range(4)] if per_class else [order]
-    assert [sample.id for sample in flagged.samples] == [str(i) for group in groups for i in group[:count]]
 
 
 def test_a_bound_that_the_true_value_may_be_better_than_makes_nothing_likely() -> None:

@@ -7,14 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robaudit.gates.decide import decide
-from robaudit.quantities import P_ROBUST, Interval
+from robaudit.quantities import Interval
 from robaudit.rows import Row
 from robaudit.stats.frame import Columns
 from robaudit.stats.intervals import MeasuredImages, measured_mean, normal_scale
-from robaudit.stats.summary import mean_of
 from tests.rows import class_bias
-from tests.unit.gates.tools import gate, row, run_of, votes
+from tests.unit.gates.tools import row, votes
 
 LEVELS = (0.6, 0.8, 0.95, 0.99)
 
@@ -28,19 +26,6 @@ ROWS = {
     "mover": by_hand("jackknife"),
     "mean of intervals": by_hand("confidence-sequence"),
 }
-
-
-@pytest.mark.parametrize("confidence", LEVELS)
-@pytest.mark.parametrize("method", ROWS)
-def test_summaries_and_gates_agree(method: str, confidence: float) -> None:
-    rows = ROWS[method]
-    (decision,) = decide(run_of(rows), [gate("mean >= 0.5")], confidence=confidence)
-    images = Columns.of(rows).images(0.0, 1.0)
-    assert (decision.lower, decision.upper) == measured_mean(images, confidence)
-    assert decision.method == images.method == method
-    if confidence == 0.95:
-        mean = mean_of(Columns.of(rows), P_ROBUST)
-        assert (mean.measured_lower, mean.measured_upper, mean.measured_by) == (decision.lower, decision.upper, method)
 
 
 def test_the_distances_scale_as_a_normal_errors_and_those_of_sequences_never_shrink() -> None:

@@ -27,20 +27,15 @@ RUN = run_of([*(counted(i, at, 9 - i - k) for i in range(3) for k, at in enumera
 
 def test_points_are_the_summaries_from_weak_to_strong() -> None:
     gaussian, photon = level_curves(RUN)
-    assert [point.at.level for point in gaussian.points] == [0.1, 0.2]
-    assert [point.at.level for point in photon.points] == [1000.0, 100.0]
-    assert (gaussian.estimator, gaussian.noise, gaussian.quantity) == ("mc", "gaussian", P_ROBUST)
+    assert [point.key.at.level for point in gaussian] == [0.1, 0.2]
+    assert [point.key.at.level for point in photon] == [1000.0, 100.0]
     groups = {group.key.at: group for group in summarise(RUN.rows, RUN.quantities)}
-    for point in (*gaussian.points, *photon.points):
-        group = groups[point.at]
-        assert (point.images, point.robustness, point.accuracy) == (group.images, group.mean, group.noisy_accuracy)
-    assert gaussian.clean is not None
-    assert gaussian.clean.value == 1.0
+    assert [*gaussian, *photon] == [groups[point.key.at] for point in (*gaussian, *photon)]
 
 
 def test_choices_and_refusals() -> None:
     (only,) = level_curves(RUN, ["mc"], [0.1])
-    assert [point.at for point in only.points] == [SIGMAS[1]]
+    assert [point.key.at for point in only] == [SIGMAS[1]]
     with pytest.raises(RunError, match="no result at a noise level"):
         level_curves(run_of([radius(0, 1.0)]))
     with pytest.raises(RunError, match="has no estimator mmse"):

@@ -48,21 +48,20 @@ def test_means_are_those_of_the_summary_from_the_smallest_q_to_the_attack() -> N
     assert [one.at.level for one in found] == [0.1, 0.2]
     summaries = {(group.key.estimator, group.key.at): group for group in summarise(given.rows, given.quantities)}
     for one in found:
-        assert [curve.estimator for curve in one.curves] == ["qnorm_path", "qnorm_mc"]
-        assert [[result.q for result in curve.results] for curve in one.curves] == [[0.5, 10, 1000]] * 2
+        assert {label: [result.q for result in curve] for label, curve in one.curves.items()} == {
+            "qnorm_path": [0.5, 10, 1000],
+            "qnorm_mc": [0.5, 10, 1000],
+        }
         assert [(result.name, result.q, result.estimator) for result in one.attacks] == [("adversarial_loss", math.inf, "adversarial_loss")]
         assert len(one.results) == 7
         for result in one.results:
-            summary = summaries[result.name, one.at]
-            assert result.mean == summary.mean
-            assert (result.images, result.left_out, result.with_interval) == (20, 0, summary.with_interval)
-            assert result.approximate == (20 if result.name != "adversarial_loss" else 0)
+            assert result.summary == summaries[result.name, one.at]
 
 
 def test_the_worst_images_are_those_of_flag_samples_at_the_largest_q() -> None:
     given = many(50, (1, 30), (0.1, 0.2))
     for one in losses(given, most=4):
-        assert (one.ranked_by, one.ranking.estimator) == ("qnorm_path:q=30", "qnorm_path")
+        assert one.ranking[-1].name == "qnorm_path:q=30"
         rows = {name: [r for r in given.rows if (r.estimator, r.at) == (name, one.at)] for name in (result.name for result in one.results)}
         assert one.worst == flag(rows["qnorm_path:q=30"], below=0.5, bottom=4, quantity=LOSS).samples
         for result in one.results:
@@ -73,8 +72,8 @@ def test_the_worst_images_are_those_of_flag_samples_at_the_largest_q() -> None:
 def test_the_first_curve_with_the_largest_q_ranks_the_images() -> None:
     names = ("a:q=10", "b:q=10", "b:q=20", "c:q=20")
     (one,) = losses(run(loss(i, 1.0, name) for i in range(3) for name in names))
-    assert one.ranked_by == "b:q=20"
-    assert [curve.estimator for curve in one.curves] == ["a", "b", "c"]
+    assert one.ranking[-1].name == "b:q=20"
+    assert list(one.curves) == ["a", "b", "c"]
 
 
 def test_an_attack_is_beaten_where_a_whole_interval_lies_above_all_attacks() -> None:
@@ -109,7 +108,7 @@ def test_results_without_a_finite_value_are_counted_and_left_out() -> None:
     rows = [loss(i, math.nan if i == 3 else 1.0 + i, name) for i in range(5) for name in ("qnorm_path:q=1", "adversarial_loss")]
     rows = [replace(r, value=math.nan) if (r.sample_id, r.estimator) == ("4", "adversarial_loss") else r for r in rows]
     (one,) = losses(run(rows))
-    assert [(result.images, result.left_out) for result in one.results] == [(4, 1), (3, 2)]
+    assert [(result.summary.images, result.summary.not_finite) for result in one.results] == [(4, 1), (3, 2)]
     assert [sample.id for sample in one.worst] == ["4", "2", "1", "0"]
     assert one.attacks[0].worst == (None, 3.0, 2.0, 1.0)
 

@@ -10,7 +10,7 @@ import pytest
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
-from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKind, Quantity
+from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind, Quantity
 from robaudit.report.numbers import ends
 from robaudit.results import Votes
 from robaudit.rows import Row
@@ -111,20 +111,6 @@ def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
     assert group.noisy_accuracy is None
 
 
-def test_a_mean_of_bounds_is_a_bound() -> None:
-    """Also in summary.json, where an end that is infinite is null."""
-    row = replace(ROW, quantity=LOG10_P_FAIL.name, votes=None, interval=Interval.parse("lognormal:4 repeats"))
-    rows = [
-        replace(row, sample_id="a", value=-3.0, lower=-3.2, upper=-2.8),
-        replace(row, sample_id="b", value=-4.0, lower=None, upper=-4.0, interval=Interval.parse("upper bound")),
-    ]
-    (group,) = summarise(rows, {LOG10_P_FAIL.name: LOG10_P_FAIL})
-    document = group.document()["mean"]
-    assert document["lower"] is None
-    assert document["measured_lower"] is None
-    assert document["upper"] is not None
-
-
 def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:
     """32 pairs that agree are worth 32 draws: the accuracy's error and interval say so."""
     paired = replace(counted((48, 16), 0, 0), interval=Interval.parse("jackknife:approximate"), votes=Votes((48, 16), split=0))
@@ -177,4 +163,4 @@ def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None
     assert group.mean.upper > 3.0
     assert group.median.upper == math.inf
     assert group.document()["median"]["upper"] is None
-    assert not group.higher_is_better
+    assert not group.quantity.higher_is_better

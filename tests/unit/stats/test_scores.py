@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,7 @@ from robaudit.quantities import DIFFICULTY, TOLERANCE, Interval
 from robaudit.results import CleanImage
 from robaudit.rows import Row
 from robaudit.spec.gates import Score
-from robaudit.stats.bootstrap import REPLICATES, percentiles, weights
-from robaudit.stats.intervals import Floats
+from robaudit.stats.bootstrap import REPLICATES, weights
 from robaudit.stats.scores import MEANINGS, Radii, Scores, radii_of, score_changes, scores_of, weighted
 from tests.radius_rows import beyond, found, radius, row, run_of
 from tests.unit.estimators.tools import known
@@ -243,21 +241,6 @@ def test_replicates_are_the_same_every_time_and_draw_as_many_images_of_all() -> 
     assert all((block.sum(1) == 7).all() for block in blocks)
     assert all(abs(block.mean(0) - 1).max() < 0.15 for block in blocks)
     assert all(np.array_equal(a, b) for a, b in zip(blocks, weights(7), strict=True))
-
-
-def test_percentiles_cover_the_mean() -> None:
-    """400 samples of 60 exponential values: the 95 % interval misses the mean at most 5 % + 2.5 % of the times (it is a little narrow)."""
-
-    def mean(values: Floats, drawn: Floats) -> dict[str, Floats]:
-        return {"mean": drawn @ values / 60}
-
-    random, misses, trials = np.random.default_rng(5), 0, 400
-    for _ in range(trials):
-        ends = known(percentiles(60, partial(mean, random.exponential(size=60)))["mean"])
-        misses += not ends[0] <= 1 <= ends[1]
-    error = math.sqrt(0.05 * 0.95 / trials)
-    assert misses / trials <= 0.075 + 3 * error
-    assert misses / trials >= 0.05 - 3 * error
 
 
 def test_scores_of_weights_are_those_of_repeated_images() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import NoiseLevel
-from robaudit.quantities import DIFFICULTY, Interval
+from robaudit.quantities import DIFFICULTY, P_ROBUST, Interval
 from robaudit.results import Certificate, CleanImage
 from robaudit.rows import Row
 from robaudit.stats.relations import RELATIONS
-from robaudit.stats.spectrum import Band, SampleSpectrum, band_of, spectrum
+from robaudit.stats.spectrum import Band, SampleSpectrum, spectrum
 from tests.radius_rows import row
 from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, tolerance, votes
 
@@ -38,7 +38,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "research" / "spectrum.md"
     ],
 )
 def test_bands(one: Row, band: Band) -> None:
-    assert band_of(one) is band
+    run = made([one])
+    quantities = [*run.info["quantities"], {**P_ROBUST.document(), "name": one.quantity}]
+    (line,) = spectrum(replace(run, info={**run.info, "quantities": quantities})).lines
+    assert line.band is band
 
 
 def test_lines_go_from_the_average_to_what_is_proven() -> None:

@@ -1,8 +1,7 @@
-"""The page in a real browser: nothing fails, nothing is fetched, sorting and filtering work, and it fits screen, dark, phone and paper."""
+"""The page in a real browser: nothing fails, nothing is fetched, and it fits screen, dark, phone and paper."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,21 +29,6 @@ def browser() -> Iterator[Browser]:
             yield chromium
         finally:
             chromium.close()
-
-
-def visible(page: Page) -> int:
-    return page.locator(".card:visible").count()
-
-
-def values(page: Page) -> list[str]:
-    return page.locator(".level:visible .cards").first.locator(".value strong").all_inner_texts()
-
-
-def told(page: Page) -> int:
-    text = page.locator("[data-count]").inner_text()
-    match = re.fullmatch(r"(\d+) of \d+ samples", text)
-    assert match is not None, text
-    return int(match[1])
 
 
 def colours(page: Page) -> tuple[str, ...]:
@@ -80,39 +64,7 @@ def test_in_chromium(browser: Browser, html_file: Path) -> None:
     page.on("request", lambda request: asked.append(request.url))
     page.goto(html_file.as_uri())
     assert page.locator("svg[role=img]").count() >= 4
-    cards = page.locator(".card").count()
-    assert visible(page) == told(page) == cards > 6
-    assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
-
-    least_first = values(page)
-    page.locator("[data-sort]").select_option("-rank")
-    assert values(page) == least_first[::-1] != least_first
-    page.locator("[data-sort]").select_option("rank")
-    assert values(page) == least_first
-
-    wanted = page.locator(".card").first.get_attribute("data-class")
-    page.locator("[data-filter=classes]").select_option(wanted)
-    by_class = visible(page)
-    assert 0 < by_class == told(page) < cards
-    assert page.locator(".card:visible").evaluate_all(
-        "(cards, index) => cards.every(card => card.dataset.classes.split(' ').includes(index))", wanted
-    )
-    page.locator("[data-filter=level]").select_option("1")
-    assert visible(page) == told(page) <= by_class
-    assert page.locator(".level[data-level]:visible").count() == 1
-    page.get_by_role("searchbox", name="Search").fill("no such sample")
-    assert visible(page) == told(page) == 0
-    assert page.get_by_text("No sample matches these filters.").is_visible()
-    page.get_by_role("searchbox", name="Search").press("Enter")
-    page.get_by_role("searchbox", name="Search").fill("")
-    for name in ("classes", "level"):
-        page.locator(f"[data-filter={name}]").select_option("")
-    assert visible(page) == cards
-    page.locator("[data-sort]").focus()
-    page.keyboard.press("ArrowDown")
-    assert values(page) == least_first[::-1]
-
-    texts = (".faint", ".note", ".badge.clear", ".badge.undecided", ".controls label", "nav a")
+    texts = (".note", ".caption", "td.bad", "nav a")
     there = [text for text in texts if page.locator(text).count()]
     assert [text for text in there if contrast(page, text) < 4.5] == []
     light = colours(page)
@@ -123,14 +75,8 @@ def test_in_chromium(browser: Browser, html_file: Path) -> None:
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.emulate_media(media="print", color_scheme="dark")
-    assert not page.locator(".controls").is_visible()
     assert not page.locator("nav").is_visible()
-    assert visible(page) == cards
     assert colours(page)[1] == "rgb(255, 255, 255)"
 
-    plain = browser.new_page(java_script_enabled=False)
-    plain.goto(html_file.as_uri())
-    assert visible(plain) == cards
-    assert not plain.locator(".controls").is_visible()
     assert said == []
     assert [url for url in asked if not url.startswith("data:")] == [html_file.as_uri()]

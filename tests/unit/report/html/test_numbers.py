@@ -1,4 +1,4 @@
-"""Every cell of a page's tables, its verdict and its cards against what the rows say."""
+"""Every cell of a page's tables and its verdict against what the rows say."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import pytest
 
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report import numbers
-from robaudit.report.gallery import RunImages
-from robaudit.report.html.cards import show, thumbnail
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.html.verdict import glance
-from robaudit.report.sections import Ask, SectionName
+from robaudit.report.sections import Ask
 from robaudit.report.words import certainties
 from robaudit.results import Votes
 from robaudit.rows import Row
@@ -121,7 +119,7 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
     assert heads == ["estimator", "sigma", "mean [95% interval]", "[these images]", "median", tail, *shares, "seconds"]
     groups = _groups(said, quantity)
     assert len(lines) == len(groups)
-    known = said.views[0].quantity(quantity)
+    known = groups[0].quantity
     for line, group in zip(lines, groups, strict=True):
         values, mean = _values(made, group.key.estimator, group.key.at.number), group.mean
         mark = "~" if group.key.estimator == "taylor" else ""
@@ -138,7 +136,7 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
 
 def test_the_other_tables_are_those_of_the_sections(found: Page, said: Content) -> None:
     for part in said.parts:
-        for table in part.tables if part.name is not SectionName.FLAGGED else ():
+        for table in part.tables:
             if table.columns:
                 lines = [[column.head for column in table.columns], *([numbers.signs(cell.text) for cell in row] for row in table.rows)]
                 assert found.tables[table.heading] == [[text.replace("\xa0", " ") for text in line] for line in lines]
@@ -159,12 +157,14 @@ def test_a_class_without_a_name_is_called_one() -> None:
 
 
 def test_certainties_add_up(without_pictures: None) -> None:
-    """Two confirmed, two whose interval contains the threshold, one without an interval; two more whose value is above it."""
+    """Two confirmed, one of them by sampling only; two whose interval contains the threshold, one without an interval; two more whose
+    value is above it."""
     ends: Sequence[tuple[float, float | None, float | None]] = (
         (0.1, 0.0, 0.2), (0.2, 0.1, 0.3), (0.45, 0.3, 0.6), (0.46, 0.3, 0.6), (0.4, None, None),
         (0.55, 0.4, 0.7), (0.6, 0.45, 0.8), (0.9, 0.8, 1.0),
     )  # fmt: skip
     made = [replace(row, lower=low, upper=high) for row, (_, low, high) in zip(rows([v for v, _, _ in ends]), ends, strict=True)]
+    made[1] = replace(made[1], interval=Interval.parse("jackknife:approximate"))
 
     def told(some: Sequence[Row], most: int = 60) -> str:
         content = gather([hand_made(some)], most=most)
@@ -172,23 +172,8 @@ def test_certainties_add_up(without_pictures: None) -> None:
         return certainties(flagged)
 
     for most in (60, 1):
-        assert told(made, most) == "2 confirmed, 2 likely, 1 without an interval; 2 of the others undecided"
+        assert told(made, most) == "1 confirmed, 1 approximate, 2 likely, 1 without an interval; 2 of the others undecided"
         content = gather([hand_made(made)], most=most)
-        assert "5 of 8 images are flagged" in Page.of(page(content, images=False)[0]).text("verdict")
-    assert told([*made[:2], made[-1]]) == "2 confirmed"
+        assert "5 of 8 samples are below 0.5" in Page.of(page(content, images=False)[0]).text("flagged")
+    assert told([made[0], made[-1]]) == "1 confirmed"
     assert told([made[5], made[-1]]) == "1 undecided"
-
-
-def test_noisy_images_are_those_of_the_run(run: Run, content: Content, html: str) -> None:
-    """Of every card: the first draw at its noise level, and not the clean image."""
-    sources = {attributes["alt"]: attributes["src"] for tag, attributes in Page.of(html).tags if tag == "img"}
-    images = RunImages(run, [row.sample_id for row in run.rows])
-    flagged = content.flagged(content.views[0])
-    wanted = [(card, one.key.at) for gallery, one in zip(show(content).galleries, flagged, strict=True) for card in gallery.cards]
-    assert len(wanted) > 6
-    for card, at in wanted:
-        clean = images.clean(card.name)
-        uri, noisy = thumbnail(clean).uri, thumbnail(images.noisy(card.name, clean, at)).uri
-        assert uri != noisy
-        assert sources[f"sample {card.name} without noise"] == uri
-        assert sources[f"sample {card.name} with noise: sigma {at.level:g}"] == noisy

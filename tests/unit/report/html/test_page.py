@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import itertools
 import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from torch import Tensor
 
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.gates.sources import decisions_of
 from robaudit.levels import LevelChoice
 from robaudit.quantities import LOSS, NO_INTERVAL, P_ROBUST, Interval
 from robaudit.report import numbers
-from robaudit.report.gallery import RunImages
 from robaudit.report.html import facts
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
-from robaudit.report.sections import Ask
+from robaudit.report.sections import Ask, SectionName
 from robaudit.report.tables import markdown_rows
 from robaudit.report.words import gap_sentence
 from robaudit.store.run import Run
@@ -29,6 +25,11 @@ from tests.rows import summarise
 from tests.unit.report.html.tools import DECISION, HOSTILE, Page, hand_made, rows
 
 LINK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""", re.IGNORECASE)
+
+
+def listed(found: Page) -> int:
+    """How many samples are listed as least robust."""
+    return sum(len(lines) - 1 for lines in found.tables.values() if lines[0][0] == "sample")
 
 
 def test_every_tag_is_closed_and_the_headings_are_in_order(html: str) -> None:
@@ -52,15 +53,13 @@ def test_nothing_is_loaded(html: str) -> None:
     assert "@import" not in html
     found = Page.of(html)
     (policy,) = [attributes["content"] or "" for tag, attributes in found.tags if "http-equiv" in attributes and tag == "meta"]
-    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert policy.split("; ")[:2] == ["default-src 'none'", "img-src data:"]
-    assert f"script-src 'sha256-{digest}'" in policy
+    assert "script" not in policy
 
 
 def test_names_from_data_stay_text(html: str) -> None:
     found = Page.of(html)
-    assert found.count("script") == 1
+    assert found.count("script") == 0
     assert "alert(1)" in found.text("classes")
     for name in (HOSTILE[0], HOSTILE[1], HOSTILE[3]):
         assert name not in html
@@ -68,11 +67,11 @@ def test_names_from_data_stay_text(html: str) -> None:
     assert not any(key.startswith("on") for _, attributes in found.tags for key in attributes)
 
 
-def test_every_card_and_the_provenance_are_there(content: Content, html: str) -> None:
+def test_every_sample_and_the_provenance_are_there(content: Content, html: str) -> None:
     found, (view,) = Page.of(html), content.views
     for flagged in content.flagged(view):
-        assert f"{flagged.beyond} of {flagged.total} images are flagged" in found.text("flagged")
-    assert found.count("li", class_="card") == sum(len(flagged.samples) for flagged in content.flagged(view))
+        assert f"{flagged.beyond} of {flagged.total} samples are below 0.5" in found.text("flagged")
+    assert listed(found) == sum(len(flagged.samples) for flagged in content.flagged(view))
     assert view.run.info["model"]["sha256"] in found.text("made")
     clean = view.run.info["clean_accuracy"]
     assert numbers.with_percents(clean["value"], clean["lower"], clean["upper"]) in found.text("verdict")
@@ -83,7 +82,7 @@ def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str
     assert view.shown == ("mc",)
     assert [one.key.at.level for one in content.flagged(view)] == [0.1, 0.3]
     found = Page.of(html)
-    assert [attributes["class"] for tag, attributes in found.tags if tag == "img"].count("pixels") > 4
+    assert found.count("image") > 4
     ids = [attributes["id"] for tag, attributes in found.tags if tag == "section"]
     assert ids == ["verdict", "levels", "summary", "classes", "confusion", "flagged", "made"]
     for bias in content.biases(view):
@@ -95,10 +94,9 @@ def test_a_choice_narrows_everything(run: Run, without_pictures: None) -> None:
     assert [(group.key.estimator, group.key.at.level) for group in chosen.views[0].groups] == [("softmax", 0.3)]
     text, _ = page(chosen, images=False, title="<b>Mine</b>")
     found = Page.of(text)
-    assert found.count("li", class_="card") == 2
-    assert found.count("img") == 0
+    assert listed(found) == 2
+    assert found.count("image") == 0
     assert "<b>" not in text
-    assert "Shown: the 2 least robust." in found.text("flagged")
     assert "no interval" in found.text("flagged")
     with pytest.raises(RobauditError, match=r"--threshold 2: 2 is outside the range of p_robust, 0 to 1"):
         gather([run], Ask(threshold=2.0))
@@ -110,25 +108,22 @@ def test_several_runs_are_side_by_side_in_every_section(run: Run, without_pictur
     found = Page.of(text)
     assert found.open == []
     assert [attributes["id"] for tag, attributes in found.tags if tag == "section"].count("summary") == 1
-    assert "All runs used the same data" in found.text("verdict")
     for section in ("verdict", "summary", "classes"):
         assert "0 [0, 0]" in found.text(section), "the difference of a run from itself"
     for section in ("verdict", "summary", "levels", "classes", "confusion", "flagged", "made"):
         assert "old" in found.text(section)
         assert "new" in found.text(section)
-    info = {**run.info, "data": {**run.info["data"], "sha256": "x"}}
-    other = gather([run, replace(run, info=info)])
-    assert "different data" in Page.of(page(other, images=False)[0]).text("verdict")
 
 
 def test_much_is_folded(without_pictures: None) -> None:
-    """Of more than three galleries the others."""
-    sigmas = (0.1, 0.2, 0.3, 0.4, 0.5)
-    many = gather([hand_made([row for sigma in sigmas for row in rows([0.2, 0.8] * 2, level=sigma)])])
+    """Of more than three lists the others."""
+    many = gather([hand_made([row for sigma in (0.1, 0.2, 0.3, 0.4, 0.5) for row in rows([0.2, 0.8] * 2, level=sigma)])])
     found = Page.of(page(many, images=False)[0])
     assert found.open == []
-    levels = [(tag, "open" in attributes) for tag, attributes in found.tags if "data-level" in attributes]
-    assert levels == [("details", place < 3) for place in range(5)]
+    part = many.part(SectionName.FLAGGED)
+    assert part is not None
+    assert [table.folded for table in part.tables] == [False] * 3 + [True] * 2
+    assert found.text("flagged").count("Least robust first:") == 5
 
 
 def test_missing_digests_leave_the_images_out(without_pictures: None) -> None:
@@ -137,26 +132,7 @@ def test_missing_digests_leave_the_images_out(without_pictures: None) -> None:
     assert "state.db: is missing" in problems[0]
     found = Page.of(text)
     assert problems[0] in found.text("flagged")
-    assert found.count("img") == 0
-    assert found.count("li", class_="card") == 6
-
-
-def test_an_image_that_cannot_be_read_leaves_one_gap(content: Content, monkeypatch: pytest.MonkeyPatch, without_pictures: None) -> None:
-    every, clean = content.flagged(content.views[0]), RunImages.clean
-    worst = every[0].samples[0].id
-
-    def broken(images: RunImages, sample_id: str) -> Tensor:
-        if sample_id == worst:
-            raise RobauditError(sample_id, "is broken")
-        return clean(images, sample_id)
-
-    monkeypatch.setattr(RunImages, "clean", broken)
-    text, problems = page(content)
-    assert problems == (f"{worst}: is broken",)
-    found = Page.of(text)
-    cards = [one.id for flagged in every for one in flagged.samples]
-    assert found.count("li", class_="card") == len(cards)
-    assert found.count("div", class_="pair") == len(cards) - cards.count(worst)
+    assert listed(found) == 6
 
 
 def test_data_without_labels(without_pictures: None) -> None:
@@ -169,7 +145,6 @@ def test_data_without_labels(without_pictures: None) -> None:
     assert "no noise" not in found.text("levels")
     assert "accuracy" not in found.text("verdict")
     assert "by predicted class" in found.text("classes")
-    assert sum(attributes.get("data-judged") == "unlabelled" for _, attributes in found.tags) == 4
 
 
 def test_without_intervals_nothing_is_confirmed(without_pictures: None) -> None:
@@ -191,7 +166,7 @@ def test_many_classes(without_pictures: None) -> None:
     assert "The 20 least and the 5 most robust of 40 classes" in found.text("classes")
     (lines,) = [lines for caption, lines in found.tables.items() if "by label" in caption]
     assert [line[0] for line in lines[1:]] == [str(i) for i in (*range(20), *range(35, 40))]
-    assert found.count("li", class_="card") == 30
+    assert listed(found) == 30
 
 
 def test_failures_on_a_log_scale(without_pictures: None) -> None:
@@ -206,8 +181,7 @@ def test_failures_on_a_log_scale(without_pictures: None) -> None:
     assert "1 of 5" in verdict
     assert "≤ " in found.text("summary")
     assert "< 0.5" not in found.text("summary")
-    first = next(attributes for tag, attributes in found.tags if tag == "li" and "data-rank" in attributes)
-    assert first["data-name"] == "0"
+    assert found.tables["splitting at sigma 0.1"][1][0] == "0"
 
 
 def test_no_result_at_all() -> None:

@@ -135,7 +135,7 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] in ("th", "td"):
             self._lines[-1][-1] += data.replace("\xa0", " ")
-        if data.strip() and self.open[-1] not in ("style", "script"):
+        if data.strip() and self.open[-1] != "style":
             self.texts.setdefault(self._sections[-1] if self._sections else "", []).append(" ".join(data.split()))
 
     def text(self, section: str) -> str:

@@ -30,11 +30,10 @@ def test_files_of_one_run_and_of_several(run_cli: RunCli, folder: Path, tmp_path
         [folder, "--kind", "summary", "--estimator", "pgd", "--threshold", "0.7", "-o", "a.png"],
         [folder, folder, "--kind", "scores", "--label", "one", "--label", "two", *column, "-o", "b.pdf"],
         [folder, "--kind", "flagged", "--max-images", "1", *column, "-o", "c.svg"],
-        [folder, "--kind", "sample", "--id", "0", *column, "-o", "d.svg"],
     ):
         outcome = run_cli("plot", *options)
         assert (outcome.code, outcome.out, outcome.err) == (0, "", ""), options
-    assert sorted(tree(tmp_path)) == ["a.png", "b.pdf", "c.svg", "d.svg"]
+    assert sorted(tree(tmp_path)) == ["a.png", "b.pdf", "c.svg"]
 
 
 @pytest.mark.slow
