@@ -7,7 +7,7 @@ SYSTEM ?=
 CONSTRAIN := $(if $(SYSTEM),grep -v '^torch',cat) constraints.txt
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint $(VENV)/constraints.txt
 
-.PHONY: demo test slow check format bench papers clean help
+.PHONY: demo test slow check format bench papers train-demo clean help
 
 help:
 	@echo "make demo        install into .venv and audit the two embedded classifiers"
@@ -17,6 +17,7 @@ help:
 	@echo "make demo SYSTEM=1 (and test, ...)  with the torch and torchvision that PYTHON has, instead of downloading them"
 	@echo "make bench       the benchmarks, by hand on a quiet machine"
 	@echo "make papers      the papers' tables and figures again, into docs/papers (ONLY=han-fig4 for one); needs ../shared"
+	@echo "make train-demo  train the embedded classifiers again"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "robaudit needs Python 3.11 or later; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -67,6 +68,9 @@ bench: $(VENV)/installed-test
 
 papers: $(VENV)/installed-test
 	$(BIN)/python -m tests.papers $(ONLY)
+
+train-demo: $(VENV)/installed
+	$(BIN)/python -m robaudit.demo.train
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,1 +1,1 @@
-"""Two small networks for handwritten digits; ``robaudit train configs/training/digits-noise.yaml`` trains one of their kind."""
+"""Two small classifiers of handwritten digits that can be audited without any other files."""
