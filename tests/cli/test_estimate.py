@@ -31,6 +31,7 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
     assert code == 0
     assert "clean accuracy  100.0% [63.0%, 100.0%] (8 of 8;" in out
     assert "Files: run/samples.csv, samples.json, summary.json, run.json" in out
+    assert run_cli("show", "run") == (0, out, "")
     assert err.splitlines()[0] == "note: clean accuracy 100.0% (8 of the first 8 labelled images)"
     run = tmp_path / "run"
     found = read_rows(run)

@@ -128,6 +128,7 @@ def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_
         (("--images", "1"), "Invalid value for '--images'"),
         (("--reference-draws", "10"), "Invalid value for '--reference-draws'"),
         (("--set", "mc.samples=no"), "estimators[0].mc: samples: got False"),
+        (("--set", "estimators=[difficulty]"), "none of its estimators has a noise level"),
     ],
 )
 def test_bad_options(args: tuple[str, ...], says: str, spec: Path, refuse: Refuse) -> None:

@@ -50,6 +50,14 @@ def test_modules_and_functions(folder: Path) -> None:
     assert model.sha256 == "03ac674216f3e15c761ee1a5e255f067953623c8b388b4459e13f978d7c846f4"
 
 
+@pytest.mark.parametrize("path", [None, "net.safetensors"])
+def test_code_needs_trust(path: str | None, folder: Path) -> None:
+    save_file(small_net().state_dict(), folder / "net.safetensors")
+    said = refusal(folder / path if path else None, architecture="my_network:build", base_dir=folder)
+    assert said.startswith("architecture my_network:build: is Python code and would run on this machine; pass --trust if you trust it, or")
+    assert "my_network" not in sys.modules
+
+
 def test_weights_into_a_trusted_architecture(folder: Path) -> None:
     save_file({"1.weight": torch.ones(3, 64), "1.bias": torch.zeros(3)}, folder / "net.safetensors")
     model = load(folder / "net.safetensors", architecture="my_network:build", trust=True)
