@@ -18,8 +18,6 @@ from tests.specs import located
 
 pytestmark = needs_shared
 
-ARCHITECTURES: dict[str, dict[str, Any]] = {"cifar10_resnet20": {"architecture": "robaudit:cifar_resnet"}}
-
 
 def run_of(tmp_path: Path, values: dict[str, Any], *, name: str = "run", **options: Any) -> Run:
     spec = located(values, tmp_path, name)
@@ -28,22 +26,6 @@ def run_of(tmp_path: Path, values: dict[str, Any], *, name: str = "run", **optio
 
 def by_estimator(run: Run, label: str, sigma: float | None = None) -> list[Row]:
     return [row for row in run.rows if row.estimator == label and sigma in (None, row.at.level)]
-
-
-@pytest.mark.slow
-def test_three_formats_of_resnet20_agree(tmp_path: Path) -> None:
-    estimators = [{"mc": {"samples": 100}}, "taylor", "taylor_mvs", {"mmse": {"samples": 4}}, {"mmse_mvs": {"samples": 4}}, "softmax"]
-    runs = {}
-    for file in ("model.torchscript.pt", "model.pt2", "model.safetensors"):
-        values = document("cifar10_resnet20", file=file, limit=6, estimators=estimators)
-        if file.endswith("safetensors"):
-            values["model"] |= ARCHITECTURES["cifar10_resnet20"]
-        runs[file] = run_of(tmp_path, values, name=file.replace(".", "-"))
-    reference, *others = runs.values()
-    for other in others:
-        for a, b in zip(reference.rows, other.rows, strict=True):
-            assert (a.key, a.predicted) == (b.key, b.predicted)
-            assert b.value == pytest.approx(a.value, abs=1.001 / 100 if a.estimator == "mc" else 1e-5)
 
 
 @pytest.mark.parametrize(
