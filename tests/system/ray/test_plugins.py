@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.cli.plugin.entries import write_documented
 from tests.specs import digits, read_rows, write
 from tests.system.ray.clusters import Nodes, Surroundings, estimate
 from tests.system.ray.test_equal import OUTPUTS
-from tests.unit.plugin import norms
 
 pytestmark = [pytest.mark.bits, pytest.mark.slow]
 
@@ -19,8 +18,8 @@ pytestmark = [pytest.mark.bits, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package, as pip would install it."""
-    folder = tmp_path_factory.mktemp("installed")
-    shutil.copy(norms.__file__, folder / "robaudit_norms.py")
+    folder = tmp_path_factory.mktemp("installed") / "packages"
+    write_documented(folder)
     about = folder / "robaudit_norms-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: robaudit-norms\nVersion: 1.0\n")
@@ -40,7 +39,7 @@ def test_where_it_is_installed(tmp_path: Path, here: Surroundings, installed: Pa
         assert code == 0, err
     for name in OUTPUTS:
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
-    assert {row["estimator"] for row in read_rows(tmp_path / "ray")} == {"norms:q=1", "norms:q=10", "mc"}
+    assert {row["estimator"] for row in read_rows(tmp_path / "ray")} == {"norms:q=1", "norms:q=2", "mc"}
 
 
 def test_where_it_is_missing(tmp_path: Path, nodes: Nodes, installed: Path) -> None:

@@ -6,21 +6,16 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from robaudit.datasets.ahead import Read, default_workers, read_ahead
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import SampleError
-from tests.conftest import RunCli
-from tests.specs import digits, write
 
 WORKERS = (0, 1, 2, 5)
 
@@ -108,19 +103,6 @@ def test_never_more_samples_than_requested_and_none_after_the_end(workers: int, 
             assert data.begun.acquire(timeout=60)
     assert taken == list(range(20))
     assert not data.begun.acquire(blocking=False)
-
-
-def test_rows_do_not_depend_on_the_number_of_workers(tmp_path: Path, run_cli: RunCli) -> None:
-    noise = np.random.default_rng(0)
-    for number in range(10):
-        (tmp_path / "digits" / str(number)).mkdir(parents=True)
-        Image.fromarray(noise.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / "digits" / str(number) / "a.png")
-    (tmp_path / "digits" / "3" / "a.png").write_bytes(b"damaged")
-    spec = write(tmp_path, digits(dataset={"kind": "images", "path": "digits", "channels": 1}))
-    for workers in (0, 3):
-        assert run_cli("estimate", spec, "--out", f"run{workers}", "--workers", str(workers), "--on-error", "skip").code == 0
-    for name in ("samples.csv", "samples.json", "summary.json"):
-        assert (tmp_path / "run0" / name).read_bytes() == (tmp_path / "run3" / name).read_bytes()
 
 
 @pytest.mark.parametrize(

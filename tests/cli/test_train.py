@@ -27,7 +27,7 @@ from robaudit.training.spec import NetworkSpec
 from tests.conftest import RunCli
 from tests.specs import save_npz, write
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 from torch import nn
 def net(hidden=8):
@@ -189,7 +189,7 @@ class Faulty(CrossEntropy):
     [
         (
             KeyError("x"),
-            r"objective cross_entropy \(tests.unit.training.test_command:Faulty\): raised KeyError: 'x' \(test_command.py, line",
+            r"objective cross_entropy \(tests.cli.test_train:Faulty\): raised KeyError: 'x' \(test_train.py, line",
         ),
         (torch.OutOfMemoryError("out of memory"), "training: needs more memory than cpu has; choose a smaller batch_size"),
     ],
