@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
 
 from robaudit import ImageBatch, audit, load_spec
 from robaudit.estimators.margin_radius import MarginRadius
@@ -219,52 +217,3 @@ def test_a_wrong_estimator_is_found_and_named(tmp_path: Path, run_cli: RunCli, m
     for one in same:
         assert one["at_least"]["bound"] == 100.0 > one["at_most"]["bound"]
         assert [wrong["estimator"] for wrong in one["wrong"]] == ["margin_radius:norm=l2"]
-
-
-WHOLE: list[Any] = [
-    "difficulty",
-    {"mc": {"samples": 50}},
-    {"logit_gaussian": {"samples": 32}},
-    {"moments": {"noise": "gaussian"}},
-    {"splitting": {"particles": 20, "p_min": 0.01}},
-    {"qnorm_path": {"temperatures": 16, "steps": 1}},
-    {"adversarial_loss": {"steps": 5, "restarts": 2, "noise": "uniform"}},
-    {"noise_tolerance": {"tolerance": 1.0, "most": 1000}},
-    {"radius_random": {"directions": 20}},
-    ATTACK,
-    "margin_radius",
-    {"smoothed_margin": {"samples": 100, "noise": "gaussian"}},
-    {"certified_radius": {"samples": 200, "selection": 20, "noise": "gaussian"}},
-    {"certified_radius": {"samples": 200, "selection": 20, "norm": "l1", "label": "certified_radius_l1", "noise": "uniform"}},
-    {"smoothed_attack": {"copies": 4, "verify": 200, "steps": 2, "restarts": 0, "polish": 2}},
-]
-"""Everything, with options that make it quick; the results need not be good."""
-
-
-def small(kind: str) -> nn.Module:
-    """A linear network, or one with a hidden layer, for 8 x 8 images."""
-    generator = torch.Generator().manual_seed(1)
-    layers = [nn.Linear(64, 4)] if kind == "linear" else [nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 4)]
-    network = nn.Sequential(nn.Flatten(), *layers)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
-    return network
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
-@pytest.mark.parametrize("kind", [pytest.param("linear", marks=pytest.mark.slow), "mlp"])
-def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli: RunCli) -> None:
-    torch.jit.save(torch.jit.trace(small(kind), torch.rand(1, 1, 8, 8)), tmp_path / "network.pt")
-    save_npz(tmp_path / "x.npz", count=4, labels=[0, 1, 2, 3])
-    noise = [{"sigma": [0.1, 0.3]}, {"kind": "uniform", "eps": [0.3]}, {"kind": "laplace", "sigma": [0.3]}]
-    estimators = [*WHOLE, *(["radius_exact"] if kind == "linear" else [])]
-    write(tmp_path, digits(model={"path": "network.pt"}, dataset={"kind": "npz", "path": "x.npz"}, noise=noise, estimators=estimators))
-    assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
-    outcome = run_cli("verify", "run", "--samples", "0", "--format", "json")
-    assert outcome.code == 0, outcome.err
-    checks = json.loads(outcome.out)["checks"]
-    assert checks["violations"] == 0
-    found = {one["relation"]: one["comparisons"] for one in checks["relations"]}
-    for name in ("p_robust = 1 - p_fail", "certified <= witnessed", "p_lower <= p_robust"):
-        assert found[name] > 20, name

@@ -89,30 +89,8 @@ def test_a_folder_that_may_not_be_written(rig: Rig) -> None:
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "half": lambda data: data[: len(data) // 2],
-    "zeros at the end": lambda data: data[: len(data) // 2] + bytes(len(data) - len(data) // 2),
     "a flipped bit": lambda data: data[: len(data) // 3] + bytes([data[len(data) // 3] ^ 1]) + data[len(data) // 3 + 1 :],
 }
-
-
-@pytest.mark.parametrize(
-    ("file", "damage"),
-    [("run.json", "half"), ("run.json", "a flipped bit"), ("state.db", "a flipped bit"), ("samples.json", "zeros at the end")],
-)
-def test_a_damaged_file_of_a_finished_run(file: str, damage: str, rig: Rig) -> None:
-    """Readers name what they read; the same command names what it cannot make, and makes the rest anew."""
-    rig.begin("first")
-    path = rig.run_folder / file
-    path.write_bytes(DAMAGES[damage](path.read_bytes()))
-    shown, again = rig.run("show", "run"), rig.run(*SCENARIOS["first"][1])
-    if file == "state.db":
-        assert timeless(shown.out) == rig.shown["first"]
-    else:
-        assert refusal(shown, f"error: run/{file}: ") == []
-    if file != "samples.json":
-        assert refusal(again, f"error: run/{file}: ") == []
-        path.unlink()
-    if file != "run.json":  # without it, nobody knows that this is a run
-        assert rig.resumed("first") == []
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,13 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from robaudit.auditing.outputs import finish
-from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.registry import Task
-from robaudit.store.folder import RunFolder
-from robaudit.store.run import StoredRows
-from robaudit.store.state import Flush, SampleResults, State
+from robaudit.store.state import Flush, State
 from tests.levels import sigma
 from tests.specs import NETWORK, write
 from tests.unit.store.test_runs import row
@@ -98,24 +92,3 @@ def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
         state.write(Flush([row("sample-0000007", sigma(0.1), "mc")]))
         assert allocated(lambda: state.begin(Numbers(count), [(sigma(0.1), "mc")])) < 10 * count  # type: ignore[arg-type]
         assert len(state.unfinished) == count - 1
-
-
-@pytest.mark.slow
-def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
-    count = 10_000
-    tasks = (Task(MonteCarlo(), "mc", sigma(0.1)),)
-    info = {"status": "running", "warnings": [], "data": {"where": "numbers"}}
-
-    def found(count: int = count) -> Iterator[SampleResults]:
-        for i in range(count):
-            one = row(f"sample-{i:07d}", sigma(0.1), "mc", value=i / count)
-            yield SampleResults([one], "digest")
-
-    folder = RunFolder(tmp_path)
-    finish(folder, info, found(10), (), tasks, {})  # imports what it needs
-    held = allocated(lambda: list(found()))
-    assert allocated(lambda: finish(folder, info, found(), (), tasks, {})) < held / 4
-    rows = StoredRows(tmp_path / "samples.json", {"quantities": [{"name": "p_robust"}]})
-    assert allocated(lambda: sum(one.value for one in rows)) < held / 20
-    assert sum(one.value for one in rows) == pytest.approx(count / 2 - 0.5)
-    assert len(rows) == count
