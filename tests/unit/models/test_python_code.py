@@ -41,6 +41,7 @@ def test_modules_and_functions(folder: Path) -> None:
     assert model.format == "python"
     assert model(pixels()).shape == (5, 3)
     assert sys.path == before
+    assert "the network comes from your Python code, my_network:build" in model.notes
     options = {"scale": 2.0}
     model = load(None, architecture="my_network:function", architecture_options=options, base_dir=folder, trust=True)
     assert torch.equal(model(pixels()), pixels().flatten(1)[:, :4] * 2)
