@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -13,20 +10,12 @@ import pytest
 from PIL import Image
 
 from robaudit.store.state import Flush, State
+from tests import forks
 from tests.levels import sigma
 from tests.specs import NETWORK, write
 from tests.unit.store.test_runs import row
 
 MB = 2**20
-CHILD = """
-import resource, sys
-from robaudit.cli import main
-sys.argv = ["robaudit", "estimate", sys.argv[1], "--out", sys.argv[2], "--quiet"]
-try:
-    main()
-except SystemExit as exit_:
-    print(exit_.code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
 
 
 def peak(folder: Path, rows: int) -> int:
@@ -40,16 +29,12 @@ def peak(folder: Path, rows: int) -> int:
         "noise": {"sigma": 0.1},
         "estimators": [{"mc": {"samples": 4}}],
     }
-    spec = write(folder, document, f"{rows}.yaml")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, spec, folder / f"run-{rows}"], env=environment, capture_output=True, text=True, check=True
-    )
-    code, kilobytes = done.stdout.split()
-    assert code == "0", done.stderr
+    with forks.started(folder, "estimate", write(folder, document, f"{rows}.yaml"), "--out", f"run-{rows}", "--quiet") as command:
+        done = command.answer()
+    assert done.returncode == 0, done.stderr
     with (folder / f"run-{rows}" / "samples.csv").open() as file:
         assert sum(1 for _ in file) == 1 + rows
-    return 1024 * int(kilobytes)
+    return int(command.megabytes * MB)
 
 
 @pytest.mark.slow
