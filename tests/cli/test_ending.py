@@ -123,20 +123,6 @@ def test_what_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
-def test_an_audit_goes_on_when_its_reader_leaves(closed: str, tmp_path: Path) -> None:
-    write(tmp_path, digits())
-    ours, theirs = os.pipe()
-    os.close(ours)
-    out, err = (theirs if closed in (name, "both") else subprocess.DEVNULL for name in ("stdout", "stderr"))
-    command = [*PROGRAM, "estimate", "spec.yaml", "--out", "run"]
-    done = subprocess.run(command, cwd=tmp_path, env=plain({}), timeout=120, check=False, stdout=out, stderr=err)
-    os.close(theirs)
-    assert done.returncode == 0
-    assert (tmp_path / "run" / "samples.csv").exists()
-
-
 @pytest.mark.parametrize("code", ["0", "'done'"])
 def test_code_of_the_user_cannot_pass_for_the_end(code: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.dont_write_bytecode", True)
