@@ -1,7 +1,4 @@
-"""Results that are the same, as far as the machine and the network promise it.
-
-``ROBAUDIT_TEST_ROUNDING=1 make test`` runs the tests on a pretended processor, whose matrix products depend on the number of rows.
-"""
+"""Results that are the same, as far as the machine and the network promise it."""
 
 from __future__ import annotations
 
@@ -9,17 +6,14 @@ from functools import cache
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 
 from robaudit.auditing.batches import check_rows
 from robaudit.estimators.engine import Engine
 from robaudit.models import from_module
 from robaudit.models.architectures import digits_cnn
-from robaudit.models.logits import LogitModel
 from robaudit.store.info import RowBits
 from tests.specs import WEIGHTS
-
-_MANY = 16
 
 
 @cache
@@ -36,15 +30,3 @@ def why_not() -> str:
         if found.bits is not RowBits.BITWISE:
             return f"logits depend on the size of the batch here (by up to {found.largest_difference:.1g} of their spread)"
     return ""
-
-
-def pretend_rounding() -> None:
-    """Let a network's sums depend on the size of the batch by a few units in the last place."""
-    real = LogitModel._once
-
-    def once(self: LogitModel, inputs: Tensor) -> Tensor:
-        logits = real(self, inputs)
-        sums = next(self.network.parameters(), None) is not None
-        return logits * (1 + 4 * torch.finfo(logits.dtype).eps) if sums and len(inputs) > _MANY else logits
-
-    LogitModel._once = once  # type: ignore[method-assign]

@@ -19,10 +19,6 @@ def pytest_configure() -> None:
     """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
     os.environ["OMP_NUM_THREADS"] = "1"  # and processes forked from one whose OpenMP has more threads hang
     os.environ.setdefault("HF_DATASETS_CACHE", tempfile.mkdtemp(prefix="robaudit-datasets-"))  # not that of whoever runs the tests
-    if os.environ.get("ROBAUDIT_TEST_ROUNDING"):
-        from tests import bits  # torch reads the number of threads when it is imported
-
-        bits.pretend_rounding()
     slow = [HealthCheck.too_slow]  # the first text of a process takes seconds on a busy machine: no fault of a test
     settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=slow)
     settings.register_profile("here", deadline=None, suppress_health_check=slow)

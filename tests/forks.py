@@ -25,23 +25,32 @@ class Command:
     Attributes:
         pid: of its process.
         out, err: the files that it prints to.
+        megabytes: the most memory that it had at once, once it has ended.
     """
 
     def __init__(self, words: list[str], pid: int, out: Path, err: Path) -> None:
         self.words, self.pid, self.out, self.err = words, pid, out, err
+        self.megabytes = 0.0
         self._code: int | None = None
 
     def ended(self, *, wait: bool = False) -> bool:
         """Whether it has ended; with ``wait``, once it has."""
         if self._code is None:
-            pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
-            self._code = os.waitstatus_to_exitcode(status) if pid else None
+            pid, status, usage = os.wait4(self.pid, 0 if wait else os.WNOHANG)
+            if pid:
+                self._code, self.megabytes = os.waitstatus_to_exitcode(status), usage.ru_maxrss / 1024
         return self._code is not None
+
+    def kill(self) -> None:
+        """End it."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.ended(wait=True)
 
     def answer(self) -> subprocess.CompletedProcess[str]:
         """Its exit code and what it printed, once it has ended."""
         self.ended(wait=True)
-        return subprocess.CompletedProcess(self.words, self._code or 0, self.out.read_text("utf-8"), self.err.read_text("utf-8"))
+        out, err = (path.read_text("utf-8", "backslashreplace") for path in (self.out, self.err))
+        return subprocess.CompletedProcess(self.words, self._code or 0, out, err)
 
 
 def robaudit(folder: Path, *args: str | Path, path: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
@@ -70,8 +79,7 @@ def started(folder: Path, *args: str | Path, path: Sequence[Path] = (), before: 
             yield command
         finally:
             if not command.ended():
-                os.kill(child, signal.SIGKILL)
-                command.ended(wait=True)
+                command.kill()
 
 
 def _child(folder: Path, command: list[str], path: Sequence[Path], out: int, err: int) -> int:

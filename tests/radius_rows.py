@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from robaudit.levels import LevelName, NoiseLevel
+from robaudit.levels import NoiseLevel
 from robaudit.quantities import CERTIFIED, DIFFICULTY, P_ROBUST, RADIUS, TOLERANCE, Interval
-from robaudit.results import CleanImage, Votes
+from robaudit.results import CleanImage
 from robaudit.rows import Row
 from robaudit.store.run import Run
 from tests.rows import ROW
@@ -63,29 +63,3 @@ def run_of(rows: Iterable[Row], estimators: Sequence[dict[str, Any]] = ()) -> Ru
         "totals": {"skipped": 0},
     }
     return Run(Path("run"), info, given)
-
-
-RAIN = NoiseLevel("rain", 1.0, LevelName.SEVERITY), NoiseLevel("rain", 3.0, LevelName.SEVERITY)
-
-
-def pictured(images: int = 8) -> Run:
-    """Radii, some censored and some of misclassified images, with votes under two severities, for every picture of these."""
-    rows = []
-    for i in range(images):
-        g, correct = i - 1.5, i != 2
-        rows.append((beyond if i == images - 1 else found)(i, 0.2 * abs(g), g, correct=correct))
-        rows += [
-            row(
-                i,
-                0.5,
-                at,
-                estimator="mc",
-                quantity=P_ROBUST.name,
-                label=0 if correct else 1,
-                correct=correct,
-                votes=Votes((max(0, i - k), images - max(0, i - k))),
-                interval=Interval.parse("clopper-pearson"),
-            )
-            for k, at in enumerate(RAIN)
-        ]
-    return run_of(rows)

@@ -40,10 +40,3 @@ def change(run: Path, *statements: str) -> None:
         info = read_info(run)
         info.get("files", {})["state.db"] = file_sha256(run / "state.db")
         (run / "run.json").write_text(json.dumps(info))
-
-
-def forget_flushes(run: Path, after: int) -> None:
-    """As if the process had died after so many flushes."""
-    with closing(sqlite3.connect(run / "state.db", isolation_level=None)) as state:
-        for name in TABLES:
-            state.execute(f"DELETE FROM {name} WHERE flush > ?", (after,))  # noqa: S608

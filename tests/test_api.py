@@ -6,46 +6,12 @@ import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
-from unittest.mock import MagicMock, call
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 import robaudit
-from robaudit.datasets.base import Labels, Sample
-from robaudit.models.architectures import digits_cnn
-from robaudit.progress import Listener
-from tests.specs import WEIGHTS, digits, write
-
-
-class Squares:
-    """Images of one grey each, in memory; every other one is unlabelled."""
-
-    where, class_names = "squares", None
-
-    def __init__(self, count: int = 6) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def sample_id(self, index: int) -> str:
-        return f"square {index}"
-
-    def labels(self) -> Labels | None:
-        return None
-
-    def __getitem__(self, index: int) -> Sample:
-        if index >= self.count:
-            raise IndexError(index)
-        return Sample(self.sample_id(index), torch.full((1, 8, 8), index / 10), None if index % 2 else 0)
-
-
-def network() -> torch.nn.Module:
-    module = digits_cnn()
-    module.load_state_dict(load_file(WEIGHTS))
-    return module
+from tests.levels import sigma
+from tests.specs import digits, write
 
 
 def test_from_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,19 +27,11 @@ def test_from_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (again.rows, again.info, again.summary()) == (run.rows, run.info, run.summary())
 
 
-def test_from_a_spec_with_model_and_data_in_memory(tmp_path: Path) -> None:
-    spec = robaudit.AuditSpec.model_validate(digits())
-    model = network().train()
-    heard = MagicMock(spec=Listener)
-    heard.stop_asked.return_value = True  # a wish that comes too late costs nothing: this run is of one part
-    run = robaudit.audit(spec, out=tmp_path / "run", model=model, dataset=Squares(), listener=heard)
-    assert [row.sample_id for row in run.rows] == [f"square {i}" for i in range(6)]
-    assert [row.label for row in run.rows] == [0, None] * 3
-    assert run.info["data"]["labelled"] == 3
-    assert model.training, "the caller's network is left as it was"
-    assert (heard.begin.call_args_list, heard.advance.call_args_list, heard.end.call_count) == ([call(6, 0)], [call(6)], 1)
-    assert heard.note.call_args_list[0].args[0].endswith("of the first 3 labelled images)")
-    heard.warn.assert_not_called()
+def test_a_level_as_the_tables_print_it(tmp_path: Path) -> None:
+    run = robaudit.audit(digits(limit=2, noise={"sigma": ["8/255"]}), out=tmp_path / "run")
+    assert [(key.estimator, key.at) for key in run.groups(["mc"], [0.0314])] == [("mc", sigma(8 / 255))]
+    with pytest.raises(robaudit.RobauditError, match=r"has no level 0\.04; it has 0\.0313"):
+        run.groups([], [0.04])
 
 
 def test_errors_are_of_one_family(tmp_path: Path) -> None:

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from robaudit.plugins import OBJECTIVES, installed
 from robaudit.spec.gates import QUANTITIES
 from robaudit.spec.schema import spec_schema
+from robaudit.training import TrainingSpec
+from robaudit.training.network import objective_class
+from robaudit.training.spec import NetworkSpec
 from tests import commands_page as commands
 from tests.unit.estimators.tools import installed_estimators
 
@@ -80,16 +84,27 @@ def test_every_estimator_and_option() -> None:
             assert {name, *cls.model_fields} - table == set()
 
 
+def test_every_key_and_objective_of_a_training() -> None:
+    page = words("docs/training.md")
+    assert set(TrainingSpec.model_fields) | set(NetworkSpec.model_fields) <= page
+    for name in installed(OBJECTIVES, "objective"):
+        cls = objective_class(name)
+        if cls.__module__.startswith("robaudit."):
+            assert {name, *cls.model_fields} <= page
+            assert cls.summary
+            assert cls.source
+
+
 def test_the_defaults_of_the_estimators() -> None:
     """Numbers that follow an option's name in its row, such as `samples` (10000)."""
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (DOCS / "spec.md").read_text(encoding="utf-8"), re.MULTILINE)
-    installed = installed_estimators()
+    ours = installed_estimators()
     stated = [
         (f"{name}.{option}", float(number), default)
         for name, text in rows
-        if name in installed
+        if name in ours
         for option, number in re.findall(r"`(\w+)` \((\d[\de.-]*)\b", text)
-        if isinstance(default := installed[name].model_fields[option].default, int | float)
+        if isinstance(default := ours[name].model_fields[option].default, int | float)
     ]
     assert len(stated) > 20
     assert [one for one in stated if one[1] != one[2]] == []

@@ -52,6 +52,7 @@ def test_unfinished(run: Path, refuse: Refuse) -> None:
 
 INFOS: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut": (lambda run: (run / "run.json").write_text((run / "run.json").read_text()[:100]), "run.json: is damaged (not valid JSON)"),
+    "without end": (lambda run: (run / "run.json").write_text('{"a":' * 100_000), "run.json: is damaged (not valid JSON)"),
     "another version": (
         lambda run: change_info(run, schema_version=99),
         "run.json: is not of schema version 2; read it with the robaudit that",

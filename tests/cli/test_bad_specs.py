@@ -74,6 +74,8 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "missing dash": (digits(estimators=[{"mc": None, "samples": 9}]), "an entry of the list has one key, the estimator's name"),
     "odd number of samples": (digits(estimators=[{"mmse": {"samples": 5}}]), "pairs need an even number of samples, got 5; take 6"),
+    "constant": (digits(estimators=[{"margin_radius": {"lipschitz": {"source": "x"}}}]), "give the constant: l2, linf or both"),
+    "noise of a radius": (digits(noise=None, estimators=[{"radius_attack": {"noise": "gaussian"}}]), "noise: it uses no noise"),
     "precision": (digits(run={"precision": "fp16"}), "run.precision: got 'fp16'; must be 'fp32', 'tf32', 'bf16' or 'fp64'"),
     "device": (
         digits(run={"device": "tpu"}),

@@ -31,6 +31,7 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
     assert code == 0
     assert "clean accuracy  100.0% [63.0%, 100.0%] (8 of 8;" in out
     assert "Files: run/samples.csv, samples.json, summary.json, run.json" in out
+    assert run_cli("show", "run") == (0, out, "")
     assert err.splitlines()[0] == "note: clean accuracy 100.0% (8 of the first 8 labelled images)"
     run = tmp_path / "run"
     found = read_rows(run)
@@ -91,21 +92,6 @@ def test_quiet_says_nothing_but_warnings(tmp_path: Path, run_cli: RunCli) -> Non
     assert err.count("\n") == 1
     assert err.startswith("warning: ")
     assert "clean accuracy is" in err
-
-
-def test_trust_allows_the_specs_own_code(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    (tmp_path / "own_code.py").write_text(
-        "import torch\n"
-        "def network(classes): return lambda x: x.flatten(1)[:, :classes]\n"
-        "def images(count): return [(torch.full((1, 2, 2), i / count), i % 2) for i in range(count)]\n"
-    )
-    model = {"architecture": "own_code:network", "architecture_options": {"classes": 2}}
-    spec = write(tmp_path, digits(model=model, dataset={"kind": "python", "target": "own_code:images", "options": {"count": 3}}))
-    code, _, err = run_cli("estimate", spec, "--out", "run", "--trust")
-    assert code == 0
-    assert "note: the network comes from your Python code, own_code:network" in err
-    assert [row["sample_id"] for row in read_rows(tmp_path / "run")] == ["0", "1", "2"]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from robaudit import audit
 from tests.conftest import RunCli
-from tests.specs import digits, read_rows, write
+from tests.specs import digits, read_info, read_rows, write
 from tests.states import flushes, query
 
 
@@ -63,6 +63,15 @@ def test_order_is_that_of_the_data_set_and_of_the_union_of_the_specs(run: Path, 
     ids = list(dict.fromkeys(sample for sample, _, _ in found))
     assert len(ids) == 9
     assert found == [(i, sigma, name) for i in ids for sigma in ("0.2", "0.1") for name in ("mc", "taylor_mvs", "softmax")]
+
+
+def test_noise_joins_a_run_without(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, digits(noise=None, estimators=["difficulty"]))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    assert read_info(tmp_path / "run")["noise"].startswith("none; ")
+    write(tmp_path, digits(estimators=["difficulty", {"mc": {"samples": 20}}]))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend").code == 0
+    assert {(row["estimator"], row["noise"]) for row in read_rows(tmp_path / "run")} == {("difficulty", "none"), ("mc", "gaussian")}
 
 
 def test_what_is_there_already_needs_no_work(run: Path, run_cli: RunCli) -> None:

@@ -7,18 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
+from PIL import Image
 
 import robaudit
-from robaudit.auditing import chunk_sizes, loop
-from robaudit.datasets import open_dataset
-from robaudit.datasets.select import Selected
+from robaudit.auditing import chunk_sizes, loop, prepare
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.levels import NoiseLevel
 from robaudit.results import Result
-from robaudit.rows import Row
 from tests.conftest import RunCli
 from tests.specs import digits, write
 from tests.states import flushes
@@ -68,26 +65,18 @@ def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path,
         assert flushes(tmp_path / "run") >= 14
 
 
-def rows_by_key(rows: Sequence[Row]) -> dict[tuple[str, NoiseLevel, str], Row]:
-    return {row.key: row for row in rows}
-
-
-def test_any_order_gives_each_sample_the_same_rows(whole: Path, tmp_path: Path) -> None:
-    spec = robaudit.load_spec(whole / "spec.yaml")
-    dataset = open_dataset(spec.dataset, base_dir=whole, trust=False)
-    order: list[int] = torch.randperm(24, generator=torch.Generator().manual_seed(5)).tolist()
-    shuffled = robaudit.audit(spec, out=tmp_path / "run", dataset=Selected(dataset, order[:17]))
-    expected = rows_by_key(robaudit.read_run(whole / "run").rows)
-    assert {key: expected[key] for key in rows_by_key(shuffled.rows)} == rows_by_key(shuffled.rows)
-    assert list(dict.fromkeys(row.sample_id for row in shuffled.rows)) == [dataset.sample_id(i) for i in order[:17]]
-
-
-@pytest.mark.parametrize("entry", ALL[1:4], ids=str)
-def test_an_estimator_alone_gives_the_same_rows(entry: Any, whole: Path, tmp_path: Path) -> None:
-    spec = write(tmp_path, digits(limit=24, estimators=[entry], noise={"sigma": [0.3]}))
-    alone = robaudit.audit(spec, out=tmp_path / "run").rows
-    expected = rows_by_key(robaudit.read_run(whole / "run").rows)
-    assert {row.key: row for row in alone} == {row.key: expected[row.key] for row in alone}
+def test_rows_do_not_depend_on_the_number_of_threads(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = np.random.default_rng(0)
+    for number in range(10):
+        (tmp_path / "digits" / str(number)).mkdir(parents=True)
+        Image.fromarray(noise.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / "digits" / str(number) / "a.png")
+    (tmp_path / "digits" / "3" / "a.png").write_bytes(b"damaged")
+    spec = write(tmp_path, digits(dataset={"kind": "images", "path": "digits", "channels": 1}))
+    for threads in (0, 3):
+        monkeypatch.setattr(prepare, "readers", lambda *_, threads=threads: threads)
+        assert run_cli("estimate", spec, "--out", f"run{threads}", "--on-error", "skip").code == 0
+    for name in ("samples.csv", "samples.json", "summary.json"):
+        assert (tmp_path / "run0" / name).read_bytes() == (tmp_path / "run3" / name).read_bytes()
 
 
 def limited(

@@ -14,8 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from robaudit.models.architectures import Linear
-from tests.conftest import RunCli
-from tests.specs import digits, save_npz, write
+from tests.specs import save_npz, write
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell what a process holds")
 SIDE, IMAGES = 128, 48
@@ -83,10 +82,3 @@ def test_a_run_stays_within_its_memory(folder: Path) -> None:
     assert ended.code == 0, ended.err
     assert alone < ended.peak < limit < unlimited.peak
     assert (folder / "limited" / "samples.csv").read_bytes() == (folder / "unlimited" / "samples.csv").read_bytes()
-
-
-def test_too_little_memory_is_refused_at_once(tmp_path: Path, run_cli: RunCli) -> None:
-    code, out, err = run_cli("estimate", write(tmp_path, digits()), "--out", "run", "--memory", "10MB", "-q")
-    assert (code, out) == (2, "")
-    assert re.fullmatch(r"error: --memory 10MB: the process alone holds [\d.]+[MG]B; give at least [\d.]+[MG]B\n", err), err
-    assert not (tmp_path / "run").exists()

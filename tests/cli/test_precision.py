@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from robaudit import audit
-from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, write
 
@@ -83,14 +82,3 @@ def test_cuda_rounds_the_products_of_the_network_alone_and_only_when_asked(
     audit(spec, out=tmp_path / "run", model=Spy())
     assert networks == {(allowed, allowed)}
     assert own == {(False, False)}
-
-
-def test_onnx_refuses_lower_precisions(tmp_path: Path, refuse: Refuse) -> None:
-    onnx = pytest.importorskip("onnx")
-    helper, proto = onnx.helper, onnx.TensorProto
-    image = helper.make_tensor_value_info("x", proto.FLOAT, ["n", 1, 8, 8])
-    logits = helper.make_tensor_value_info("y", proto.FLOAT, ["n", 64])
-    graph = helper.make_graph([helper.make_node("Flatten", ["x"], ["y"], axis=1)], "g", [image], [logits])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
-    spec = write(tmp_path, digits(model={"path": "m.onnx"}))
-    refuse("estimate", spec, "--set", "run.precision=bf16", says="onnx networks run in fp32 only; use run.precision fp32")

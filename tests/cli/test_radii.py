@@ -1,4 +1,4 @@
-"""Gates, reports, pictures and lists of runs whose results are radii and have no noise level."""
+"""Gates, reports and lists of runs whose results are radii, found and certified, some without a noise level."""
 
 from __future__ import annotations
 
@@ -19,26 +19,35 @@ ESTIMATORS: list[Any] = [
     {"radius_attack": {**QUICK, "label": "radii", "cap": 0.5}},
     {"radius_attack": {**QUICK, "label": "whole"}},
     {"difficulty": {"target": "label"}},
+    {"margin_radius": {"label": "margins"}},
+    {"certified_radius": {"label": "smoothed", "samples": 100, "selection": 20}},
 ]
+CERTIFIED = "certified_accuracy(estimator=smoothed, radius=0.2)"
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """30 images without noise: some radii of ``radii`` are beyond its cap."""
+    """30 images: some radii of ``radii`` are beyond its cap."""
     folder = tmp_path_factory.mktemp("radii")
-    audit(write(folder, digits(limit=30, noise=None, estimators=ESTIMATORS)), out=folder / "run")
+    audit(write(folder, digits(limit=30, noise={"sigma": [0.25]}, estimators=ESTIMATORS)), out=folder / "run")
     return folder
 
 
 @pytest.mark.parametrize(
-    ("gate", "code"), [("r_m{} >= 0.1", 4), ("r_m{} >= 9", 1), ("r_nu{} <= 0.15", 0), ("relative_variation{} <= 0.2", 4), ("r_w{} >= 3", 1)]
+    ("gate", "code"),
+    [
+        ("r_m{} >= 0.1", 4),
+        ("r_m{} >= 9", 1),
+        ("r_nu{} <= 0.15", 0),
+        ("relative_variation{} <= 0.2", 4),
+        ("r_w{} >= 3", 1),
+        ("r_m(estimator=radii, norm=l2) <= 1.6", 4),  # censored
+        (f"{CERTIFIED} >= 0.5", 0),
+        (f"{CERTIFIED} >= 0.99", 1),
+    ],
 )
 def test_gates(gate: str, code: int, run: Path, run_cli: RunCli) -> None:
     assert run_cli("gate", "run", gate.format("(estimator=whole, norm=l2)")).code == code
-
-
-def test_a_gate_on_censored_radii_is_open(run: Path, run_cli: RunCli) -> None:
-    assert run_cli("gate", "run", "r_m(estimator=radii, norm=l2) <= 1.6").code == 4
 
 
 BAD = {
@@ -57,9 +66,6 @@ def test_gates_that_are_refused(gate: str, run: Path, run_cli: RunCli) -> None:
     assert (done.code, done.out) == (2, "")
     assert BAD[gate] in done.err
     assert done.err.count("\n") == 1
-
-
-# --- the other commands, with results that have no noise level
 
 
 def test_nothing_speaks_of_a_level_of_no_noise(run: Path, run_cli: RunCli) -> None:
@@ -83,12 +89,12 @@ def test_csv_of_results_with_and_without_a_threshold(tmp_path: Path, run_cli: Ru
         assert {line["threshold"] for line in named if line["estimator"] == "mc"} == {"0.9" if command == "bias-report" else "0.5"}
 
 
-def test_pictures(run: Path, run_cli: RunCli) -> None:
-    assert run_cli("plot", "run", "--kind", "scores", "-o", "scores.svg").code == 0
-    assert "has no votes for labels" in run_cli("plot", "run", "--kind", "easiest", "-o", "no.svg").err
-
-
-def test_radii_know_the_difficulty(tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, digits(limit=6, estimators=[{"mc": {"samples": 10}}, {"radius_attack": {"norm": "l2", "steps": 2}}]))
-    assert "easiest" in run_cli("estimate", "spec.yaml", "--out", "run").out
-    assert run_cli("show", "run", "easiest").code == 0
+def test_certificates_are_lower_bounds(run: Path, run_cli: RunCli) -> None:
+    assert re.search(r"smoothed:norm=l2 +0\.25 +>= 0\.\d+ \[0\.\d+, \.\.\.\] +>= 0\.\d+", run_cli("show", "run").out)
+    assert ">= 0." in run_cli("flag-samples", "run", "--estimator", "smoothed", "--bottom", "3").out
+    by_class = run_cli("bias-report", "run", "--estimator", "smoothed").out
+    assert re.search(r">= 0\.\d+ \[.*, \.\.\.\] +[+-]0\.\d+ \[-0\.\d+, ", by_class)
+    assert run_cli("report", "run", "-o", "run.html").code == 0
+    section = Path("run.html").read_text().partition('id="certified"')[2].partition("</section>")[0]
+    assert "<svg " in section
+    assert "r &gt;= 0.25" in section

@@ -13,9 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
+from robaudit import audit
 from robaudit.auditing import loop
+from robaudit.errors import RunError
 from tests import forks
 from tests.conftest import RunCli
 from tests.specs import NETWORK, WEIGHTS, digits, save_npz, write
@@ -139,3 +143,20 @@ def test_changed_weights_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
     save_file({key: 1.01 * tensor for key, tensor in tensors.items()}, tmp_path / "own.safetensors")
     code, _, err = run_cli("estimate", spec, "--out", "run")
     assert (code, err.splitlines()[-1]) == (2, "error: run: was made with other weights; choose another --out")
+
+
+def test_another_prediction_of_a_known_sample_is_another_model(tmp_path: Path) -> None:
+    """Of code that the digest of a network does not see."""
+    flipped: list[bool] = []
+    spec = digits(run={"as_given": True}, model={"format": "memory"}, dataset={"kind": "memory"})
+    data = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(0)), [0, 1] * 2
+
+    class Flipped(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            logits = 9 * x.flatten(1)[:, :2]
+            return logits.flip(1) if flipped else logits
+
+    audit(spec, model=Flipped(), dataset=data, out=tmp_path / "run")
+    flipped.append(True)
+    with pytest.raises(RunError, match=r"was predicted \d and is \d; the data, the model's code or the machine has changed"):
+        audit({**spec, "estimators": ["softmax"]}, model=Flipped(), dataset=data, out=tmp_path / "run", extend=True)

@@ -222,6 +222,16 @@ def test_samples_side_by_side(run: Path, run_cli: RunCli) -> None:
     assert len(found["samples"][0]["results"]) == len([row for row in read_rows(run) if row["sample_id"] == found["samples"][0]["id"]])
 
 
+def test_images_clean_beside_noisy(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    options = ("--estimator", "mc", "--noise", "gaussian", "--bottom", "3", "--top", "1", "--images", "worst")
+    assert run_cli("flag-samples", run, *options).err == "8 pictures in worst\n"
+    assert sorted(folder.name for folder in (tmp_path / "worst").iterdir()) == ["mc-0.1", "mc-0.3"]
+    pictures = sorted((tmp_path / "worst" / "mc-0.3").iterdir())
+    assert [path.name[:4] for path in pictures] == ["001-", "002-", "003-", "004-"]
+    with Image.open(pictures[0]) as picture:
+        assert (picture.format, picture.size) == ("PNG", (160 + 8 + 160, 160)), "8 x 8 digits are enlarged twenty times, with a gap between"
+
+
 # --- runs without
 
 

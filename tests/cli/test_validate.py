@@ -80,18 +80,6 @@ def test_the_default_folder_and_the_random_subset(spec: Path, run_cli: RunCli, t
     assert {row["sample_id"] for row in table(other / "validation.csv")} != ids
 
 
-def test_untouched_images_have_no_verdict(spec: Path, run_cli: RunCli) -> None:
-    code, out, _ = run_cli("validate", spec, "--images", "10", "--reference-draws", "200", "--set", "noise.sigma=[1e-6]")
-    assert code == 0
-    assert "RMSE +- error" in out
-    for name in ("mc", "logit_gaussian", "taylor"):
-        assert f"{name} no verdict: the noise affects none of these images" in out
-        row, _ = [line for line in out.splitlines() if line.startswith(f"{name} ")]
-        assert "+-" not in row
-    assert "is close" not in out
-    assert "-> " not in out
-
-
 def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
@@ -108,6 +96,7 @@ def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_
         (("--images", "1"), "Invalid value for '--images'"),
         (("--reference-draws", "10"), "Invalid value for '--reference-draws'"),
         (("--set", "mc.samples=no"), "estimators[0].mc: samples: got False"),
+        (("--set", "estimators=[difficulty]"), "none of its estimators has a noise level"),
     ],
 )
 def test_bad_options(args: tuple[str, ...], says: str, spec: Path, refuse: Refuse) -> None:

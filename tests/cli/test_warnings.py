@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 from robaudit import audit, load_spec
 from tests.cli.conftest import Refuse, refuse
@@ -64,6 +66,29 @@ def test_it_leads(command: tuple[str, ...], run: Path, silent: Path, run_cli: Ru
     text = " ".join(run_cli(first, run, *rest).out.replace("*", "").replace("\\", "").split())
     assert "sigma 8 is 8 times" in text[: 200 if first == "report" else 80]
     assert "arning" not in run_cli(first, silent, *rest).out
+
+
+class Sigmoid(nn.Module):
+    """A binary network that gives a probability in the place of a logit."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(20 * (x.mean((1, 2, 3)) - 0.5))
+
+
+class Together(nn.Module):
+    """A network that looks at all the images of a batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = 9 * x.flatten(1)[:, :2]
+        return logits - logits.mean(0)
+
+
+@pytest.mark.parametrize(("network", "says"), [(Sigmoid(), "looks like a probability"), (Together(), "depend on the other images")])
+def test_networks_that_no_audit_is_made_for_warn(network: nn.Module, says: str, tmp_path: Path) -> None:
+    document = spec(noise={"sigma": [0.1]}, model={"format": "memory"}, dataset={"kind": "memory"})
+    data = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0)), [0, 1] * 3
+    warnings = audit(document, model=network, dataset=data, out=tmp_path / "run").info["warnings"]
+    assert any(says in line for line in warnings)
 
 
 def test_other_formats_keep_standard_output(run: Path, run_cli: RunCli) -> None:

@@ -55,8 +55,6 @@ SAMPLED, RESAMPLED = 100, 20
 """Images drawn for a gate with --population, and how often for each network."""
 UNTIL = 1024
 """The most copies of `--until-decided`."""
-LIMIT = 0.025
-"""The chance that either side of :class:`Errors` may have."""
 Floats = NDArray[np.float64]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.papers import __main__ as command
 from tests.papers.giraudon import radii, score, with_radii
 from tests.papers.han import LINEAR
-from tests.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, item, judged, lower, number
+from tests.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, judged, lower
 from tests.papers.page import write
 from tests.shared import needs_shared
 
@@ -67,16 +67,6 @@ def test_the_scores_are_those_of_robaudit(tmp_path: Path) -> None:
     known = {kind.value: one.value for kind, one in run.section("scores")[0].values.items()}
     for name, nu in (("r_m", False), ("r_nu", True)):
         assert score(r, g, nu, np.arange(len(r))) == pytest.approx(known[name], rel=1e-12)
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.0314, ".031"), (-0.5, "-.500"), (12.345, "12.3"), (12345.0, "12,345"), (float("nan"), "-")])
-def test_numbers(value: float, text: str) -> None:
-    assert number(value) == text
-
-
-def test_an_item_has_one_name() -> None:
-    with pytest.raises(ValueError, match="han-fig1"):
-        item("han-fig1", "again")(lambda _: Part(""))
 
 
 def test_an_unknown_item_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
@@ -146,61 +143,6 @@ def test_exceptions_that_say_it(error: BaseException) -> None:
     wrapped = ModelError("model", "does not accept the images")
     wrapped.__cause__ = error
     assert is_out_of_memory(wrapped)
-
-
-ALLOCATES = """
-import json, psutil, resource, sys, torch
-from torch import nn
-from robaudit.memory import is_out_of_memory
-torch.manual_seed(0)
-network = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 32 * 32, 10)).eval()
-frozen = torch.jit.freeze(torch.jit.trace(network, torch.rand(8, 3, 32, 32)))
-
-def gradient(n):
-    x = torch.rand(n, 3, 32, 32, requires_grad=True)
-    return torch.autograd.grad(network(x).sum(), x)
-
-ways = {
-    "tensor": lambda n: torch.empty(n, 2**18),
-    "convolution": lambda n: network(torch.rand(n, 3, 32, 32)),
-    "script": lambda n: frozen(torch.rand(n, 3, 32, 32)),
-    "gradient": gradient,
-    "product": lambda n: torch.rand(n, 256, 256) @ torch.rand(n, 256, 256),
-    "python": lambda n: bytearray(n * 2**20),
-    "numpy": lambda n: torch.rand(n, 2**18).numpy().copy(),
-}
-for way in ways.values():
-    for n in (8, 16, 24):
-        way(n)
-found = {}
-for limit, counts in ((resource.RLIMIT_AS, "vms"), (resource.RLIMIT_DATA, "data")):
-    _, hard = resource.getrlimit(limit)
-    for name, way in ways.items():
-        resource.setrlimit(limit, (getattr(psutil.Process().memory_info(), counts) + 64 * 2**20, hard))
-        n, said = 8, None
-        while said is None and n < 2**14:
-            n *= 2
-            try:
-                way(n)
-            except Exception as error:
-                said = [type(error).__name__, str(error)[-200:], is_out_of_memory(error)]
-        way(n // 4)
-        found[f"{name} {counts}"] = [n, *(said or ["", "", False])]
-        resource.setrlimit(limit, (hard, hard))
-json.dump(found, sys.stdout)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems do not enforce these limits")
-def test_what_really_happens_and_that_less_still_works() -> None:
-    done = subprocess.run([sys.executable, "-c", ALLOCATES], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    said = json.loads(done.stdout)
-    assert len(said) == 14
-    for name, (rows, kind, text, known) in said.items():
-        assert known, (name, rows, kind, text)
-        assert 16 < rows < 2**14
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")

@@ -16,15 +16,15 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.specs import digits, write
-from tests.system.hostile.client import Answer, Server, homes
+from tests.system.hostile.client import Answer, homes, run
 
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 TEMPORARY = re.compile(r"\..+\.tmp|state\.db-.+")
-SECONDS = 60.0
 MC, FEW = {"mc": {"samples": 8}}, {"mc": {"samples": 4, "label": "few"}}
 SPECS = {
     "spec.yaml": digits(limit=70, noise={"sigma": [0.1, 0.2]}, estimators=[MC, FEW]),  # more images than are computed at once
@@ -92,8 +92,7 @@ class Rig:
         shown: what ``show`` prints of the kept runs.
     """
 
-    def __init__(self, server: Server, place: Path) -> None:
-        self._server = server
+    def __init__(self, place: Path) -> None:
         self.work, self._outputs, self._kept = place / "work", place / "outputs", place / "kept"
         self.run_folder = self.work / "run"
         self.operations: dict[str, list[str]] = {}
@@ -113,8 +112,8 @@ class Rig:
 
     def run(self, *args: str, **disturbed: Any) -> Answer:
         """``robaudit ARGS``, with what :func:`disturb` is to do."""
-        hook = ("tests.system.acceptance.rig:disturb", {"folder": str(self.run_folder), "log": str(self._outputs / "log"), **disturbed})
-        return self._server.run(*args, folder=self.work, outputs=self._outputs, seconds=SECONDS, hook=hook)
+        before = partial(disturb, str(self.run_folder), str(self._outputs / "log"), **disturbed)
+        return run(*args, folder=self.work, outputs=self._outputs, before=before)
 
     def kept(self, name: str) -> Path:
         """The folder of a kept run."""

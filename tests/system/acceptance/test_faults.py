@@ -6,18 +6,12 @@ The default suite takes a few moments of two small runs; the slow suite takes ma
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.specs import write
-from tests.system.acceptance.rig import SCENARIOS, SPECS, Rig, refusal, results, spread, timeless
-from tests.system.hostile.client import ROOT
+from tests.system.acceptance.rig import SCENARIOS, Rig, refusal, spread, timeless
 
 each_scenario = pytest.mark.parametrize("name", SCENARIOS)
 ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "EIO")
@@ -89,30 +83,8 @@ def test_a_folder_that_may_not_be_written(rig: Rig) -> None:
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "half": lambda data: data[: len(data) // 2],
-    "zeros at the end": lambda data: data[: len(data) // 2] + bytes(len(data) - len(data) // 2),
     "a flipped bit": lambda data: data[: len(data) // 3] + bytes([data[len(data) // 3] ^ 1]) + data[len(data) // 3 + 1 :],
 }
-
-
-@pytest.mark.parametrize(
-    ("file", "damage"),
-    [("run.json", "half"), ("run.json", "a flipped bit"), ("state.db", "a flipped bit"), ("samples.json", "zeros at the end")],
-)
-def test_a_damaged_file_of_a_finished_run(file: str, damage: str, rig: Rig) -> None:
-    """Readers name what they read; the same command names what it cannot make, and makes the rest anew."""
-    rig.begin("first")
-    path = rig.run_folder / file
-    path.write_bytes(DAMAGES[damage](path.read_bytes()))
-    shown, again = rig.run("show", "run"), rig.run(*SCENARIOS["first"][1])
-    if file == "state.db":
-        assert timeless(shown.out) == rig.shown["first"]
-    else:
-        assert refusal(shown, f"error: run/{file}: ") == []
-    if file != "samples.json":
-        assert refusal(again, f"error: run/{file}: ") == []
-        path.unlink()
-    if file != "run.json":  # without it, nobody knows that this is a run
-        assert rig.resumed("first") == []
 
 
 @pytest.fixture(scope="module")
@@ -136,41 +108,3 @@ def test_a_damaged_state_that_grew(damage: str, killed: str, rig: Rig) -> None:
         assert refusal(again, "error: run/state.db: ") == []
     path.unlink()
     assert rig.resumed("first") == []
-
-
-UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
-FULL = """
-estimate() { "$PYTHON" -m robaudit estimate spec.yaml --out run --quiet; }
-mkdir run && mount -t tmpfs -o size=$((4096 * PAGES)) none run || exit 98
-estimate
-[ $? = 2 ] || exit 97
-mount -o remount,size=64m run || exit 98
-estimate || exit 96
-cp -r run result
-"""
-
-
-def in_a_namespace(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a script where it may mount file systems that nobody else sees."""
-    variables = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
-    command = [*UNSHARE, "sh", "-c", script]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=300)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("share", [0.2, 0.7])
-def test_a_full_disk(share: float, rig: Rig, tmp_path: Path) -> None:
-    """A real one, with a share of the room that the run needs; then there is more, and the same command goes on."""
-    if shutil.which("unshare") is None or in_a_namespace("mount -t tmpfs none /mnt", tmp_path).returncode != 0:
-        pytest.skip("no file system can be mounted here")
-    write(tmp_path, SPECS["spec.yaml"])
-    pages = sum(-(-path.stat().st_size // 4096) for path in rig.kept("first").rglob("*") if path.is_file())
-    done = in_a_namespace(FULL, tmp_path, PAGES=str(max(1, int(share * pages))))
-    assert done.returncode == 0, done
-    assert done.stderr.startswith("error: run/")
-    assert done.stderr.endswith(": cannot be written: No space left on device; free the disk or choose another folder\n")
-    assert done.stderr.count("\n") == 1
-    found, expected = results(tmp_path / "result"), results(rig.kept("first"))
-    for one in (found, expected):
-        one["run.json"].pop("spec_folder")
-    assert found == expected

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from robaudit.auditing.outputs import finish
-from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.registry import Task
-from robaudit.store.folder import RunFolder
-from robaudit.store.run import StoredRows
-from robaudit.store.state import Flush, SampleResults, State
+from robaudit.store.state import Flush, State
+from tests import forks
 from tests.levels import sigma
 from tests.specs import NETWORK, write
 from tests.unit.store.test_runs import row
 
 MB = 2**20
-CHILD = """
-import resource, sys
-from robaudit.cli import main
-sys.argv = ["robaudit", "estimate", sys.argv[1], "--out", sys.argv[2], "--quiet"]
-try:
-    main()
-except SystemExit as exit_:
-    print(exit_.code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
 
 
 def peak(folder: Path, rows: int) -> int:
@@ -46,16 +29,12 @@ def peak(folder: Path, rows: int) -> int:
         "noise": {"sigma": 0.1},
         "estimators": [{"mc": {"samples": 4}}],
     }
-    spec = write(folder, document, f"{rows}.yaml")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, spec, folder / f"run-{rows}"], env=environment, capture_output=True, text=True, check=True
-    )
-    code, kilobytes = done.stdout.split()
-    assert code == "0", done.stderr
+    with forks.started(folder, "estimate", write(folder, document, f"{rows}.yaml"), "--out", f"run-{rows}", "--quiet") as command:
+        done = command.answer()
+    assert done.returncode == 0, done.stderr
     with (folder / f"run-{rows}" / "samples.csv").open() as file:
         assert sum(1 for _ in file) == 1 + rows
-    return 1024 * int(kilobytes)
+    return int(command.megabytes * MB)
 
 
 @pytest.mark.slow
@@ -98,24 +77,3 @@ def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
         state.write(Flush([row("sample-0000007", sigma(0.1), "mc")]))
         assert allocated(lambda: state.begin(Numbers(count), [(sigma(0.1), "mc")])) < 10 * count  # type: ignore[arg-type]
         assert len(state.unfinished) == count - 1
-
-
-@pytest.mark.slow
-def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
-    count = 10_000
-    tasks = (Task(MonteCarlo(), "mc", sigma(0.1)),)
-    info = {"status": "running", "warnings": [], "data": {"where": "numbers"}}
-
-    def found(count: int = count) -> Iterator[SampleResults]:
-        for i in range(count):
-            one = row(f"sample-{i:07d}", sigma(0.1), "mc", value=i / count)
-            yield SampleResults([one], "digest")
-
-    folder = RunFolder(tmp_path)
-    finish(folder, info, found(10), (), tasks, {})  # imports what it needs
-    held = allocated(lambda: list(found()))
-    assert allocated(lambda: finish(folder, info, found(), (), tasks, {})) < held / 4
-    rows = StoredRows(tmp_path / "samples.json", {"quantities": [{"name": "p_robust"}]})
-    assert allocated(lambda: sum(one.value for one in rows)) < held / 20
-    assert sum(one.value for one in rows) == pytest.approx(count / 2 - 0.5)
-    assert len(rows) == count

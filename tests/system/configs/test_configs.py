@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -167,6 +168,9 @@ def test_it_runs(name: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest
         verified = run_cli("verify", "run", "--samples", "0")
         assert verified.code == 0, verified.out
         assert "0 violations" in verified.out
+        relations = json.loads(run_cli("verify", "run", "--samples", "0", "--format", "json").out)["checks"]["relations"]
+        compared = {one["relation"] for one in relations if one["comparisons"]}
+        assert {"p_robust = 1 - p_fail", "certified <= witnessed", "p_lower <= p_robust"} <= compared
 
 
 # --- pipelines

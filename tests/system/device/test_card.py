@@ -84,21 +84,6 @@ def test_exceptions_are_kept_and_synchronisations_counted(name: str, card: Card)
     assert card.syncs == syncs + 1, "reading the numbers"
 
 
-WAITING: dict[str, Callable[[Tensor], object]] = {
-    "item": lambda x: x.sum().item(),
-    "nonzero": Tensor.nonzero,
-    "copied to the host": lambda x: torch.empty(3).copy_(x),
-}
-
-
-@pytest.mark.parametrize("name", WAITING)
-def test_waiting_is_counted(name: str, card: Card) -> None:
-    x = ones(3)
-    assert card.syncs == 0
-    WAITING[name](x)
-    assert card.syncs == 1
-
-
 def test_a_hidden_item_is_counted_at_its_line(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     source = compile("def total(x):\n    for one in x:\n        one.item()\n    return x", rowwise.__file__, "exec")
     planted: dict[str, Callable[[Tensor], Tensor]] = {}

@@ -1,21 +1,24 @@
-"""The other end of `server`: ask for a command, get what it did and what it left behind."""
+"""Commands in processes of their own, with homes of their own and under limits; what they did, and what they left behind."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import resource
 import stat
-import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.system.hostile.case import MARKER
+from tests import forks
 
 ROOT = Path(__file__).resolve().parents[3]
 LARGE = 2**24
+HEADROOM = 2 * 2**30
+LARGEST_FILE = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,56 +35,38 @@ class Answer:
     out: str
     err: str
     late: bool
-    seconds: float
     megabytes: float
 
 
-class Server:
-    """A process that has imported everything and forks for each command; it is still importing when this returns."""
+def run(*args: str, folder: Path, outputs: Path, seconds: float = 60.0, before: Callable[[], object] = lambda: None) -> Answer:
+    """``robaudit ARGS`` in ``folder``, with its own HOME and TMPDIR in ``outputs``; ``before`` is called first, in its process."""
 
-    def __init__(self) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        for name in ("COLUMNS", "FORCE_COLOR", "ROBAUDIT_TRACEBACK", "TTY_COMPATIBLE"):
-            environment.pop(name, None)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.hostile.server"],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._ready = False
+    def limited() -> None:
+        os.environ.update(homes(outputs))
+        sys.dont_write_bytecode = True
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for which, most in (
+            (resource.RLIMIT_DATA, writable_memory() + HEADROOM),
+            (resource.RLIMIT_FSIZE, LARGEST_FILE),
+            (resource.RLIMIT_CORE, 0),
+        ):
+            resource.setrlimit(which, (most, most))
+        before()
 
-    def run(self, *args: str, folder: Path, outputs: Path, seconds: float, hook: tuple[str, dict[str, Any]] | None = None) -> Answer:
-        """Run ``robaudit ARGS`` in ``folder`` with its own HOME and TMPDIR beside it, after a hook: ``module:function`` and arguments."""
-        places = {"folder": str(folder), "outputs": str(outputs), "environment": homes(outputs)}
-        request = {"args": args, **places, "seconds": seconds, "hook": hook}
-        if self._process.stdin is None:
-            raise RuntimeError("the server has no input")
-        if not self._ready and self._read() != "ready\n":
-            raise RuntimeError("the server did not start")
-        self._ready = True
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        found: dict[str, Any] = json.loads(self._read())
-        return Answer(out=shown(outputs / "out"), err=shown(outputs / "err"), **found)
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._process.wait(10)
-
-    def _read(self) -> str:
-        return self._process.stdout.readline() if self._process.stdout is not None else ""
+    deadline = time.monotonic() + seconds
+    with forks.started(folder, *args, before=limited) as command:
+        while not (ended := command.ended()) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        if not ended:
+            command.kill()
+        done = command.answer()
+        return Answer(done.returncode, done.stdout, done.stderr, not ended, command.megabytes)
 
 
-def shown(path: Path) -> str:
-    """What a command printed."""
-    return path.read_bytes().decode("utf-8", "backslashreplace")
+def writable_memory() -> int:
+    """What RLIMIT_DATA counts: bytes of private writable mappings."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmData"].split()[0]) * 1024
 
 
 def homes(place: Path) -> dict[str, str]:
@@ -89,7 +74,7 @@ def homes(place: Path) -> dict[str, str]:
     found = {name: str(place / name.lower()) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCH_HOME")}
     for path in found.values():
         Path(path).mkdir(parents=True, exist_ok=True)
-    return {**found, MARKER: ""}
+    return found
 
 
 def snapshot(folder: Path) -> dict[str, tuple[Any, ...]]:

@@ -129,11 +129,3 @@ def test_what_ends_a_local_audit_with_a_line_does_so_from_a_worker(
     worker, _ = prepared(given)
     with pytest.raises(RobauditError, match=says):
         computed(worker, given, 0)
-
-
-def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the command line does."""
-    called = list[bool]()
-    monkeypatch.setattr(worker_module, "keep_freed_memory", lambda: called.append(True))
-    prepared(request(SPEC))
-    assert called == [True]

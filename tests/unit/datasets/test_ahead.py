@@ -6,21 +6,15 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
-from robaudit.auditing import prepare
 from robaudit.datasets.ahead import Read, read_ahead, readers
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import SampleError
-from tests.conftest import RunCli
-from tests.specs import digits, write
 
 WORKERS = (0, 1, 2, 5)
 
@@ -108,20 +102,6 @@ def test_never_more_samples_than_requested_and_none_after_the_end(workers: int, 
             assert data.begun.acquire(timeout=60)
     assert taken == list(range(20))
     assert not data.begun.acquire(blocking=False)
-
-
-def test_rows_do_not_depend_on_the_number_of_threads(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    noise = np.random.default_rng(0)
-    for number in range(10):
-        (tmp_path / "digits" / str(number)).mkdir(parents=True)
-        Image.fromarray(noise.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / "digits" / str(number) / "a.png")
-    (tmp_path / "digits" / "3" / "a.png").write_bytes(b"damaged")
-    spec = write(tmp_path, digits(dataset={"kind": "images", "path": "digits", "channels": 1}))
-    for threads in (0, 3):
-        monkeypatch.setattr(prepare, "readers", lambda *_, threads=threads: threads)
-        assert run_cli("estimate", spec, "--out", f"run{threads}", "--on-error", "skip").code == 0
-    for name in ("samples.csv", "samples.json", "summary.json"):
-        assert (tmp_path / "run0" / name).read_bytes() == (tmp_path / "run3" / name).read_bytes()
 
 
 @pytest.mark.parametrize(("device", "kind", "threads"), [("cuda:0", "images", 4), ("cpu", "images", 0), ("cuda", "python", 0)])

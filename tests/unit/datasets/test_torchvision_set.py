@@ -77,6 +77,16 @@ def test_image_folder(tmp_path: Path) -> None:
         dataset[1]
 
 
+def test_no_program_is_started_for_postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchvision's own image folders open any file that Pillow knows: Ghostscript must not be asked."""
+    (tmp_path / "files" / "0").mkdir(parents=True)
+    (tmp_path / "files" / "0" / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n%%EOF\n")
+    monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("a program was started"))
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", "gs")
+    with pytest.raises(SampleError, match="raised OSError: Unable to locate Ghostscript"):
+        opened(tmp_path, "ImageFolder")[0]
+
+
 class Odd:
     """A data set of tensors whose classes have several names."""
 

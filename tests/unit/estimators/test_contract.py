@@ -17,9 +17,8 @@ from robaudit.estimators.radius import SearchedRadius
 from robaudit.quantities import CERTIFIED, DIFFICULTY, LOSS, RADIUS, IntervalKind
 from robaudit.results import Result
 from tests.unit.estimators.tools import Counter, built, installed_estimators, linear, network_for, values, work_on
-from tests.unit.plugin.norms import Norms
 
-ESTIMATORS: dict[str, type[Estimator]] = {**installed_estimators(), "norms": Norms}
+ESTIMATORS: dict[str, type[Estimator]] = installed_estimators()
 pytestmark = pytest.mark.parametrize("name", sorted(ESTIMATORS))
 
 

@@ -13,7 +13,7 @@ from robaudit.estimators.base import Estimator
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.softmax import Softmax
 from robaudit.spec.model import EstimatorSpec
-from tests.unit.plugin import entries
+from tests.cli.plugin import entries
 
 OURS = "robaudit.estimators.mc:MonteCarlo"
 

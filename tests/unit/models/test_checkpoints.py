@@ -157,7 +157,8 @@ def test_code_beside_the_weights_never_runs(tmp_path: Path, state: State) -> Non
     import subprocess
 
     path = saved(tmp_path, {"state_dict": state, "hyper_parameters": _Nasty(tmp_path, os.mkdir)})
-    assert "holds a pickled Python object (posix.mkdir)" in refusal(path, architecture=ARCHITECTURE)
+    for trust in (False, True):
+        assert "holds a pickled Python object (posix.mkdir)" in refusal(path, architecture=ARCHITECTURE, trust=trust)
     for how in (shutil.copytree, subprocess.call, exec, eval, __import__, getattr, np.memmap):
         path = saved(tmp_path, {"state_dict": state, "hyper_parameters": _Nasty(tmp_path, how)})
         assert same(load(path, architecture=ARCHITECTURE))

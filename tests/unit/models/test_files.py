@@ -71,6 +71,8 @@ def test_declared_format_is_not_the_files(tmp_path: Path) -> None:
 
 def test_state_dict_must_fit(tmp_path: Path) -> None:
     assert "weights only; add architecture" in refusal(saved(tmp_path, small_state()))
+    said = refusal(tmp_path / "net.safetensors", architecture="robaudit:smal_cnn")
+    assert "there is no such network; did you mean 'small_cnn'?" in said
     for change, says in (
         ({"num_classes": 7}, "7.weight is 4 x 5, the architecture has 7 x 5"),
         ({"num_classes": 7}, "the last layer has 4 rows: write architecture_options: {num_classes: 4}"),
@@ -105,6 +107,16 @@ def test_state_dict_of_torch_save(tmp_path: Path, zipped: bool) -> None:
     model = load(path, **SMALL)
     assert model.format == "state dict"
     assert model(pixels()).shape == (5, 4)
+
+
+def test_a_link_and_a_file_without_checksums(tmp_path: Path) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save(small_state(), tmp_path / "net.pth")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    (tmp_path / "link.pt").symlink_to("net.pth")
+    assert load(tmp_path / "link.pt", **SMALL).format == "state dict"
 
 
 def test_old_state_dicts_without_batch_counters(tmp_path: Path) -> None:

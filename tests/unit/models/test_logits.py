@@ -44,6 +44,13 @@ def test_normalises_after_clipping() -> None:
     assert torch.allclose(from_module(lambda x: x.flatten(1), std=[0.5])(images), images.flatten(1) * 2)
 
 
+def test_a_network_that_works_in_place_leaves_the_images_alone() -> None:
+    images = pixels()
+    before = images.clone()
+    from_module(lambda x: x.sub_(0.5).flatten(1))(images)
+    assert torch.equal(images, before)
+
+
 def test_mean_must_fit_the_channels() -> None:
     assert "have 3 values, but the images have 1 channel" in fails(from_module(small_net(), mean=(0.1, 0.2, 0.3)), pixels())
     assert "(n, channels, height, width)" in fails(from_module(small_net()), pixels()[0])

@@ -1,7 +1,9 @@
-"""ONNX graphs give the logits that torch gives, and say what they cannot do."""
+"""ONNX graphs give the logits that torch gives, say what they cannot do, and do nothing else."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from torch import nn
 from robaudit.auditing import environment
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models import Source, load_model
+from robaudit.models.onnx_file import read_contents
 from robaudit.spec.model import ModelSpec
 from tests.system.device import pretended
 from tests.unit.models.conftest import load, one_line, pixels, refusal, small_net
@@ -127,3 +130,139 @@ def test_a_package_is_not_installed(package: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RobauditError, match=rf"needs {package}, which is not installed; pip install 'robaudit\[onnx\]'"):
         load(path)
+
+
+# --- it computes, and reads no file but those in its folder that hold its weights; these count in its digest
+
+
+def elsewhere(name: str, location: str, **more: str) -> Any:
+    """A tensor of four numbers that are in another file."""
+    tensor = onnx.TensorProto(name=name, data_type=FLOAT, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in {"offset": "0", "location": location, "length": "16", **more}.items():
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Path:
+    """The usual network with its weights in a file of their own."""
+    model = onnx.load(graph(tmp_path, small_net()))
+    onnx.save_model(model, tmp_path / "net.onnx", save_as_external_data=True, location="net.onnx.data", size_threshold=0)
+    return tmp_path / "net.onnx"
+
+
+def test_weights_in_another_file_count(split: Path) -> None:
+    """A run on other weights must not be resumed, compared or verified as if it were on these."""
+    model = load(split)
+    assert torch.allclose(model(pixels()), small_net()(pixels()), atol=1e-5)
+    text = f"{sha256(split)}\n{sha256(split.parent / 'net.onnx.data')}  net.onnx.data\n"
+    assert model.sha256 == hashlib.sha256(text.encode()).hexdigest()
+    content = bytearray((split.parent / "net.onnx.data").read_bytes())
+    content[0] ^= 1
+    (split.parent / "net.onnx.data").write_bytes(content)
+    assert load(split).sha256 != model.sha256
+
+
+def test_missing_special_and_huge_files(split: Path) -> None:
+    other = split.parent / "net.onnx.data"
+    other.unlink()
+    assert "has weights in 'net.onnx.data', which cannot be used (No such file or directory)" in refusal(split)
+    other.touch()
+    assert "(not a regular file, or empty)" in refusal(split)
+    os.truncate(other, 2**43)
+    assert "more weights in other files than fit into memory" in refusal(split)
+    other.unlink()
+    for target, says in (("/proc/self/pagemap", "(outside its folder)"), ("net.onnx.data", "cannot be used (")):
+        other.symlink_to(target)
+        assert says in refusal(split)
+        other.unlink()
+
+
+@pytest.mark.parametrize("name", ["../w", "/proc/self/pagemap", "*/_ORT_MEM_ADDR_/*", "w\0", "", "link/w"])
+@pytest.mark.parametrize("place", ["graph", "function", "branch"])
+def test_weights_elsewhere_are_not_read(tmp_path: Path, name: str, place: str) -> None:
+    home = tmp_path / "home"
+    for folder in (home / "a", home / "*" / "_ORT_MEM_ADDR_"):
+        folder.mkdir(parents=True)
+    (home / "link").symlink_to("..")
+    for file in (tmp_path / "w", home / "w", home / "*" / "_ORT_MEM_ADDR_" / "*"):
+        file.write_bytes(bytes(16))
+    for location, refused in ((name, True), ("w", False)):
+        (home / "net.onnx").write_bytes(holding(place, elsewhere("w", location)))
+        if refused:
+            assert f"has weights in {name!r}, which cannot be used (" in refusal(home / "net.onnx")
+        else:
+            assert read_contents(home / "net.onnx")[0] == ["w"]
+
+
+def test_a_folder_of_links_to_one_place(split: Path) -> None:
+    """As in the cache of the Hugging Face Hub."""
+    links = split.parent / "snapshot"
+    links.mkdir()
+    for name in ("net.onnx", "net.onnx.data"):
+        (links / name).symlink_to(split.parent / name)
+    assert load(links / "net.onnx").sha256 == load(split).sha256
+
+
+def holding(place: str, tensor: Any = None, operator: tuple[str, str] = ("", "Identity")) -> bytes:
+    """The Flatten network with a tensor and an operator in its graph, in a function, or in a branch of an If."""
+    nodes = [helper.make_node("Flatten", ["x"], ["f"])]
+    weights = [] if tensor is None else [tensor]
+    functions, initializers = [], list[Any]()
+    extra = helper.make_node(operator[1], ["f"], ["y"], domain=operator[0])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1), helper.make_opsetid("com.microsoft", 1)]
+    if operator[0] not in ("", "own", "com.microsoft"):
+        imports.append(helper.make_opsetid(operator[0], 1))
+    if place == "function":
+        constants = [helper.make_node("Constant", [], ["c"], value=one) for one in weights]
+        functions = [helper.make_function("own", "F", ["f"], ["y"], [*constants, extra], imports)]
+        nodes.append(helper.make_node("F", ["f"], ["y"], domain="own"))
+    elif place == "branch":
+        out = [helper.make_tensor_value_info("y", FLOAT, None)]
+        branch = helper.make_graph([extra], "branch", [], out, weights)
+        whole = helper.make_graph([helper.make_node("Identity", ["f"], ["y"])], "other", [], out)
+        initializers = [helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])]
+        nodes.append(helper.make_node("If", ["yes"], ["y"], then_branch=branch, else_branch=whole))
+    else:
+        nodes, initializers = [*nodes, extra], weights
+    ends = [helper.make_tensor_value_info("x", FLOAT, ["n", 1, 8, 8])], [helper.make_tensor_value_info("y", FLOAT, ["n", 64])]
+    made = helper.make_model(helper.make_graph(nodes, "net", *ends, initializers), opset_imports=imports, functions=functions, ir_version=8)
+    content: bytes = made.SerializeToString()
+    return content
+
+
+@pytest.mark.parametrize("place", ["graph", "function", "branch"])
+def test_operators_that_are_not_arithmetic(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "net.onnx"
+    for operator in (("custom", "Run"), ("com.microsoft", "EPContext"), ("com.microsoft", "Snpe"), ("own", "G")):
+        path.write_bytes(holding(place, operator=operator))
+        assert f"calls '{'::'.join(operator)}', which is not plain arithmetic" in refusal(path)
+        assert "onnxruntime cannot load it" in refusal(path, trust=True)
+    for operator in (("", "Relu"), ("com.microsoft", "QuickGelu")):
+        path.write_bytes(holding(place, operator=operator))
+        assert load(path)(pixels()).shape == (5, 64)
+
+
+def test_a_function_does_not_hide_an_operator(tmp_path: Path) -> None:
+    """Onnxruntime may prefer its own operator to a function of the same name."""
+    model = onnx.ModelProto.FromString(holding("graph", operator=("com.microsoft", "EPContext")))
+    relu = helper.make_node("Relu", ["f"], ["y"])
+    model.functions.append(helper.make_function("com.microsoft", "EPContext", ["f"], ["y"], [relu], [helper.make_opsetid("", 17)]))
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    assert "calls 'com.microsoft::EPContext'" in refusal(tmp_path / "net.onnx")
+
+
+def test_onnxruntimes_own_format_is_refused(tmp_path: Path) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "net.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(str(graph(tmp_path, small_net())), options, providers=["CPUExecutionProvider"])
+    assert "is not an ONNX model" in refusal(tmp_path / "net.ort", format="onnx")
+    graph(tmp_path, small_net()).replace(tmp_path / "net.ort")  # by its suffix alone, onnxruntime would take it for its own
+    assert load(tmp_path / "net.ort", format="onnx")(pixels()).shape == (5, 3)

@@ -46,6 +46,12 @@ def test_a_network_without_a_classifier(tmp_path: Path) -> None:
             spec(tmp_path)
 
 
+def test_a_configuration_without_end(tmp_path: Path) -> None:
+    model(tmp_path).write_text("[" * 200_000)
+    with pytest.raises(ModelError, match=r"config\.json: is not a file with a JSON object \("):
+        spec(tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["images", "hf", "csv"])
 def test_everything_that_is_left_out(tmp_path: Path, kind: str) -> None:
     model(tmp_path)

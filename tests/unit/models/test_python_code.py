@@ -41,6 +41,7 @@ def test_modules_and_functions(folder: Path) -> None:
     assert model.format == "python"
     assert model(pixels()).shape == (5, 3)
     assert sys.path == before
+    assert "the network comes from your Python code, my_network:build" in model.notes
     options = {"scale": 2.0}
     model = load(None, architecture="my_network:function", architecture_options=options, base_dir=folder, trust=True)
     assert torch.equal(model(pixels()), pixels().flatten(1)[:, :4] * 2)
@@ -48,6 +49,14 @@ def test_modules_and_functions(folder: Path) -> None:
     model = load(folder / "weights.bin", architecture="my_network:build", format="python", trust=True)
     assert model.network.seen == str(folder / "weights.bin")
     assert model.sha256 == "03ac674216f3e15c761ee1a5e255f067953623c8b388b4459e13f978d7c846f4"
+
+
+@pytest.mark.parametrize("path", [None, "net.safetensors"])
+def test_code_needs_trust(path: str | None, folder: Path) -> None:
+    save_file(small_net().state_dict(), folder / "net.safetensors")
+    said = refusal(folder / path if path else None, architecture="my_network:build", base_dir=folder)
+    assert said.startswith("architecture my_network:build: is Python code and would run on this machine; pass --trust if you trust it, or")
+    assert "my_network" not in sys.modules
 
 
 def test_weights_into_a_trusted_architecture(folder: Path) -> None:

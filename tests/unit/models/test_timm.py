@@ -16,7 +16,6 @@ from robaudit.datasets.decode import file_pixels
 from robaudit.errors import RobauditError
 from robaudit.models.pretrained import describe, imagenet_names
 from robaudit.spec.model import ImageOptions, ModelSpec
-from tests.conftest import RunCli
 from tests.unit.models.conftest import refusal
 from tests.unit.models.pictures import CLASSES, audited, difference, draw, files, spec_of
 
@@ -52,21 +51,6 @@ def test_the_logits_of_timm(home: Path, name: str) -> None:
     assert labels == [0, 0, 1, 1, 2, 2]
     assert difference(logits, wanted) <= TOLERANCE
     assert wanted.std() > 100 * TOLERANCE * wanted.abs().max()  # else any network would do
-
-
-def test_an_audit_by_path_alone(home: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    for name in ("test_resnet", "images"):
-        (tmp_path / name).symlink_to(home / name)
-    code, _, err = run_cli("init", "spec.yaml", "--model", "test_resnet", "--data", "images", "--samples", "4", "--no-check")
-    assert code == 0, err
-    assert '# the rest, the size of images and the class names are from "test_resnet/config.json"' in (tmp_path / "spec.yaml").read_text()
-    code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
-    assert code == 0, err
-    assert "note: from test_resnet/config.json: timm:test_resnet (num_classes 3, " in err
-    assert "; resize 71; crop 64; interpolation bilinear; channels 3; 3 class names (cat, dog, owl)" in err
-    recorded = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert recorded["spec"]["model"]["architecture"] == "timm:test_resnet"
-    assert recorded["spec"]["dataset"]["class_names"] == list(CLASSES)
 
 
 @pytest.mark.parametrize(

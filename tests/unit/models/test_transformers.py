@@ -20,7 +20,6 @@ from robaudit.datasets.decode import file_pixels
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models.pretrained import describe
 from robaudit.spec.model import ImageOptions, ModelSpec
-from tests.conftest import RunCli
 from tests.unit.models.pictures import CLASSES, audited, difference, draw, files, spec_of
 
 transformers = pytest.importorskip("transformers")
@@ -125,30 +124,6 @@ def test_the_pixels_of_image_processors(tmp_path: Path, name: str, options: dict
         found = (file_pixels(path.name, path.name, path.parent, path.parent.resolve(), how).float() - mean) / std
         assert found.shape == wanted.shape
         assert difference(found, torch.tensor(wanted)) <= 1e-6
-
-
-def test_an_audit_with_gradients_and_an_unnamed_head(home: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    """By path alone; classes that nobody named (LABEL_0) get no names, and the folders' order counts."""
-    shutil.copytree(home / "vit", tmp_path / "vit")
-    (tmp_path / "images").symlink_to(home / "images")
-    config = json.loads((tmp_path / "vit" / "config.json").read_text())
-    config["id2label"], config["dtype"] = {str(index): f"LABEL_{index}" for index in range(3)}, "float16"
-    (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
-    (tmp_path / "spec.yaml").write_text(
-        "model: {path: vit}\ndataset: {kind: images, path: images}\nnoise: {sigma: 0.02}\nestimators: [taylor]\n"
-    )
-    code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
-    assert code == 0, err
-    assert "transformers:ViTForImageClassification; mean 0.5 0.5 0.5; std 0.5 0.5 0.5; resize 32 32; interpolation bilinear" in err
-    recorded = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert recorded["spec"]["dataset"]["class_names"] is None
-    before = recorded["model"]["sha256"]
-    config["layer_norm_eps"] = 0.1  # another network with the same weights
-    (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
-    code, _, err = run_cli("verify", "run")
-    assert code == 2
-    assert "was made with other weights" in err
-    assert before != ""
 
 
 Change = dict[str, Any]

@@ -33,6 +33,16 @@ def test_order_of_changes(tmp_path: Path) -> None:
     assert [(one.name, one.options) for one in spec.estimators] == [("mmse", {"samples": 4}), ("mc", {"samples": 20})]
 
 
+def test_a_byte_order_mark(tmp_path: Path) -> None:
+    assert load(tmp_path, "\ufeff" + yaml.safe_dump(digits())).document() == load(tmp_path).document()
+
+
+def test_limit_of_a_random_subset(tmp_path: Path) -> None:
+    sample = load(tmp_path, digits(dataset={"kind": "digits", "sample": {"size": 9}}), overrides={("dataset", "limit"): 3}).dataset.sample
+    assert sample is not None
+    assert sample.size == 3
+
+
 def test_set_the_default_estimator(tmp_path: Path) -> None:
     document = digits()
     del document["estimators"]

@@ -67,6 +67,8 @@ def test_accuracy_under_noise_is_against_the_label() -> None:
     assert noisy.value == pytest.approx((0.8 + 0.3 + 1.0) / 3)
     assert noisy.std_error == pytest.approx(math.sqrt((0.16 + 0.21) / 10) / 3)
     assert (noisy.measured_lower, noisy.measured_upper) == pytest.approx(tuple(map(float, clopper_pearson(21, 30))))
+    (without,) = summarise([replace(MC[0], votes=Votes((20, 0), lost=30))])
+    assert known(without.noisy_accuracy).value == pytest.approx(0.4), "copies without a class count against it"
 
 
 def test_under_noise_that_does_the_same_every_time_the_accuracy_on_these_images_is_exact() -> None:

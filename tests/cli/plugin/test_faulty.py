@@ -12,23 +12,23 @@ import torch
 
 from robaudit import AuditSpec, ImageBatch, audit, plugins, read_run
 from robaudit.plugins import NOISES
+from tests.cli.plugin import entries, faulty_noise
+from tests.cli.plugin.faulty import FAULTS, estimates
 from tests.conftest import RunCli
-from tests.specs import digits, write
-from tests.unit.plugin import entries, faulty_noise
-from tests.unit.plugin.faulty import FAULTS, estimates
+from tests.specs import digits, read_info, read_rows, write
 
 GRADIENTS = ("gram", "amplitude")
 KINDS = {
     "gaussian": "robaudit.noise.gaussian:Gaussian",
-    **{name.lower(): f"tests.unit.plugin.faulty_noise:{name}" for name in ("Faulty", "Undeclared")},
+    **{name.lower(): f"tests.cli.plugin.faulty_noise:{name}" for name in ("Faulty", "Undeclared")},
 }
 
 
 @pytest.fixture(autouse=True)
 def installed() -> Iterator[None]:
     """The faulty ones as if they were installed, beside ours."""
-    faulty = ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Refusing")
-    names = {name.lower(): f"tests.unit.plugin.faulty:{name}" for name in faulty}
+    faulty = ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Refusing", "Miscounted")
+    names = {name.lower(): f"tests.cli.plugin.faulty:{name}" for name in faulty}
     with entries.beside_ours(plugins.ESTIMATORS, names), entries.only(NOISES, KINDS):
         yield
 
@@ -44,10 +44,10 @@ OF_NOISES = {
     ("about", "sections", "says"),
     [
         *(
-            pytest.param("estimator faulty (tests.unit.plugin.faulty", *one, id=f"estimator: {fault}")
+            pytest.param("estimator faulty (tests.cli.plugin.faulty", *one, id=f"estimator: {fault}")
             for fault, one in OF_ESTIMATORS.items()
         ),
-        *(pytest.param("noise faulty (tests.unit.plugin.faulty_noise", *one, id=f"noise: {fault}") for fault, one in OF_NOISES.items()),
+        *(pytest.param("noise faulty (tests.cli.plugin.faulty_noise", *one, id=f"noise: {fault}") for fault, one in OF_NOISES.items()),
     ],
 )
 def test_a_fault_names_the_plugin(about: str, sections: dict[str, Any], says: str, tmp_path: Path, run_cli: RunCli) -> None:
@@ -62,7 +62,7 @@ def test_a_fault_names_the_plugin(about: str, sections: dict[str, Any], says: st
 def test_what_a_noise_does_not_declare_is_told(tmp_path: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("estimate", write(tmp_path, digits(noise={"kind": "undeclared", "sigma": 0.1})), "--out", "run")
     assert (code, out) == (2, "")
-    assert "error: noise kind undeclared: tests.unit.plugin.faulty_noise:Undeclared does not define level_name; fix" in err
+    assert "error: noise kind undeclared: tests.cli.plugin.faulty_noise:Undeclared does not define level_name; fix" in err
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_is_missing_is_told_before_the_model_is_opened(name: str, says: str
     spec = write(tmp_path, digits(estimators=[name], model={"path": "there-is-none.safetensors"}))
     code, out, err = run_cli("estimate", spec)
     assert (code, out) == (2, "")
-    assert re.match(rf"error: estimator {name}( \(|: )tests\.unit\.plugin\.faulty:", err)
+    assert re.match(rf"error: estimator {name}( \(|: )tests\.cli\.plugin\.faulty:", err)
     assert says in err
 
 
@@ -87,6 +87,29 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     run = audit(spec, out=tmp_path / "run")
     assert read_run(run.path).rows == run.rows
     assert {(row.value, row.flips_to, row.numbers["x"]) for row in run.rows} == {(0.5, 1, 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"), [("too few", "estimate() returned Result Result("), ("too many", "estimate() returned tuple (Result(")]
+)
+def test_a_value_too_few_or_too_many(fault: str, says: str, tmp_path: Path, run_cli: RunCli) -> None:
+    spec = write(tmp_path, digits(estimators=[{"miscounted": {"fault": fault, "q": [1, 10], "samples": 10, "target": "predicted"}}]))
+    code, out, err = run_cli("estimate", spec, "--out", "run", "-q")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: estimator miscounted (tests.cli.plugin.faulty:Miscounted): {says}")
+    assert err.endswith(" for 0, not a tuple of 2 Results; fix or uninstall the plugin\n")
+
+
+def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:
+    """The image has no row of this computation, and its message says which of the values it was."""
+    spec = write(tmp_path, digits(estimators=[{"mc": {"samples": 10}}, {"miscounted": {"fault": "nan", "q": [1, 10], "samples": 10}}]))
+    done = run_cli("estimate", spec, "--out", "run", "-q")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "miscounted:q=10 gave nan at sigma 0.2" in done.err
+    assert run_cli("estimate", spec, "--out", "run", "-q", "--on-error", "skip").code == 0
+    assert len(read_rows(tmp_path / "run")) == 7 * 3
+    assert [skip["sample_id"] for skip in read_info(tmp_path / "run")["skipped"]] == ["6"]
+    assert "this run is complete; nothing was recomputed" in run_cli("estimate", spec, "--out", "run", "--on-error", "skip").err
 
 
 def test_memory_that_runs_out_is_not_the_plugins_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ import yaml
 
 from robaudit import read_run
 from tests import forks
+from tests.cli.plugin import entries
+from tests.cli.plugin.entries import PAGE
 from tests.conftest import RunCli
 from tests.specs import digits, write
 
-PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
-FILES = ("pyproject.toml", "robaudit_clear.py", "test_clear.py", "robaudit_norms.py", "robaudit_banding.py")
 NORMS = ("norms:q=1", "norms:q=2", "far:q=1", "far:q=50")
 
 
@@ -26,9 +26,7 @@ NORMS = ("norms:q=1", "norms:q=2", "far:q=1", "far:q=50")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that the packages are installed into: two estimators, one of them with several values, and a kind of noise."""
     folder = tmp_path_factory.mktemp("plugin")
-    (folder / "clear").mkdir()
-    for name, text in zip(FILES, re.findall(r"```(?:toml|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL), strict=True):
-        (folder / "clear" / name).write_text(text, encoding="utf-8")
+    entries.write_documented(folder / "clear")
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "install", *options, "--target", str(folder / "installed"), str(folder / "clear")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 from pydantic import Field, model_validator
 
 from robaudit import P_ROBUST, Estimator, ImageBatch, Need, Result
+from robaudit.estimators.qnorm_mc import QNormMc
 
 
 def estimates(batch: ImageBatch, **fields: Any) -> list[Result]:
@@ -30,7 +33,7 @@ FAULTS: Mapping[str, tuple[Callable[[ImageBatch], Any], str]] = {
         lambda batch: estimates(batch, lower=0.6, upper=0.7),
         "value is 0.5, outside its interval",
     ),
-    "an exception": (divide, "raised ZeroDivisionError: division by zero (faulty.py, line 20)"),
+    "an exception": (divide, "raised ZeroDivisionError: division by zero (faulty.py, line "),
 }
 
 
@@ -85,3 +88,16 @@ class Refusing(Faulty):
     @model_validator(mode="after")
     def _refuse(self) -> Refusing:
         raise RuntimeError("no licence")
+
+
+class Miscounted(QNormMc):
+    """Gives a value too few or too many of each image, or one that is no number, as an option says."""
+
+    fault: str = Field("too few", description="how it breaks the contract")
+
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
+        found = list(super().estimate(batch))
+        if self.fault == "nan" and "6" in batch.ids:
+            first, *_, last = found[batch.ids.index("6")]
+            found[batch.ids.index("6")] = first, replace(last, value=math.nan)
+        return {"too few": [values[1:] for values in found], "too many": [(*values, values[0]) for values in found]}.get(self.fault, found)

@@ -1,14 +1,26 @@
-"""Plugins as if they were installed."""
+"""Plugins as if they were installed, and those of docs/plugins.md."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 import pytest
 
 from robaudit import plugins
+
+PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
+FILES = ("pyproject.toml", "robaudit_clear.py", "test_clear.py", "robaudit_norms.py", "robaudit_banding.py")
+
+
+def write_documented(folder: Path) -> None:
+    """The files of the packages on the page."""
+    folder.mkdir()
+    for name, text in zip(FILES, re.findall(r"```(?:toml|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL), strict=True):
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 @contextmanager
