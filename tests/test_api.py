@@ -69,7 +69,7 @@ def test_from_a_spec_with_model_and_data_in_memory(tmp_path: Path) -> None:
     run = robaudit.audit(spec, out=tmp_path / "run", model=model, dataset=Squares(), listener=heard)
     assert [row.sample_id for row in run.rows] == [f"square {i}" for i in range(6)]
     assert [row.label for row in run.rows] == [0, None] * 3
-    assert run.info["data"]["labelled"] == 3
+    assert run.info.data.labelled == 3
     assert model.training, "the caller's network is left as it was"
     assert (heard.begin.call_args_list, heard.advance.call_args_list, heard.end.call_count) == ([call(6, 0)], [call(6)], 1)
     assert heard.note.call_args_list[0].args[0].endswith("of the first 3 labelled images)")

@@ -81,7 +81,7 @@ def test_a_network_that_works_in_place_gives_the_same_rows(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("way", "words"), [("", []), ("batch", ["depend on the other images"]), ("random", ["random or keeps state"])])
 def test_a_model_that_is_no_function_of_the_image_warns(tmp_path: Path, way: str, words: list[str]) -> None:
-    warnings = run(tmp_path, Net(way)).info["warnings"]
+    warnings = run(tmp_path, Net(way)).info.warnings
     assert len(warnings) == len(words)
     assert all(word in line for word, line in zip(words, warnings, strict=True))
 
@@ -90,8 +90,8 @@ def test_not_finite_under_noise_costs_one_sample_not_the_run(tmp_path: Path) -> 
     with pytest.raises(RobauditError, match=r"mmse gave nan at sigma 2; .*on_error='skip'"):
         run(tmp_path, Net("nan"), sigma=2.0)
     skipping = run(tmp_path, Net("nan"), name="skipping", sigma=2.0, on_error="skip")
-    assert 0 < len(skipping.info["skipped"]) < 6
-    assert len(skipping.rows) == 2 * (6 - len(skipping.info["skipped"]))
+    assert 0 < len(skipping.info.skipped) < 6
+    assert len(skipping.rows) == 2 * (6 - len(skipping.info.skipped))
 
 
 def test_not_finite_copies_count_against_accuracy_under_noise(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ class Sigmoid(nn.Module):
 
 
 def test_one_probability_in_the_place_of_a_logit_warns(tmp_path: Path) -> None:
-    assert any("looks like a probability" in line for line in run(tmp_path, Sigmoid()).info["warnings"])
+    assert any("looks like a probability" in line for line in run(tmp_path, Sigmoid()).info.warnings)
 
 
 def test_a_level_as_the_tables_print_it_is_found(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from robaudit.errors import AnotherRunError, RobauditError, RunError
 from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
 from robaudit.rows import Row
-from robaudit.store.state import Flush, Skip, State, TaskName
+from robaudit.stats.info import Skip
+from robaudit.store.state import Flush, State, TaskName
 
 OnError = Literal["stop", "skip"]
 _DUE = 1.0  # seconds between two flushes
@@ -169,7 +170,7 @@ class _Loop:
             if self._on_error == "stop":
                 raise error.or_skip()
             self._listener.warn(f"skipped {error}")
-            self._new.skipped.append(Skip(sample_id, str(error), None if step.task is None else step.task.names[0]))
+            self._new.skipped.append(Skip(sample_id=sample_id, reason=str(error), task=None if step.task is None else step.task.names[0]))
             self._digests.pop(sample_id, None)
         if step.refused:
             self._new.rows = [row for row in self._new.rows if row.sample_id not in step.refused]

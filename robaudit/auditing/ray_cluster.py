@@ -30,7 +30,7 @@ from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec, RunSpec
-from robaudit.store.info import RowBits, device_type, kind_of
+from robaudit.stats.info import RowBits, device_type, kind_of
 from robaudit.system import cores
 from robaudit.text import clipped, count
 
@@ -135,8 +135,8 @@ class Crew:
         self, ray: Any, actors: Sequence[tuple[Any, str]], request: Any, spec: AuditSpec, reports: Sequence[Report], data: Dataset
     ) -> None:
         self._ray, self._request, self._spec, self._data = ray, request, spec, data
-        worst = max((report.info["rows"] for report in reports), key=lambda rows: rows["largest_difference"])
-        self.info = {**reports[0].info, "rows": worst}
+        worst = max((report.info.rows for report in reports), key=lambda rows: rows.largest_difference)
+        self.info = reports[0].info.model_copy(update={"rows": worst})
         self._members = [
             _Member(f"worker {number} on {report.host}", *actor, report.images)
             for number, (report, actor) in enumerate(zip(reports, actors, strict=True))
@@ -155,7 +155,7 @@ class Crew:
     @property
     def classes(self) -> int:
         """Number of logits."""
-        return int(self.info["model"]["classes"])
+        return self.info.model.classes
 
     def again(self, spec: AuditSpec) -> None:
         """Let the workers compute the same audit with other numbers of draws."""
@@ -166,7 +166,7 @@ class Crew:
     def next_images(self, tasks: Sequence[Task]) -> int:
         """The size of the next chunk: what its worker asked for, smaller towards the end."""
         del tasks
-        if self.info["rows"]["kind"] == RowBits.MIXED:
+        if self.info.rows.kind is RowBits.MIXED:
             return self._wanted
         return max(1, min(self._wanted, -(-self._left // (2 * self.number))))
 
@@ -280,16 +280,16 @@ class Crew:
             SpecError: it is of another kind.
         """
         info, first = report.info, self.info
-        here, other = info["model"]["sha256"], first["model"]["sha256"]
+        here, other = info.model.sha256, first.model.sha256
         if here != other:
             what = f"has other weights there (sha256 {here[:12]}, and {other[:12]} on the first worker)"
-            raise ModelError(f"{report.host}: {info['model']['name']}", what, "put the same file on all machines")
-        if kind_of(info["device"]) != kind_of(first["device"]):
-            what = f"is {info['device']}, and the first worker {first['device']}: they draw other noise"
+            raise ModelError(f"{report.host}: {info.model.name}", what, "put the same file on all machines")
+        if kind_of(info.device) != kind_of(first.device):
+            what = f"is {info.device}, and the first worker {first.device}: they draw other noise"
             raise SpecError(name, what, "use devices of one kind")
         for package in ("robaudit", "torch"):
-            if info["versions"].get(package) != first["versions"].get(package):
-                what = f"has {package} {info['versions'].get(package)}, and the first worker {first['versions'].get(package)}"
+            if info.versions.get(package) != first.versions.get(package):
+                what = f"has {package} {info.versions.get(package)}, and the first worker {first.versions.get(package)}"
                 raise SpecError(name, what, "install the same version everywhere")
 
 
@@ -343,11 +343,12 @@ def ray_workers(
             for warning, text in reports[0].told:
                 (listener.warn if warning else listener.note)(text)
             hosts = Counter(report.host for report in reports)
-            kind_there = device_type(reports[0].info["device"])
+            kind_there = device_type(reports[0].info.device)
             where = names if devices else [f"{number} on {host} ({kind_there})" for host, number in hosts.items()]
             listener.note(f"{len(names)} workers: {', '.join(where)}")
             if devices:
-                crew.info["device"] = f"{','.join(names)} {reports[0].info['device'].partition(' ')[2]}"
+                device = f"{','.join(names)} {crew.info.device.partition(' ')[2]}"
+                crew.info = crew.info.model_copy(update={"device": device})
             yield crew, reports[0]
 
 

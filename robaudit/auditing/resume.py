@@ -11,8 +11,8 @@ from robaudit.levels import level_name_in, without_levels
 from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.spec.origin import Origin
+from robaudit.stats.info import Measured, RunInfo, UntilDecided, device_type, kind_of
 from robaudit.store.folder import RUNS, RunFolder, in_runs
-from robaudit.store.info import UntilDecided, device_type, kind_of, until_decided
 from robaudit.store.state import State
 
 
@@ -33,7 +33,7 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
         return exact
     wanted = base_identity(document)
     candidates = [RunFolder(p.parent) for p in sorted(RUNS.glob(f"{spec.stem}-*/run.json"))]
-    fitting = [folder.path for folder in candidates if folder.info()["base_identity"] == wanted]
+    fitting = [folder.path for folder in candidates if folder.info().base_identity == wanted]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -43,7 +43,7 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     )
 
 
-def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None) -> dict[str, Any] | None:
+def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None) -> RunInfo | None:
     """The folder's run.json, or None if there is no run.
 
     A run in the spec's default folder may have been extended since; it then holds more than the spec asks for.
@@ -62,12 +62,12 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, u
             raise RunError(str(folder.path), "there is no run to extend", "leave --extend out")
         return None
     info, document = folder.info(), spec.document()
-    if info["base_identity"] != base_identity(document):
+    if info.base_identity != base_identity(document):
         what = "holds a run of another spec (model, data set, seed or precision)"
         raise AnotherRunError(str(folder.path), what, "choose another --out")
-    _joined(info["spec"]["noise"], document["noise"], str(folder.path))
-    own = folder.path == RUNS / folder_name(spec) and identity(extended(spec, info, str(folder.path)).document()) == info["identity"]
-    if info["identity"] != identity(document) and not (extend or own or is_next(until, info)):
+    _joined(info.spec["noise"], document["noise"], str(folder.path))
+    own = folder.path == RUNS / folder_name(spec) and identity(extended(spec, info, str(folder.path)).document()) == info.identity
+    if info.identity != identity(document) and not (extend or own or is_next(until, info)):
         raise RunError(
             str(folder.path),
             "holds a run with other noise levels, estimators or limit",
@@ -76,13 +76,12 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, u
     return info
 
 
-def is_next(until: UntilDecided | None, info: Mapping[str, Any]) -> bool:
+def is_next(until: UntilDecided | None, info: RunInfo) -> bool:
     """Whether the last analysis is the run's next one, for which its estimators take more draws."""
-    before = until_decided(info)
-    return until is not None and before is not None and before.draws == until.draws[:-1]
+    return until is not None and info.until_decided is not None and info.until_decided.draws == until.draws[:-1]
 
 
-def refuse_another_machine(old: Mapping[str, Any], now: Mapping[str, Any], where: str, listener: Listener) -> None:
+def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Listener) -> None:
     """Refuse to continue a run with other weights or other noise; warn where rounding may differ.
 
     Args:
@@ -94,20 +93,20 @@ def refuse_another_machine(old: Mapping[str, Any], now: Mapping[str, Any], where
     Raises:
         RunError: other weights, or another kind of device.
     """
-    if old["model"]["sha256"] != now["model"]["sha256"]:
-        what = "was made with other weights" + (" or other code" if now["model"]["format"] == IN_MEMORY else "")
+    if old.model.sha256 != now.model.sha256:
+        what = "was made with other weights" + (" or other code" if now.model.format == IN_MEMORY else "")
         raise AnotherRunError(where, what, "choose another --out")
-    here = now["device"]
-    if kind_of(old["device"]) != kind_of(here):
-        raise AnotherRunError(where, f"was begun on {old['device']}, and this device draws other noise", "choose another --out")
-    then, versions = old.get("versions", {}), now["versions"]
+    here = now.device
+    if kind_of(old.device) != kind_of(here):
+        raise AnotherRunError(where, f"was begun on {old.device}, and this device draws other noise", "choose another --out")
+    then, versions = old.versions, now.versions
     changed = [
         f"{name} {then[name]} (now {versions[name]})"
         for name in ("robaudit", "torch", "numpy", "scipy")
         if then.get(name) not in (None, versions[name])
     ]
-    if device_type(here) == "cpu" and old["device"] != here:
-        changed.append(f"{old['device']} (now {here})")
+    if device_type(here) == "cpu" and old.device != here:
+        changed.append(f"{old.device} (now {here})")
     if changed:
         listener.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last digits from those computed now")
 
@@ -169,13 +168,13 @@ def refuse_other_data(
             raise AnotherRunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
 
 
-def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
+def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:
     """The union of an existing run and a spec: noise levels, estimators and the larger limit.
 
     Raises:
         RunError: an estimator or a noise of the run has the same name, but other options.
     """
-    old, new = info["spec"], spec.document()
+    old, new = info.spec, spec.document()
     estimators = list(old["estimators"])
     by_label = {entry["label"]: entry for entry in estimators}
     for entry in new["estimators"]:

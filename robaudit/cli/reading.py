@@ -297,13 +297,13 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     (path,) = paths
     folder = RunFolder(path)
     info = folder.info()
-    finished = info["status"] == "complete"
+    finished = info.complete
     run = read_run(path, kept=form == "json") if finished else Run(path, info, folder.rows_so_far())
     rows: Iterable[Row] = run.rows
     if ask.estimators or ask.levels:
         chosen = set(run.chosen(dict.fromkeys((row.estimator, row.at) for row in rows), ask.estimators, ask.levels))
         rows = (row for row in run.rows if (row.estimator, row.at) in chosen)
-    names, pieces = info["data"]["class_names"], dict[str, Callable[[], Iterable[str | bytes]]]()
+    names, pieces = info.data.class_names, dict[str, Callable[[], Iterable[str | bytes]]]()
     pieces["parquet"] = lambda: parquet_pieces(rows, names, where="--format parquet")
     pieces["csv"] = lambda: rows_csv_chunks(rows, names)
     pieces["json"] = lambda: rows_json_chunks(rows)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits
 from robaudit.errors import RunError
@@ -18,7 +17,6 @@ from robaudit.gates.measure import ClassPart, Measured, Method, check_between
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty
 from robaudit.stats.intervals import Bounds
-from robaudit.store.run import Run
 from robaudit.text import count
 
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
@@ -191,7 +189,7 @@ def _check_range(gate: Gate, span: float) -> None:
 def _group_of(gate: Gate, comparison: Comparison) -> GroupComparison:
     """The group that a gate is about; the gate may leave out its name only if there is no other."""
     groups = {(group.key.estimator, group.key.at): group for group in comparison.groups}
-    return groups[only_group(gate, matching_groups(gate, Run(Path(), {}, ()), groups, subject="the comparison"))]
+    return groups[only_group(gate, matching_groups(gate, groups, subject="the comparison"))]
 
 
 def _left_out(group: GroupComparison) -> list[str]:

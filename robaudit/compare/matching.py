@@ -15,8 +15,8 @@ from robaudit.levels import NoiseLevel, without_levels
 from robaudit.quantities import IntervalKind
 from robaudit.results import MOST_STORED_DRAWS
 from robaudit.rows import Row, bits_of
+from robaudit.stats.info import kind_of
 from robaudit.store.folder import RunFolder
-from robaudit.store.info import kind_of
 from robaudit.store.run import Run
 
 Pair = tuple[Row, Row]
@@ -73,13 +73,13 @@ class Described:
 
 def described(run: Run) -> Described:
     """The description in run.json."""
-    info, spec, files = run.info, run.info["spec"], run.info.get("noise_files", {})
+    info, spec, files = run.info, run.info.spec, run.info.noise_files
     model = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
-    code = info["identity"] if info["model"]["format"] == "python" else None
+    code = info.identity if info.model.format == "python" else None
     return Described(
         noises={str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])} for entry in spec["noise"]},
         estimators=frozenset((entry["label"], entry["name"]) for entry in spec["estimators"]),
-        model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), code),
+        model=(info.model.sha256, info.model.format, model, spec["run"].get("precision"), code),
     )
 
 
@@ -122,8 +122,8 @@ def match(base: Run, new: Run) -> Matching:
     """
     specs = check_same_noise(base, new)
     reasons = []
-    seeds = [run.info["seed"] for run in (base, new)]
-    devices = [kind_of(run.info["device"]) for run in (base, new)]
+    seeds = [run.info.seed for run in (base, new)]
+    devices = [kind_of(run.info.device) for run in (base, new)]
     if seeds[0] != seeds[1]:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
@@ -163,7 +163,7 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
             yield _same_tasks(before, now)
     matching.only_base += waiting[0]
     matching.only_new += waiting[1]
-    skips = {skip["sample_id"] for skip in new.info.get("skipped", ())}
+    skips = {skip.sample_id for skip in new.info.skipped}
     matching.skipped += [sample_id for sample_id in waiting[0] if sample_id in skips]
     matching.skipped_besides += len(skips) - len(matching.skipped)
     matching.lost += [row for sample_id in matching.skipped for row in waiting[0][sample_id]]

@@ -170,13 +170,13 @@ def decide(
     certified_of = functools.cache(lambda key: certified_for(run, key, confidence))
     decisions = []
     for gate in gates:
-        group = group_of(gate, run, quantities, voted)
+        group = group_of(gate, quantities, voted)
         evidence = next(iter(groups.values())) if group is None else groups[group]
         full = gate if group is None else gate.about(*group)
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
         if gate.quantity == WARNINGS:
-            measured = measured_warnings(run.info["warnings"])
+            measured = measured_warnings(run.info.warnings)
         elif gate.quantity in SCORES:
             measured = measured_score(full, scores_of(evidence.key), population=population)
         elif gate.quantity == CERTIFIED_ACCURACY:

@@ -99,16 +99,15 @@ class Evidence:
 
 def gather(run: Run) -> dict[Group, Evidence]:
     """The evidence of every group of the run, in its order."""
-    by_label = bool(run.info["data"].get("labelled"))
+    by_label = bool(run.info.data.labelled)
     return {group: Evidence(columns, by_label=by_label) for group, columns in run.groups().items()}
 
 
-def group_of(gate: Gate, run: Run, quantities: Mapping[Group, str], voted: Container[Group] | None = None) -> Group | None:
+def group_of(gate: Gate, quantities: Mapping[Group, str], voted: Container[Group] | None = None) -> Group | None:
     """The results that a gate is about; None for a gate on warnings or on the accuracy without noise.
 
     Args:
         gate: the gate.
-        run: for messages.
         quantities: quantity names of all results.
         voted: the results with votes for labels; None: not known yet.
 
@@ -122,7 +121,7 @@ def group_of(gate: Gate, run: Run, quantities: Mapping[Group, str], voted: Conta
     able = [group for group, quantity in quantities.items() if needed is None or quantity in needed]
     if needed is not None and not able:
         raise SpecError(f"gate {str(gate)!r}", lacking, f"{remedy} to the estimators")
-    groups = matching_groups(gate, run, able)
+    groups = matching_groups(gate, able)
     if gate.quantity == "noisy_accuracy":
         groups = [group for group in groups if voted is None or group in voted]
         if not groups:
@@ -133,7 +132,7 @@ def group_of(gate: Gate, run: Run, quantities: Mapping[Group, str], voted: Conta
     return only_group(gate, groups)
 
 
-def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, subject: str = "the run") -> list[Group]:
+def matching_groups(gate: Gate, keys: Iterable[Group], *, subject: str = "the run") -> list[Group]:
     """The groups that a gate can be about, at least one. ``subject``: their owner, for messages.
 
     Raises:
@@ -147,9 +146,10 @@ def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, subject: str
         wanted = gate.result or str(gate.part)
         raise SpecError(where, f"{subject} has no {wanted} for this gate", did_you_mean(wanted, known))
     try:
-        matches = run.chosen(keys, named, gate.levels)
+        levels = set(gate.levels.among((at for _, at in keys), subject))
     except RunError as error:
         raise SpecError(where, f"{subject} {error.what}", error.remedy) from error
+    matches = [(name, at) for name, at in keys if name in named and at in levels]
     if not matches:
         present = ", ".join(f"{name} at {at}" for name, at in keys)
         raise SpecError(where, f"{subject} has no such results", f"it has {present}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from robaudit.gates.evidence import group_of
 from robaudit.gates.measure import check_range
 from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
 from robaudit.spec.model import AuditSpec
-from robaudit.store.info import until_decided
+from robaudit.stats.info import RunInfo
 from robaudit.store.run import Run
 
 
@@ -45,7 +45,7 @@ def rules_of(run: Run) -> GateRules | None:
     Raises:
         SpecError: a text is not a gate.
     """
-    written, where, until = run.info["spec"].get("gates", ()), f"the spec of {run.path}", until_decided(run.info)
+    written, where, until = run.info.gates, f"the spec of {run.path}", run.info.until_decided
     return GateRules(parsed(written, where), where, point=None if until is None else until.point) if written else None
 
 
@@ -76,7 +76,7 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
         return (), str(error)
 
 
-def confidence_of(info: Mapping[str, Any], requested: float | None, rules: float | None = None) -> float:
+def confidence_of(info: RunInfo, requested: float | None, rules: float | None = None) -> float:
     """The confidence of the intervals of a run's gates.
 
     ``requested`` (--confidence) comes first, then ``rules`` (pyproject.toml), then 95 %. If the run was sampled until its gates were
@@ -90,7 +90,7 @@ def confidence_of(info: Mapping[str, Any], requested: float | None, rules: float
             check_confidence(value)
     if requested is not None:
         return requested
-    until = until_decided(info)
+    until = info.until_decided
     return until.each(rules) if until is not None else 0.95 if rules is None else rules
 
 
@@ -112,7 +112,7 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
     scales = {(name, at): task.estimator.quantity for task in tasks_of(spec) for at, name in task.names}
     quantities = {key: scale.name for key, scale in scales.items()}
     for gate in gates:
-        group = group_of(gate, Run(Path(spec.title), {}, ()), quantities)
+        group = group_of(gate, quantities)
         check_range(gate, next(iter(scales.values())) if group is None else scales[group])
 
 

@@ -28,9 +28,9 @@ def models_table(runs: dict[str, Run]) -> Table:
     rows = []
     for name, run in runs.items():
         means = [numbers.mean_estimate(group.mean) for group in run.summary()]
-        clean = run.info["clean_accuracy"]
-        rows.append(cells((name, numbers.exact_percent(clean["value"]), *means)))
-    images = first.info["totals"]["samples"]
+        clean = "" if run.info.clean_accuracy is None else numbers.exact_percent(run.info.clean_accuracy.value)
+        rows.append(cells((name, clean, *means)))
+    images = first.info.totals.samples
     return Table(
         f"Share of noisy copies that keep the prediction, {images} images",
         columns(("model",), ("clean accuracy", *levels.values())),

@@ -16,9 +16,11 @@ from PIL import Image
 from robaudit.auditing.outputs import finish
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Task
+from robaudit.quantities import P_ROBUST
 from robaudit.store.folder import RunFolder
 from robaudit.store.run import StoredRows
 from robaudit.store.state import Flush, SampleResults, State
+from tests.infos import run_info
 from tests.levels import sigma
 from tests.specs import NETWORK, write
 from tests.unit.store.test_runs import row
@@ -104,7 +106,7 @@ def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
 def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
     count = 10_000
     tasks = (Task(MonteCarlo(), "mc", sigma(0.1)),)
-    info = {"status": "running", "warnings": [], "data": {"where": "numbers"}}
+    info = run_info(quantities=[P_ROBUST.document()])
 
     def found(count: int = count) -> Iterator[SampleResults]:
         for i in range(count):
@@ -115,7 +117,7 @@ def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
     finish(folder, info, found(10), (), tasks, {})  # imports what it needs
     held = allocated(lambda: list(found()))
     assert allocated(lambda: finish(folder, info, found(), (), tasks, {})) < held / 4
-    rows = StoredRows(tmp_path / "samples.json", {"quantities": [{"name": "p_robust"}]})
+    rows = StoredRows(tmp_path / "samples.json", info)
     assert allocated(lambda: sum(one.value for one in rows)) < held / 20
     assert sum(one.value for one in rows) == pytest.approx(count / 2 - 0.5)
     assert len(rows) == count

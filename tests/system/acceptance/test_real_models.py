@@ -15,6 +15,7 @@ from torch import nn
 from robaudit import Row, Run, audit
 from tests.shared import SHARED, card, document, needs_shared
 from tests.specs import located
+from tests.unit.estimators.tools import known
 
 pytestmark = needs_shared
 
@@ -53,9 +54,9 @@ def test_audits_real_models(tmp_path: Path, model: str) -> None:
     estimators = [{"mc": {"samples": 60}}, "taylor", {"mmse": {"samples": 4}}, "softmax"]
     run = run_of(tmp_path, document(model, limit=6, estimators=estimators))
     assert len(run.rows) == 6 * 4
-    assert run.info["warnings"] == []
-    accuracy = run.info["clean_accuracy"]
-    assert accuracy["lower"] <= card(model)["accuracy"] <= accuracy["upper"] or accuracy["value"] >= card(model)["accuracy"]
+    assert run.info.warnings == []
+    accuracy = known(run.info.clean_accuracy)
+    assert accuracy.lower <= card(model)["accuracy"] <= accuracy.upper or accuracy.value >= card(model)["accuracy"]
     assert {row.interval.text for row in run.rows} == {"clopper-pearson", "none", "jackknife:approximate"}
 
 

@@ -21,7 +21,7 @@ CLEAN = "clean accuracy is "
 def warnings_of(net: nn.Module, labels: Tensor | np.ndarray[tuple[int, ...], np.dtype[np.int64]], images: object = None) -> list[str]:
     """Those of an audit of digits in memory."""
     data = arrays(len(labels))[0] if images is None else images
-    return list(robaudit.audit(net, (data, labels), sigma=0.1, estimators="softmax").info["warnings"])
+    return list(robaudit.audit(net, (data, labels), sigma=0.1, estimators="softmax").info.warnings)
 
 
 @pytest.mark.filterwarnings("ignore::robaudit.RobauditWarning")

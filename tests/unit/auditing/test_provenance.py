@@ -17,7 +17,7 @@ from robaudit.auditing import environment
 from robaudit.auditing.environment import command_line, device_name, plugins, processor_name, versions
 from robaudit.errors import RunError
 from robaudit.spec.model import AuditSpec
-from robaudit.store.info import check_info
+from robaudit.stats.info import Plugin, RunInfo
 from tests.specs import digits
 
 CPU = torch.device("cpu")
@@ -79,7 +79,7 @@ def test_plugins_are_named_once(package: Any, about: tuple[str, str], monkeypatc
     ours = SimpleNamespace(dist=SimpleNamespace(name="robaudit", version="0"), value="robaudit.estimators.mc:MonteCarlo")
     monkeypatch.setattr(environment, "registered", lambda: {"margin": point, "mc": ours, "other": point})
     spec = AuditSpec.model_validate(digits(estimators=[{"margin": {"label": "a"}}, "mc", {"margin": {"label": "b"}}]))
-    expected = {"package": about[0], "version": about[1], "entry_point": "margins.plugin:Margin"}
+    expected = Plugin(package=about[0], version=about[1], entry_point="margins.plugin:Margin")
     assert plugins(spec) == {"margin": expected}
 
 
@@ -107,12 +107,14 @@ ESCAPE = "\x1b[2J"
 SESSION = {"started": "2026-01-01T00:00:00+00:00", "command": None, "device": "cpu", "robaudit": "0.1.0"}
 PLUGIN = {"package": "margins", "version": "1.2", "entry_point": "margins:Margin"}
 INFO: dict[str, Any] = {
+    "schema_version": 2,
     "status": "running",
     "name": "spec",
     "spec": {},
     "spec_folder": ".",
     "identity": "0",
     "base_identity": "0",
+    "seed": 0,
     "device": "cpu",
     "model": {"name": "m", "format": "onnx", "sha256": "0", "classes": 2},
     "data": {"where": "x", "class_names": None},
@@ -132,7 +134,7 @@ INFO: dict[str, Any] = {
     ids=["none", "all", "empty"],
 )
 def test_what_a_run_may_say(more: dict[str, Any]) -> None:
-    check_info({**INFO, **more}, "run")
+    RunInfo.read({**INFO, **more}, "run")
 
 
 @pytest.mark.parametrize(
@@ -154,6 +156,6 @@ def test_what_a_run_may_say(more: dict[str, Any]) -> None:
 )
 def test_what_a_run_may_not_say(more: dict[str, Any], place: str) -> None:
     with pytest.raises(RunError) as refused:
-        check_info({**INFO, **more}, "run")
+        RunInfo.read({**INFO, **more}, "run")
     assert place in str(refused.value)
     assert str(refused.value).isprintable()
