@@ -104,14 +104,14 @@ _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names 
 _REMEDY = "delete this file and repeat robaudit estimate: its samples are recomputed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Flush:
     """Results that an audit writes in one transaction: rows, skips, pixel digests by sample id, and seconds by step."""
 
-    rows: Sequence[Row] = ()
-    skipped: Sequence[Skip] = ()
-    images: Mapping[str, str] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    skipped: list[Skip] = field(default_factory=list)
+    images: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
