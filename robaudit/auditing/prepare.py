@@ -12,7 +12,7 @@ from torch import nn
 
 from robaudit.auditing.batches import IMAGES, check_rows
 from robaudit.auditing.checks import InputCheck, check_input, precision_effects
-from robaudit.auditing.chunk_sizes import ChunkSizer, Gauge
+from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
 from robaudit.auditing.units import accepted, level_findings, within_unit
@@ -120,8 +120,7 @@ class PreparedAudit(CheckedAudit):
         steady = (self.spec.run.deterministic and device.type == "cuda") or self.info.rows.kind is RowBits.MIXED
         rows = engine.gradient_rows(shape_of(self.first.pixels), 1)
         least = max((-(-rows // each) for task in self.tasks if (each := task.estimator.rows_at_once)), default=1)
-        gauge = None if steady else Gauge(device, self.limit)
-        sizer = ChunkSizer(self.tasks, engine.classes, self.first.pixels.numel(), gauge, least)
+        sizer = ChunkSizer(self.tasks, engine.classes, self.first.pixels.numel(), None if steady else device, self.limit, least)
         return Worker(engine, sizer, self.data, self.tasks, self.readers)
 
     def at_levels(self, listener: Listener) -> PreparedAudit:
