@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robaudit.errors import AnotherRunError, RunError
+from robaudit.auditing.environment import image_digest
+from robaudit.auditing.prepare import CheckedAudit
+from robaudit.datasets.base import Dataset
+from robaudit.errors import AnotherRunError, RunError, SampleError
 from robaudit.levels import level_name_in, without_levels
 from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
@@ -141,31 +145,41 @@ def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
     return RunError(where, what, "give the new one a label of its own")
 
 
-def refuse_other_data(
-    state: State, seen: Mapping[str, tuple[str, int | None]], where: str, *, every: bool = False, skipped: Sequence[str] | None = None
-) -> None:
-    """Refuse to continue if images or labels differ from the run's.
+def refuse_other_data(state: State, audit: CheckedAudit, old: RunInfo | None, *, extend: bool) -> None:
+    """Refuse to continue if images or labels differ from the run's; data in memory, which no file identifies, are read whole.
 
     Args:
         state: what the run has computed.
-        seen: pixel digest and label of the images read now, by sample id.
-        where: the data set, for messages.
-        every: whether these are all images, so that every image of the run must be among them.
-        skipped: the samples that a finished run skipped; no others may be new.
+        audit: with the images seen so far.
+        old: run.json, if the run exists.
+        extend: whether a finished run may get more samples.
 
     Raises:
         RunError: one differs, is missing or is new.
     """
-    known = state.images() if every else {}
-    if (lost := next((name for name in known if name not in seen), None)) is not None:
-        raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
-    if skipped is not None and (new := next((name for name in seen if name not in known and name not in skipped), None)) is not None:
-        what = f"has the sample {new!r}, which the finished run does not have"
-        raise AnotherRunError(where, what, "extend the run, or choose another --out")
+    where, seen = audit.data.where, audit.seen
+    if old is not None and audit.spec.dataset.kind == IN_MEMORY:
+        seen, known = _all_seen(audit.data), state.images()
+        if (lost := next((name for name in known if name not in seen), None)) is not None:
+            raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
+        known |= dict.fromkeys((skip.sample_id for skip in old.skipped), "")
+        if old.complete and not extend and (new := next((name for name in seen if name not in known), None)) is not None:
+            what = f"has the sample {new!r}, which the finished run does not have"
+            raise AnotherRunError(where, what, "extend the run, or choose another --out")
     for sample_id, *before in state.labels(seen):
         if (*before,) != seen[sample_id]:
             what = "image" if seen[sample_id][0] != before[0] else "label"
             raise AnotherRunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
+
+
+def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:
+    """Pixel digest and label of every readable sample, by id: data in memory have no file to identify them."""
+    seen: dict[str, tuple[str, int | None]] = {}
+    for index in range(len(samples)):
+        with contextlib.suppress(SampleError):
+            sample = samples[index]
+            seen[sample.id] = (image_digest(sample), sample.label)
+    return seen
 
 
 def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -13,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from robaudit.auditing.chunks import step_name
-from robaudit.auditing.environment import deterministic, image_digest, pick_devices
+from robaudit.auditing.environment import deterministic, pick_devices
 from robaudit.auditing.expected import SPARE, WORTH_SAYING, as_begun, measure_speed, within_budget
 from robaudit.auditing.loop import OnError, Workers, compute_missing, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
@@ -30,7 +29,7 @@ from robaudit.auditing.resume import (
 )
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected
-from robaudit.errors import RunError, SampleError, SpecError
+from robaudit.errors import RunError, SpecError
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.files import remove_leftovers
@@ -40,7 +39,7 @@ from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
-from robaudit.spec.model import IN_MEMORY, AuditSpec
+from robaudit.spec.model import AuditSpec
 from robaudit.stats.info import RunInfo, Skip, UntilDecided
 from robaudit.store.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
 from robaudit.store.log import Logged
@@ -211,7 +210,7 @@ def _carry_out(
     with folder.open_state(old) as state:
         entries, noises, files = _entries(audit)
         refuse_other_results(state, noises, entries if until is None else {}, str(folder.path))
-        _refuse_other_images(state, audit, old, extend=extend)
+        refuse_other_data(state, audit, old, extend=extend)
         by_name = {name: entries[task.label] for task in tasks for _, name in task.names}
         info = first_info(audit, noise_files=files, **history(old, command, audit.info.device, workers.number))
         if so_far := until or (old and old.until_decided):  # an extension keeps the analyses
@@ -259,34 +258,11 @@ def _entries(audit: CheckedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[
     return {entry["label"]: entry for entry in document["estimators"]}, noises, files
 
 
-def _refuse_other_images(state: State, audit: CheckedAudit, old: RunInfo | None, *, extend: bool) -> None:
-    """Refuse to continue if images or labels differ from the run's; data in memory are read whole.
-
-    Raises:
-        RunError: one differs, is missing or is new.
-    """
-    every = old is not None and audit.spec.dataset.kind == IN_MEMORY
-    complete = old is not None and old.complete
-    skipped = [skip.sample_id for skip in old.skipped] if old is not None and every and complete and not extend else None
-    seen = _all_seen(audit.data) if every else audit.seen
-    refuse_other_data(state, seen, audit.data.where, every=every, skipped=skipped)
-
-
 def _announce_time(audit: PreparedAudit, images: Sequence[int], log: Logged) -> None:
     """Say how long an audit will take, unless it is short."""
     expected = measure_speed(audit).expected(audit.tasks, images)
     if expected.seconds >= WORTH_SAYING:
         log.note(expected.text)
-
-
-def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:
-    """Pixel digest and label of every readable sample, by id: data in memory have no file to identify them."""
-    seen: dict[str, tuple[str, int | None]] = {}
-    for index in range(len(samples)):
-        with contextlib.suppress(SampleError):
-            sample = samples[index]
-            seen[sample.id] = (image_digest(sample), sample.label)
-    return seen
 
 
 @dataclass(frozen=True, slots=True)
