@@ -40,7 +40,7 @@ def first_info(audit: CheckedAudit, **more: Any) -> RunInfo:
         identity=identity(document),
         base_identity=base_identity(document),
         seed=spec.run.seed,
-        **audit.info.known(),
+        **audit.info.model_dump(exclude_unset=True),
         data=DataInfo(where=data.where, class_names=None if names is None else list(distinct(names))),
         noise=_noise_description(spec),
         plugins=plugins(spec),

@@ -244,10 +244,6 @@ class Measured(_Part):
     image_shape: list[Whole] | None = None
     precision_effect: list[dict[str, Any]] = []
 
-    def known(self) -> dict[str, Any]:
-        """The fields that are set, by name."""
-        return {name: value for name, value in self if name in self.model_fields_set}
-
 
 class RunInfo(Measured, _Asked):
     """The content of run.json, which has the fields of these three classes in this order: ``_Asked``, ``Measured``, ``RunInfo``.
