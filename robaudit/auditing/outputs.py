@@ -15,13 +15,13 @@ from robaudit.estimators.registry import Task
 from robaudit.estimators.review import FitReview
 from robaudit.files import file_sha256, writing
 from robaudit.levels import GAUSSIAN, NoiseLevel
-from robaudit.rows import Row
+from robaudit.rows import TABLE_COLUMNS, Row, table_values
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.frame import FrameBuilder
 from robaudit.stats.info import DataInfo, NoisyAccuracyInfo, QuantityInfo, RunInfo, Session, ShareInfo, Skip, Totals
 from robaudit.stats.summary import summarise
 from robaudit.store.folder import OUTPUTS, RunFolder
-from robaudit.store.serialise import SCHEMA_VERSION, rows_csv, rows_json_chunks, summary_json
+from robaudit.store.serialise import SCHEMA_VERSION, csv_lines, rows_json, summary_json
 from robaudit.store.state import NAME as STATE
 from robaudit.store.state import SampleResults
 from robaudit.text import distinct
@@ -147,13 +147,13 @@ def finish(
             pending.append(row)
             yield row
 
-    header, names = rows_csv(()), info.data.class_names
+    names = info.data.class_names
     with ExitStack() as files:
         csv, json, summary = (files.enter_context(writing(folder.path / name, folder.guard)) for name in OUTPUTS)
-        csv.write(header.encode())
-        for text in rows_json_chunks(rows()):
+        csv.write("".join(csv_lines([TABLE_COLUMNS])).encode())
+        for text in rows_json(rows()):
             json.write(text.encode())
-            csv.write(rows_csv(pending, names)[len(header) :].encode())
+            csv.write("".join(csv_lines(table_values(row, names) for row in pending)).encode())
             pending.clear()
         if not tally.rows:
             if not folder.info().complete:

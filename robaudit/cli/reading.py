@@ -285,7 +285,7 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     from robaudit.cli.streams import put, write_output
     from robaudit.store.folder import RunFolder
     from robaudit.store.run import Run, read_run
-    from robaudit.store.serialise import rows_csv_chunks, rows_json_chunks
+    from robaudit.store.serialise import rows_csv, rows_json
     from robaudit.store.table import parquet_pieces
 
     if len(paths) > 1:
@@ -305,8 +305,8 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
         rows = (row for row in run.rows if (row.estimator, row.at) in chosen)
     names, pieces = info.data.class_names, dict[str, Callable[[], Iterable[str | bytes]]]()
     pieces["parquet"] = lambda: parquet_pieces(rows, names, where="--format parquet")
-    pieces["csv"] = lambda: rows_csv_chunks(rows, names)
-    pieces["json"] = lambda: rows_json_chunks(rows)
+    pieces["csv"] = lambda: rows_csv(rows, names)
+    pieces["json"] = lambda: rows_json(rows)
     if to is None:
         put(pieces[form]())
     else:
