@@ -118,6 +118,9 @@ class _Member:
 class Crew:
     """Several Ray workers that share the chunks of an audit, and take over the chunks of those that are lost.
 
+    Attributes:
+        info, seen: see :class:`~robaudit.auditing.prepare.CheckedAudit`.
+
     Args:
         ray: the package.
         actors: the workers, with their devices.
@@ -136,7 +139,7 @@ class Crew:
     ) -> None:
         self._ray, self._request, self._spec, self._data = ray, request, spec, data
         worst = max((report.info.rows for report in reports), key=lambda rows: rows.largest_difference)
-        self.info = reports[0].info.model_copy(update={"rows": worst})
+        self.info, self.seen = reports[0].info.model_copy(update={"rows": worst}), reports[0].seen
         self._members = [
             _Member(f"worker {number} on {report.host}", *actor, report.images)
             for number, (report, actor) in enumerate(zip(reports, actors, strict=True))
@@ -301,7 +304,7 @@ def _failure(name: str, error: Any) -> Exception:
 @contextmanager
 def ray_workers(
     request: Request, data: Dataset, listener: Listener, address: str | None = None, devices: Sequence[torch.device] = ()
-) -> Iterator[tuple[Crew, Report]]:
+) -> Iterator[Crew]:
     """Start as many workers as the spec asks for or the cluster has room for; they end with the block.
 
     Args:
@@ -310,9 +313,6 @@ def ray_workers(
         listener: receives what is waited for.
         address: of the head node, or auto; by default RAY_ADDRESS, or a cluster of this machine alone.
         devices: this machine's devices, one worker each, on a private cluster; empty: use the given cluster.
-
-    Yields:
-        The workers, and the first one's report.
 
     Raises:
         RobauditError: Ray is not installed, the cluster cannot be reached or has too little, or a worker cannot begin.
@@ -349,7 +349,7 @@ def ray_workers(
             if devices:
                 device = f"{','.join(names)} {crew.info.device.partition(' ')[2]}"
                 crew.info = crew.info.model_copy(update={"device": device})
-            yield crew, reports[0]
+            yield crew
 
 
 @contextmanager

@@ -181,8 +181,8 @@ def prepared(
     if budget is not None:
         raise SpecError("--budget", "is for a single device, whose speed is measured first", "lower --limit or the samples instead")
     opened = open_audit(request, listener)
-    with ray_workers(request, opened.data, listener, ray_address, devices) as (crew, first):
-        yield CheckedAudit(**vars(opened), info=crew.info, seen=first.seen), crew
+    with ray_workers(request, opened.data, listener, ray_address, devices) as crew:
+        yield CheckedAudit(**vars(opened), info=crew.info, seen=crew.seen), crew
 
 
 def _carry_out(
