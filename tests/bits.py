@@ -12,7 +12,7 @@ from robaudit.auditing.batches import check_rows
 from robaudit.estimators.engine import Engine
 from robaudit.models import from_module
 from robaudit.models.architectures import digits_cnn
-from robaudit.store.info import RowBits
+from robaudit.stats.info import RowBits
 from tests.specs import WEIGHTS
 
 
@@ -26,7 +26,7 @@ def why_not() -> str:
     embedded.load_state_dict(load_file(WEIGHTS))
     images = torch.rand(7, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     for network in (embedded, nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))):
-        found = check_rows(Engine(from_module(network), {}, 10), images, gradients=True)
-        if found.bits is not RowBits.BITWISE:
+        found, _ = check_rows(Engine(from_module(network), {}, 10), images, gradients=True)
+        if found.kind is not RowBits.BITWISE:
             return f"logits depend on the size of the batch here (by up to {found.largest_difference:.1g} of their spread)"
     return ""

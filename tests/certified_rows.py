@@ -11,6 +11,7 @@ from robaudit.quantities import CERTIFIED
 from robaudit.results import Certificate
 from robaudit.rows import Row
 from robaudit.store.run import Run
+from tests.infos import changed
 from tests.radius_rows import row, run_of
 
 AT = NoiseLevel(GAUSSIAN, 0.25, LevelName.SIGMA)
@@ -56,4 +57,4 @@ def pictured(images: int = 9, name: str = "made") -> Run:
 
 def named(run: Run, name: str) -> Run:
     """The run with another name."""
-    return Run(run.path.with_name(name), {**run.info, "name": name}, run.rows)
+    return Run(run.path.with_name(name), changed(run.info, name=name), run.rows)

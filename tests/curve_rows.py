@@ -11,6 +11,7 @@ from robaudit.quantities import P_ROBUST, Interval
 from robaudit.results import CleanImage, Searched, Votes
 from robaudit.rows import Row
 from robaudit.store.run import Run
+from tests.infos import changed
 from tests.levels import sigma
 from tests.radius_rows import row, run_of
 
@@ -72,7 +73,7 @@ def curves_run(rows: Iterable[Row], noises: Mapping[str, str] | None = None, pat
     made = run_of(rows)
     kinds = {"gaussian": "gaussian", "linear": "linear"} if noises is None else noises
     spec: dict[str, Any] = {"estimators": [], "noise": [{"name": label, "kind": kind} for label, kind in kinds.items()]}
-    return Run(Path(path), {**made.info, "spec": spec}, made.rows)
+    return Run(Path(path), changed(made.info, spec=spec), made.rows)
 
 
 def pictured(images: int = 8) -> Run:

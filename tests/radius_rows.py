@@ -12,6 +12,7 @@ from robaudit.quantities import CERTIFIED, DIFFICULTY, P_ROBUST, RADIUS, TOLERAN
 from robaudit.results import CleanImage
 from robaudit.rows import Row
 from robaudit.store.run import Run
+from tests.infos import run_info
 from tests.rows import ROW
 
 BARE = NoiseLevel()
@@ -55,11 +56,10 @@ def beyond(index: int, cap: float, g: float | None = None, *, correct: bool = Tr
 def run_of(rows: Iterable[Row], estimators: Sequence[dict[str, Any]] = ()) -> Run:
     """The rows as a finished run; ``estimators``: as the spec's document has them."""
     given = tuple(rows)
-    info = {
-        "name": "made",
-        "data": {"labelled": sum(one.label is not None for one in given), "class_names": None},
-        "quantities": [quantity.document() for quantity in (P_ROBUST, RADIUS, CERTIFIED, TOLERANCE, DIFFICULTY)],
-        "spec": {"estimators": list(estimators)},
-        "totals": {"skipped": 0},
-    }
+    info = run_info(
+        name="made",
+        data={"labelled": sum(one.label is not None for one in given)},
+        quantities=[quantity.document() for quantity in (P_ROBUST, RADIUS, CERTIFIED, TOLERANCE, DIFFICULTY)],
+        spec={"estimators": list(estimators)},
+    )
     return Run(Path("run"), info, given)

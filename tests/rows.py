@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,6 +13,7 @@ from robaudit.results import LARGEST, Certificate, Votes
 from robaudit.rows import Row
 from robaudit.stats import classes, flags, summary
 from robaudit.stats.frame import Columns, Frame
+from robaudit.store.serialise import rows_csv, rows_json
 
 ROW = Row(
     sample_id="a",
@@ -34,6 +35,18 @@ ROW = Row(
     note="",
     interval=Interval.parse("clopper-pearson"),
 )
+
+
+def json_text(rows: Iterable[Row]) -> str:
+    """The whole of samples.json."""
+    return "".join(rows_json(rows))
+
+
+def csv_text(rows: Iterable[Row], class_names: Sequence[str] | None = None) -> str:
+    """The whole of samples.csv."""
+    return "".join(rows_csv(rows, class_names))
+
+
 NUMBER = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 TEXT = st.text(max_size=20) | st.sampled_from(
     ["a,b", 'say "hi"', "two\nlines", "carriage\rreturn", "=1+1", " padded ", "Katze 猫", "", "\x00", "'"]

@@ -15,6 +15,7 @@ from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS,
 from robaudit.results import Certificate, LossNorm, Searched, Votes
 from robaudit.rows import Row
 from robaudit.store.run import Run
+from tests.infos import run_info
 from tests.radius_rows import row
 
 SIGMA, STRONG = NoiseLevel("gaussian", 0.1, LevelName.SIGMA), NoiseLevel("gaussian", 0.3, LevelName.SIGMA)
@@ -29,12 +30,11 @@ NOISE = [
 def made(rows: Sequence[Row], *, shape: Sequence[int] | None = SHAPE, precision: str = "fp32", **labels: str) -> Run:
     """The rows as a finished run; ``labels``: estimators by label where they differ."""
     entries = [{"name": name, "label": label, "options": {}} for label, name in labels.items()]
-    info: dict[str, Any] = {
-        "data": {"class_names": None},
-        "spec": {"noise": NOISE, "estimators": entries, "run": {"precision": precision}},
-        "quantities": [one.document() for one in (P_ROBUST, LOG10_P_FAIL, LOSS, RADIUS, TOLERANCE, CERTIFIED)],
-        **({} if shape is None else {"image_shape": list(shape)}),
-    }
+    info = run_info(
+        spec={"noise": NOISE, "estimators": entries, "run": {"precision": precision}},
+        quantities=[one.document() for one in (P_ROBUST, LOG10_P_FAIL, LOSS, RADIUS, TOLERANCE, CERTIFIED)],
+        image_shape=None if shape is None else list(shape),
+    )
     return Run(Path("run"), info, tuple(rows))
 
 

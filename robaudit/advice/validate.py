@@ -8,7 +8,7 @@ from typing import Any
 
 from robaudit.advice.comparison import ReferenceComparison, Truths, compare
 from robaudit.advice.verdicts import advice, remark, verdict
-from robaudit.auditing.environment import deterministic, pick_device, plugins
+from robaudit.auditing.environment import deterministic, pick_device
 from robaudit.auditing.loop import OnError
 from robaudit.auditing.outputs import first_info, history
 from robaudit.auditing.prepare import PreparedAudit, Request, on_stream, prepare
@@ -25,6 +25,7 @@ from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec
+from robaudit.stats.info import RunInfo
 from robaudit.stats.summary import share
 
 STREAM = "reference"
@@ -45,7 +46,7 @@ class Validation:
         seconds: of the estimators, and of the reference.
     """
 
-    info: Mapping[str, Any]
+    info: RunInfo
     draws: int
     rows: Mapping[tuple[str, NoiseLevel, str], Row]
     truths: Truths
@@ -115,13 +116,8 @@ def validate(
             raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {computed.skipped[0].reason}")
         listener.note(f"the reference: mc with {draws:,} draws of its own noise")
         truths, seconds = measure(ready, usable, draws, listener)
-    info = {
-        **{key: value for key, value in first_info(replace(ready, data=whole)).items() if key != "schema_version"},
-        "plugins": plugins(spec),
-        **history(None, command, ready.info["device"]),
-    }
     return Validation(
-        info=info,
+        info=first_info(replace(ready, data=whole), **history(None, command, ready.info.device)),
         draws=draws,
         rows=computed.rows,
         truths=truths,

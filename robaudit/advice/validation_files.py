@@ -73,9 +73,8 @@ def write(path: Path, validation: Validation) -> list[str]:
 
 def document(validation: Validation) -> dict[str, Any]:
     """The summary as JSON values."""
-    about = {key: value for key, value in validation.info.items() if key not in ("status", "schema_version")}
     return {
-        **about,
+        **validation.info.model_dump(mode="json", exclude_unset=True, exclude={"status", "schema_version"}),
         "samples": len({name for name, _ in validation.truths}),
         "reference": {"estimator": "mc", "draws": validation.draws, "stream": "reference"},
         "comparisons": json_values(validation.comparisons),

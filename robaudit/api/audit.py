@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from robaudit.auditing.run import Kept
     from robaudit.datasets.base import Dataset
     from robaudit.datasets.in_memory import Layout
+    from robaudit.stats.info import UntilDecided
     from robaudit.store import run as stored
-    from robaudit.store.info import UntilDecided
 
 Spec = AuditSpec | str | Path | Mapping[str, Any]
 Level = float | str

@@ -285,22 +285,22 @@ class Run(stored.Run):
             value = numbers.mean_estimate(group.mean, quantity.low, quantity.high)
             at = "" if group.key.at.level is None else f" at {group.key.at}"
             results.append(f"{group.key.estimator}{at}: mean {group.key.quantity} {value}")
-        clean = info["clean_accuracy"]
+        clean = info.clean_accuracy
         parts = [
-            f"{clipped(printable(info['model']['name']), 60)} on {count(info['totals']['samples'], 'sample')} of "
-            f"{clipped(printable(info['data']['where']), 60)}",
-            "no labels" if clean is None else f"clean accuracy {clean['value']:.1%}",
+            f"{clipped(printable(info.model.name), 60)} on {count(info.totals.samples, 'sample')} of "
+            f"{clipped(printable(info.data.where), 60)}",
+            "no labels" if clean is None else f"clean accuracy {clean.value:.1%}",
             *results[:_FEW],
             *(["..."] if len(results) > _FEW else []),
-            *([count(len(info["warnings"]), "warning")] if info["warnings"] else []),
+            *([count(len(info.warnings), "warning")] if info.warnings else []),
         ]
         return f"<Run {'; '.join(parts)}; {self._place}>"
 
     def _repr_markdown_(self) -> str:
-        parts = [f"**{markdown(f'warning: {text}')}**" for text in self.info["warnings"]]
+        parts = [f"**{markdown(f'warning: {text}')}**" for text in self.info.warnings]
         parts.append("\n".join(f"    {printable(line)}" for line in headline(self.info)))  # as code
         parts.append(self.summary()._repr_markdown_())
-        if self.info["spec"].get("gates"):
+        if self.info.gates:
             try:
                 parts.append(self.gate()._repr_markdown_())
             except RobauditError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
 from robaudit.numerics.margins import margin_gradients
-from robaudit.store.info import RowBits
+from robaudit.stats.info import RowBits, Rows
 
 IMAGES = 7
 """How many images are compared: an odd number, so that each appears at every place of a batch."""
@@ -24,37 +23,8 @@ _RANDOM = 1e-4  # the same, for two passes of the same batch
 _Values = Callable[[LogitModel, Tensor], Tensor]
 
 
-@dataclass(frozen=True, slots=True)
-class RowCheck:
-    """The comparison of an image's logits in batches of different sizes.
-
-    Attributes:
-        bits: the kind of dependence.
-        largest_difference: of a logit between two batches, relative to the spread of all logits; of a gradient, if the run uses
-            them, relative to the largest.
-        random: whether the same batch gives different logits the second time.
-    """
-
-    bits: RowBits
-    largest_difference: float
-    random: bool = False
-
-    def warnings(self, name: str) -> list[str]:
-        """Warnings that the results of the network ``name`` are not reproducible."""
-        if self.random:
-            what = "something in it is random or keeps state, and results will not be reproducible"
-            return [f"{name}: the same images give other logits the second time; {what}"]
-        if self.bits is RowBits.MIXED:
-            return [f"{name}: an image's logits depend on the other images of its batch; results depend on the batch size"]
-        return []
-
-    def document(self) -> dict[str, str | float]:
-        """As JSON values."""
-        return {"kind": str(self.bits), "largest_difference": self.largest_difference}
-
-
-def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> RowCheck:
-    """Compare an image's logits in batches of the sizes that a run uses, bit for bit.
+def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> tuple[Rows, list[str]]:
+    """Compare an image's logits in batches of the sizes that a run uses, bit for bit, and warn of results that are not reproducible.
 
     On the CPU, libraries choose their kernels by the number of rows, and each sums in another order. Whether they do depends on the
     processor, the library and the network, so it is measured.
@@ -76,7 +46,13 @@ def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> RowCheck:
     if gradients:
         largest = max(largest, _difference(engine.model, noisy, engine.batch_sizes(x.shape[1:], gradients=True), _gradients))
     bits = RowBits.MIXED if mixed else RowBits.ROUNDING if largest > 0 else RowBits.BITWISE
-    return RowCheck(bits, largest, random)
+    warnings, name = list[str](), engine.model.name
+    if random:
+        what = "something in it is random or keeps state, and results will not be reproducible"
+        warnings.append(f"{name}: the same images give other logits the second time; {what}")
+    elif mixed:
+        warnings.append(f"{name}: an image's logits depend on the other images of its batch; results depend on the batch size")
+    return Rows(kind=bits, largest_difference=largest), warnings
 
 
 def tried(sizes: Sequence[int]) -> list[int]:

@@ -34,8 +34,7 @@ class InputCheck:
 
     Attributes:
         classes: number of logits.
-        checked: how many images were checked.
-        labelled: how many of those have a label.
+        labelled: how many of the images checked have a label.
         correct: how many of those are classified as labelled.
         warnings: one line each.
         seen: pixel digest and label of each image checked, by sample id.
@@ -43,7 +42,6 @@ class InputCheck:
     """
 
     classes: int
-    checked: int
     labelled: int
     correct: int
     warnings: tuple[str, ...]
@@ -102,7 +100,7 @@ def check_input(
     warnings += list(accuracy_warnings(model, *labelled, classes, lambda images: _forward(model, images, "changed images").argmax(1)))
     if gradients:
         warnings += list(_gradient_warnings(model, x[finite][:8]))
-    return InputCheck(classes, len(samples), int(known.sum()), int((predicted == labels)[known].sum()), tuple(warnings), seen, pixels)
+    return InputCheck(classes, int(known.sum()), int((predicted == labels)[known].sum()), tuple(warnings), seen, pixels)
 
 
 def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:

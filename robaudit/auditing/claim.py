@@ -24,7 +24,7 @@ def spec_of(run: Run) -> AuditSpec:
     Raises:
         SpecError: it is invalid.
     """
-    return validated(run.info["spec"], Origin(f"{run.path}/run.json, spec", Path(run.info["spec_folder"]), run.info["name"]))
+    return validated(run.info.spec, Origin(f"{run.path}/run.json, spec", Path(run.info.spec_folder), run.info.name))
 
 
 def without_download(data: BaseDatasetSpec) -> BaseDatasetSpec:
@@ -55,6 +55,6 @@ def noises_of(run: Run, spec: AuditSpec) -> tuple[NoiseProcess, ...]:
     """
     noises = build(spec.noise, spec.base_dir)
     for noise in noises:
-        if noise.digests != run.info.get("noise_files", {}).get(noise.label, {}):
+        if noise.digests != run.info.noise_files.get(noise.label, {}):
             raise RunError(str(run.path), f"the files of its noise {noise.label} have changed", "restore the files the run was made with")
     return noises

@@ -19,6 +19,7 @@ from robaudit.datasets.base import Sample
 from robaudit.errors import ModelError, SpecError
 from robaudit.estimators.registry import registered
 from robaudit.spec.model import AuditSpec
+from robaudit.stats.info import Plugin
 from robaudit.system import text as file_text
 from robaudit.text import clipped, count, printable
 
@@ -102,15 +103,15 @@ def versions() -> dict[str, str | None]:
     return known
 
 
-def plugins(spec: AuditSpec) -> dict[str, dict[str, str]]:
+def plugins(spec: AuditSpec) -> dict[str, Plugin]:
     """Package, version and entry point of the spec's estimators that are not robaudit's own, by registered name."""
     points = registered()
-    foreign: dict[str, dict[str, str]] = {}
+    foreign: dict[str, Plugin] = {}
     for name in sorted({entry.name for entry in spec.estimators}):
         package = points[name].dist
         if package is None or package.name != _OWN_PACKAGE:
-            about = ("unknown", "unknown") if package is None else (package.name, package.version)
-            foreign[name] = dict(zip(("package", "version", "entry_point"), (*map(printable, about), points[name].value), strict=True))
+            about, number = ("unknown", "unknown") if package is None else (package.name, package.version)
+            foreign[name] = Plugin(package=printable(about), version=printable(number), entry_point=points[name].value)
     return foreign
 
 

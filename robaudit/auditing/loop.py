@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from robaudit.auditing.chunk_sizes import FLUSH_ROWS
@@ -14,8 +13,8 @@ from robaudit.datasets.base import Dataset
 from robaudit.errors import AnotherRunError, RobauditError, RunError
 from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
-from robaudit.rows import Row
-from robaudit.store.state import Flush, Skip, State, TaskName
+from robaudit.stats.info import Skip
+from robaudit.store.state import Flush, State, TaskName
 
 OnError = Literal["stop", "skip"]
 _DUE = 1.0  # seconds between two flushes
@@ -83,28 +82,13 @@ def compute_missing(
     _Loop(state, data, tasks, workers, on_error, listener).run()
 
 
-@dataclass(slots=True)
-class _Unwritten:
-    """Results that are not on disk yet.
-
-    Attributes:
-        complete: samples that lack nothing once these are written.
-    """
-
-    rows: list[Row] = field(default_factory=list)
-    skipped: list[Skip] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-    since: float = field(default_factory=time.perf_counter)
-    complete: int = 0
-
-
 class _Loop:
     """The loop of :func:`compute_missing`, with its arguments."""
 
     def __init__(self, state: State, data: Dataset, tasks: Sequence[Task], workers: Workers, on_error: OnError, listener: Listener) -> None:
         self._state, self._data, self._tasks, self._workers = state, data, tasks, workers
         self._on_error, self._listener = on_error, listener
-        self._new = _Unwritten()
+        self._new, self._complete, self._since = Flush(), 0, time.perf_counter()  # not on disk yet; samples that then lack nothing
         self._digests = dict[str, str]()  # of the pixels of samples without rows on disk
         self._left = len(state.unfinished)
         classes = workers.classes
@@ -169,7 +153,7 @@ class _Loop:
             if self._on_error == "stop":
                 raise error.or_skip()
             self._listener.warn(f"skipped {error}")
-            self._new.skipped.append(Skip(sample_id, str(error), None if step.task is None else step.task.names[0]))
+            self._new.skipped.append(Skip(sample_id=sample_id, reason=str(error), task=None if step.task is None else step.task.names[0]))
             self._digests.pop(sample_id, None)
         if step.refused:
             self._new.rows = [row for row in self._new.rows if row.sample_id not in step.refused]
@@ -178,7 +162,7 @@ class _Loop:
             self._digests[sample.sample_id] = sample.digest
         self._new.rows += step.rows
         self._new.seconds[step.key] = self._new.seconds.get(step.key, 0.0) + step.seconds
-        self._new.complete += len(step.finished) + len(step.refused)
+        self._complete += len(step.finished) + len(step.refused)
         if step.task is not None:
             self._paid += cost_of(step.task, step.images, self._workers.classes)
             self._progress(step.task, 0.0)
@@ -186,17 +170,18 @@ class _Loop:
     def _due(self) -> bool:
         """Whether there are results that should go to disk now."""
         results = len(self._new.rows) + len(self._new.skipped)
-        return bool(results) and (time.perf_counter() - self._new.since >= _DUE or results >= FLUSH_ROWS)
+        return bool(results) and (time.perf_counter() - self._since >= _DUE or results >= FLUSH_ROWS)
 
     def _write(self) -> None:
         """Write the results so far to disk."""
-        new, self._new = self._new, _Unwritten()
+        new, complete = self._new, self._complete
+        self._new, self._complete, self._since = Flush(), 0, time.perf_counter()
         if new.rows or new.skipped:
             known = dict.fromkeys(row.sample_id for row in new.rows)
-            digests = {name: self._digests.pop(name) for name in known if name in self._digests}
-            self._state.write(Flush(new.rows, new.skipped, digests, new.seconds))
-            self._left -= new.complete
-            self._listener.advance(new.complete)
+            new.images = {name: self._digests.pop(name) for name in known if name in self._digests}
+            self._state.write(new)
+            self._left -= complete
+            self._listener.advance(complete)
 
     def _refuse_another(self, sample: Clean) -> None:
         """Refuse a sample whose image, label or prediction differs from its existing rows.

@@ -8,50 +8,53 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from robaudit.auditing.environment import versions
-from robaudit.auditing.prepare import OpenedAudit
+from robaudit.auditing.environment import plugins, versions
+from robaudit.auditing.prepare import CheckedAudit
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.registry import Task
 from robaudit.estimators.review import FitReview
 from robaudit.files import file_sha256, writing
 from robaudit.levels import GAUSSIAN, NoiseLevel
-from robaudit.rows import Row
+from robaudit.rows import TABLE_COLUMNS, Row, table_values
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.frame import FrameBuilder
+from robaudit.stats.info import DataInfo, NoisyAccuracyInfo, QuantityInfo, RunInfo, Session, ShareInfo, Skip, Totals
 from robaudit.stats.summary import summarise
 from robaudit.store.folder import OUTPUTS, RunFolder
-from robaudit.store.serialise import SCHEMA_VERSION, rows_csv, rows_json_chunks, summary_json
+from robaudit.store.serialise import SCHEMA_VERSION, csv_lines, rows_json, summary_json
 from robaudit.store.state import NAME as STATE
-from robaudit.store.state import SampleResults, Skip
+from robaudit.store.state import SampleResults
 from robaudit.text import distinct
 
 
-def first_info(audit: OpenedAudit) -> dict[str, Any]:
-    """The contents of run.json that are known before the first row."""
+def first_info(audit: CheckedAudit, **more: Any) -> RunInfo:
+    """The contents of run.json that are known before the first row; ``more``: other fields of it."""
     spec, data = audit.spec, audit.data
     document, names = spec.document(), data.class_names
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "status": "running",
-        "name": spec.title,
-        "spec": document,
-        "spec_folder": str(spec.base_dir),
-        "identity": identity(document),
-        "base_identity": base_identity(document),
-        "seed": spec.run.seed,
-        **audit.info,
-        "data": {"where": data.where, "class_names": None if names is None else list(distinct(names))},
-        "noise": _noise_description(spec),
-    }
+    return RunInfo(
+        schema_version=SCHEMA_VERSION,
+        status="running",
+        name=spec.title,
+        spec=document,
+        spec_folder=str(spec.base_dir),
+        identity=identity(document),
+        base_identity=base_identity(document),
+        seed=spec.run.seed,
+        **audit.info.model_dump(exclude_unset=True),
+        data=DataInfo(where=data.where, class_names=None if names is None else list(distinct(names))),
+        noise=_noise_description(spec),
+        plugins=plugins(spec),
+        **more,
+    )
 
 
-def history(old: Mapping[str, Any] | None, command: str | None, device: str, workers: int = 1) -> dict[str, Any]:
+def history(old: RunInfo | None, command: str | None, device: str, workers: int = 1) -> dict[str, Any]:
     """The start of the run and all its sessions, including this one."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    session: dict[str, Any] = {"started": now, "command": command, "device": device, "robaudit": versions()["robaudit"]}
-    session |= {"workers": workers} if workers > 1 else {}
-    before = [] if old is None else old.get("sessions", [])
-    return {"started": now if old is None else old["started"], "command": command, "sessions": [*before, session]}
+    several = {"workers": workers} if workers > 1 else {}
+    session = Session(started=now, command=command, device=device, robaudit=versions()["robaudit"] or "", **several)
+    before = [] if old is None else old.sessions
+    return {"started": now if old is None else old.started, "command": command, "sessions": [*before, session]}
 
 
 def _noise_description(spec: AuditSpec) -> str:
@@ -117,7 +120,7 @@ class _Tally:
 
 def finish(
     folder: RunFolder,
-    info: Mapping[str, Any],
+    info: RunInfo,
     results: Iterable[SampleResults],
     skips: Iterable[Skip],
     tasks: Sequence[Task],
@@ -137,28 +140,28 @@ def finish(
         NothingLeftError: every sample was skipped.
     """
     tally, pending = _Tally(tasks), list[Row]()  # pending: in samples.json, not yet in samples.csv
-    skipped = [{"sample_id": skip.sample_id, "reason": skip.reason} for skip in skips]
+    skipped = list(skips)
 
     def rows() -> Iterator[Row]:
         for row in tally.rows_of(results):
             pending.append(row)
             yield row
 
-    header, names = rows_csv(()), info["data"]["class_names"]
+    names = info.data.class_names
     with ExitStack() as files:
         csv, json, summary = (files.enter_context(writing(folder.path / name, folder.guard)) for name in OUTPUTS)
-        csv.write(header.encode())
-        for text in rows_json_chunks(rows()):
+        csv.write("".join(csv_lines([TABLE_COLUMNS])).encode())
+        for text in rows_json(rows()):
             json.write(text.encode())
-            csv.write(rows_csv(pending, names)[len(header) :].encode())
+            csv.write("".join(csv_lines(table_values(row, names) for row in pending)).encode())
             pending.clear()
         if not tally.rows:
-            if folder.info()["status"] != "complete":
-                folder.write_info({**info, "skipped": skipped})
+            if not folder.info().complete:
+                folder.write_info(info.model_copy(update={"skipped": skipped}))
             raise NothingLeftError(
-                str(info["data"]["where"]),
+                info.data.where,
                 f"all {len(skipped)} samples were skipped",
-                f"the first: {skipped[0]['reason']}" if skipped else "",
+                f"the first: {skipped[0].reason}" if skipped else "",
             )
         summaries = summarise(tally.results.frame(), tally.quantities)
         summary.write(summary_json(summaries).encode())
@@ -169,29 +172,31 @@ def finish(
             "summary.json": summary.sha256,
             STATE: file_sha256(folder.path / STATE),
         }
-    folder.write_info(
-        {
-            **info,
-            "status": "complete",
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "data": {**info["data"], "samples": tally.samples, "labelled": tally.labelled, "sha256": tally.digest.hexdigest()},
-            "quantities": [quantity.document() for quantity in tally.quantities.values()],
-            "clean_accuracy": next((s.clean_accuracy.document() for s in summaries if s.clean_accuracy), None),
-            "noisy_accuracy": [
-                {"estimator": s.key.estimator, **s.key.at.document(), **s.noisy_accuracy.document()} for s in summaries if s.noisy_accuracy
-            ],
-            "totals": {
-                "samples": tally.samples,
-                "skipped": len(skipped),
-                "rows": tally.rows,
-                "forwards": tally.forwards,
-                "backwards": tally.backwards,
-                "seconds": round(sum(seconds.values()), 3),
-            },
-            "seconds": {key: round(spent, 3) for key, spent in seconds.items()},
-            "skipped": skipped,
-            "warnings": [*info["warnings"], *review_warnings],
-            "review_warnings": review_warnings,
-            "files": digests,
-        }
-    )
+    samples, labelled, digest = tally.samples, tally.labelled, tally.digest.hexdigest()
+    accuracies = [
+        NoisyAccuracyInfo(estimator=s.key.estimator, **s.key.at.document(), **s.noisy_accuracy.document())
+        for s in summaries
+        if s.noisy_accuracy
+    ]
+    complete = {
+        "status": "complete",
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "data": info.data.model_copy(update={"samples": samples, "labelled": labelled, "sha256": digest}),
+        "quantities": [QuantityInfo(**quantity.document()) for quantity in tally.quantities.values()],
+        "clean_accuracy": next((ShareInfo(**s.clean_accuracy.document()) for s in summaries if s.clean_accuracy), None),
+        "noisy_accuracy": accuracies,
+        "totals": Totals(
+            samples=samples,
+            skipped=len(skipped),
+            rows=tally.rows,
+            forwards=tally.forwards,
+            backwards=tally.backwards,
+            seconds=round(sum(seconds.values()), 3),
+        ),
+        "seconds": {key: round(spent, 3) for key, spent in seconds.items()},
+        "skipped": skipped,
+        "warnings": [*info.warnings, *review_warnings],
+        "review_warnings": review_warnings,
+        "files": digests,
+    }
+    folder.write_info(info.model_copy(update=complete))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -12,7 +12,7 @@ from torch import nn
 
 from robaudit.auditing.batches import IMAGES, check_rows
 from robaudit.auditing.checks import InputCheck, check_input, precision_effects
-from robaudit.auditing.chunk_sizes import ChunkSizer, Gauge
+from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
 from robaudit.auditing.units import accepted, level_findings, within_unit
@@ -35,7 +35,7 @@ from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener
 from robaudit.quantities import LOSS, RADIUS
 from robaudit.spec.model import AuditSpec
-from robaudit.store.info import RowBits
+from robaudit.stats.info import Measured, ModelInfo, RowBits
 
 _WITHOUT_GRADIENTS = {LOSS.name: "qnorm_mc", RADIUS.name: "radius_random"}
 """For each quantity, an estimator that works with any model."""
@@ -63,23 +63,19 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedAudit:
-    """An audit whose model is not loaded in this process.
+    """An audit whose model is not loaded yet.
 
     Attributes:
         spec: merged with the existing run's.
         noises: with their options and levels.
         tasks: every estimator at every noise level.
         data: the samples.
-        info: what run.json says of model, device and the checks; empty until the model is loaded somewhere.
-        seen: pixel digest and label of each image checked, by sample id.
     """
 
     spec: AuditSpec
     noises: tuple[NoiseProcess, ...]
     tasks: tuple[Task, ...]
     data: Dataset
-    info: Mapping[str, Any] = field(default_factory=dict)
-    seen: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)
 
     def again(self, spec: AuditSpec) -> Self:
         """The same audit with other numbers of draws."""
@@ -87,7 +83,20 @@ class OpenedAudit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedAudit(OpenedAudit):
+class CheckedAudit(OpenedAudit):
+    """An audit whose model has been loaded and checked, here or by the workers.
+
+    Attributes:
+        info: what run.json says of model, device and the checks.
+        seen: pixel digest and label of each image checked, by sample id.
+    """
+
+    info: Measured
+    seen: Mapping[str, tuple[str, int | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedAudit(CheckedAudit):
     """An audit with its model loaded on a device of this process, and everything checked.
 
     Attributes:
@@ -108,11 +117,10 @@ class PreparedAudit(OpenedAudit):
         They do if the model mixes the images of a batch, and on CUDA (in the last digits) if the run is deterministic.
         """
         engine, device = self.engine, self.engine.model.device
-        steady = (self.spec.run.deterministic and device.type == "cuda") or self.info["rows"]["kind"] == RowBits.MIXED
+        steady = (self.spec.run.deterministic and device.type == "cuda") or self.info.rows.kind is RowBits.MIXED
         rows = engine.gradient_rows(shape_of(self.first.pixels), 1)
         least = max((-(-rows // each) for task in self.tasks if (each := task.estimator.rows_at_once)), default=1)
-        gauge = None if steady else Gauge(device, self.limit)
-        sizer = ChunkSizer(self.tasks, engine.classes, self.first.pixels.numel(), gauge, least)
+        sizer = ChunkSizer(self.tasks, engine.classes, self.first.pixels.numel(), None if steady else device, self.limit, least)
         return Worker(engine, sizer, self.data, self.tasks, self.readers)
 
     def at_levels(self, listener: Listener) -> PreparedAudit:
@@ -198,29 +206,21 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     listener.doing("measuring memory")
     engine = _engine(spec, opened.noises, network, noisy, check.classes, image, limit, gradients=gradients)
     listener.doing("comparing batches of different sizes")
-    rows = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=gradients)
-    unsteady = rows.warnings(network.name)
+    rows, unsteady = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=gradients)
     for text in unsteady:
         listener.warn(text)
-    info = {
-        "device": device_name(network.device),
-        "versions": versions(),
-        "model": {
-            "name": network.name,
-            "format": network.format,
-            "sha256": network.sha256,
-            "classes": check.classes,
-            "notes": list(network.notes),
-        },
-        "warnings": [*check.warnings, *unsteady],
-        "rows": rows.document(),
-        "batch_rows": engine.rows(image.shape),
-        "image_shape": list(image.shape),
+    info = Measured(
+        device=device_name(network.device),
+        versions=versions(),
+        model=ModelInfo(name=network.name, format=network.format, sha256=network.sha256, classes=check.classes, notes=list(network.notes)),
+        warnings=[*check.warnings, *unsteady],
+        rows=rows,
+        batch_rows=engine.rows(image.shape),
+        image_shape=list(image.shape),
         **_effects(spec, engine, data, listener, skip_bad=skip_bad),
-    }
+    )
     threads = readers(device, "python" if request.dataset is not None else spec.dataset.kind)
-    known = {field.name: getattr(opened, field.name) for field in fields(opened)} | {"info": info, "seen": check.seen}
-    return PreparedAudit(**known, engine=engine, first=first[0], readers=threads, limit=limit)
+    return PreparedAudit(**vars(opened), info=info, seen=check.seen, engine=engine, first=first[0], readers=threads, limit=limit)
 
 
 def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:

@@ -30,7 +30,7 @@ from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec, RunSpec
-from robaudit.store.info import RowBits, device_type, kind_of
+from robaudit.stats.info import RowBits, device_type, kind_of
 from robaudit.system import cores
 from robaudit.text import clipped, count
 
@@ -118,6 +118,9 @@ class _Member:
 class Crew:
     """Several Ray workers that share the chunks of an audit, and take over the chunks of those that are lost.
 
+    Attributes:
+        info, seen: see :class:`~robaudit.auditing.prepare.CheckedAudit`.
+
     Args:
         ray: the package.
         actors: the workers, with their devices.
@@ -135,8 +138,8 @@ class Crew:
         self, ray: Any, actors: Sequence[tuple[Any, str]], request: Any, spec: AuditSpec, reports: Sequence[Report], data: Dataset
     ) -> None:
         self._ray, self._request, self._spec, self._data = ray, request, spec, data
-        worst = max((report.info["rows"] for report in reports), key=lambda rows: rows["largest_difference"])
-        self.info = {**reports[0].info, "rows": worst}
+        worst = max((report.info.rows for report in reports), key=lambda rows: rows.largest_difference)
+        self.info, self.seen = reports[0].info.model_copy(update={"rows": worst}), reports[0].seen
         self._members = [
             _Member(f"worker {number} on {report.host}", *actor, report.images)
             for number, (report, actor) in enumerate(zip(reports, actors, strict=True))
@@ -155,18 +158,18 @@ class Crew:
     @property
     def classes(self) -> int:
         """Number of logits."""
-        return int(self.info["model"]["classes"])
+        return self.info.model.classes
 
     def again(self, spec: AuditSpec) -> None:
         """Let the workers compute the same audit with other numbers of draws."""
-        self._spec = spec.model_copy(update={"run": self._spec.run})
+        self._spec = spec
         for member in self._members:
             self._open(member)
 
     def next_images(self, tasks: Sequence[Task]) -> int:
         """The size of the next chunk: what its worker asked for, smaller towards the end."""
         del tasks
-        if self.info["rows"]["kind"] == RowBits.MIXED:
+        if self.info.rows.kind is RowBits.MIXED:
             return self._wanted
         return max(1, min(self._wanted, -(-self._left // (2 * self.number))))
 
@@ -280,16 +283,16 @@ class Crew:
             SpecError: it is of another kind.
         """
         info, first = report.info, self.info
-        here, other = info["model"]["sha256"], first["model"]["sha256"]
+        here, other = info.model.sha256, first.model.sha256
         if here != other:
             what = f"has other weights there (sha256 {here[:12]}, and {other[:12]} on the first worker)"
-            raise ModelError(f"{report.host}: {info['model']['name']}", what, "put the same file on all machines")
-        if kind_of(info["device"]) != kind_of(first["device"]):
-            what = f"is {info['device']}, and the first worker {first['device']}: they draw other noise"
+            raise ModelError(f"{report.host}: {info.model.name}", what, "put the same file on all machines")
+        if kind_of(info.device) != kind_of(first.device):
+            what = f"is {info.device}, and the first worker {first.device}: they draw other noise"
             raise SpecError(name, what, "use devices of one kind")
         for package in ("robaudit", "torch"):
-            if info["versions"].get(package) != first["versions"].get(package):
-                what = f"has {package} {info['versions'].get(package)}, and the first worker {first['versions'].get(package)}"
+            if info.versions.get(package) != first.versions.get(package):
+                what = f"has {package} {info.versions.get(package)}, and the first worker {first.versions.get(package)}"
                 raise SpecError(name, what, "install the same version everywhere")
 
 
@@ -301,7 +304,7 @@ def _failure(name: str, error: Any) -> Exception:
 @contextmanager
 def ray_workers(
     request: Request, data: Dataset, listener: Listener, address: str | None = None, devices: Sequence[torch.device] = ()
-) -> Iterator[tuple[Crew, Report]]:
+) -> Iterator[Crew]:
     """Start as many workers as the spec asks for or the cluster has room for; they end with the block.
 
     Args:
@@ -310,9 +313,6 @@ def ray_workers(
         listener: receives what is waited for.
         address: of the head node, or auto; by default RAY_ADDRESS, or a cluster of this machine alone.
         devices: this machine's devices, one worker each, on a private cluster; empty: use the given cluster.
-
-    Yields:
-        The workers, and the first one's report.
 
     Raises:
         RobauditError: Ray is not installed, the cluster cannot be reached or has too little, or a worker cannot begin.
@@ -340,12 +340,13 @@ def ray_workers(
             for warning, text in reports[0].told:
                 (listener.warn if warning else listener.note)(text)
             hosts = Counter(report.host for report in reports)
-            kind_there = device_type(reports[0].info["device"])
+            kind_there = device_type(reports[0].info.device)
             where = names if devices else [f"{number} on {host} ({kind_there})" for host, number in hosts.items()]
             listener.note(f"{len(names)} workers: {', '.join(where)}")
             if devices:
-                crew.info["device"] = f"{','.join(names)} {reports[0].info['device'].partition(' ')[2]}"
-            yield crew, reports[0]
+                device = f"{','.join(names)} {crew.info.device.partition(' ')[2]}"
+                crew.info = crew.info.model_copy(update={"device": device})
+            yield crew
 
 
 @contextmanager

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robaudit.errors import AnotherRunError, RunError
+from robaudit.auditing.environment import image_digest
+from robaudit.auditing.prepare import CheckedAudit
+from robaudit.datasets.base import Dataset
+from robaudit.errors import AnotherRunError, RunError, SampleError
 from robaudit.levels import level_name_in, without_levels
 from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.spec.origin import Origin
+from robaudit.stats.info import Measured, RunInfo, UntilDecided, device_type, kind_of
 from robaudit.store.folder import RUNS, RunFolder, in_runs
-from robaudit.store.info import UntilDecided, device_type, kind_of, until_decided
 from robaudit.store.state import State
 
 
@@ -33,7 +37,7 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
         return exact
     wanted = base_identity(document)
     candidates = [RunFolder(p.parent) for p in sorted(RUNS.glob(f"{spec.stem}-*/run.json"))]
-    fitting = [folder.path for folder in candidates if folder.info()["base_identity"] == wanted]
+    fitting = [folder.path for folder in candidates if folder.info().base_identity == wanted]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -43,7 +47,7 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     )
 
 
-def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None) -> dict[str, Any] | None:
+def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None) -> RunInfo | None:
     """The folder's run.json, or None if there is no run.
 
     A run in the spec's default folder may have been extended since; it then holds more than the spec asks for.
@@ -62,12 +66,12 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, u
             raise RunError(str(folder.path), "there is no run to extend", "leave --extend out")
         return None
     info, document = folder.info(), spec.document()
-    if info["base_identity"] != base_identity(document):
+    if info.base_identity != base_identity(document):
         what = "holds a run of another spec (model, data set, seed or precision)"
         raise AnotherRunError(str(folder.path), what, "choose another --out")
-    _joined(info["spec"]["noise"], document["noise"], str(folder.path))
-    own = folder.path == RUNS / folder_name(spec) and identity(extended(spec, info, str(folder.path)).document()) == info["identity"]
-    if info["identity"] != identity(document) and not (extend or own or is_next(until, info)):
+    _joined(info.spec["noise"], document["noise"], str(folder.path))
+    own = folder.path == RUNS / folder_name(spec) and identity(extended(spec, info, str(folder.path)).document()) == info.identity
+    if info.identity != identity(document) and not (extend or own or is_next(until, info)):
         raise RunError(
             str(folder.path),
             "holds a run with other noise levels, estimators or limit",
@@ -76,13 +80,12 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, u
     return info
 
 
-def is_next(until: UntilDecided | None, info: Mapping[str, Any]) -> bool:
+def is_next(until: UntilDecided | None, info: RunInfo) -> bool:
     """Whether the last analysis is the run's next one, for which its estimators take more draws."""
-    before = until_decided(info)
-    return until is not None and before is not None and before.draws == until.draws[:-1]
+    return until is not None and info.until_decided is not None and info.until_decided.draws == until.draws[:-1]
 
 
-def refuse_another_machine(old: Mapping[str, Any], now: Mapping[str, Any], where: str, listener: Listener) -> None:
+def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Listener) -> None:
     """Refuse to continue a run with other weights or other noise; warn where rounding may differ.
 
     Args:
@@ -94,20 +97,20 @@ def refuse_another_machine(old: Mapping[str, Any], now: Mapping[str, Any], where
     Raises:
         RunError: other weights, or another kind of device.
     """
-    if old["model"]["sha256"] != now["model"]["sha256"]:
-        what = "was made with other weights" + (" or other code" if now["model"]["format"] == IN_MEMORY else "")
+    if old.model.sha256 != now.model.sha256:
+        what = "was made with other weights" + (" or other code" if now.model.format == IN_MEMORY else "")
         raise AnotherRunError(where, what, "choose another --out")
-    here = now["device"]
-    if kind_of(old["device"]) != kind_of(here):
-        raise AnotherRunError(where, f"was begun on {old['device']}, and this device draws other noise", "choose another --out")
-    then, versions = old.get("versions", {}), now["versions"]
+    here = now.device
+    if kind_of(old.device) != kind_of(here):
+        raise AnotherRunError(where, f"was begun on {old.device}, and this device draws other noise", "choose another --out")
+    then, versions = old.versions, now.versions
     changed = [
         f"{name} {then[name]} (now {versions[name]})"
         for name in ("robaudit", "torch", "numpy", "scipy")
         if then.get(name) not in (None, versions[name])
     ]
-    if device_type(here) == "cpu" and old["device"] != here:
-        changed.append(f"{old['device']} (now {here})")
+    if device_type(here) == "cpu" and old.device != here:
+        changed.append(f"{old.device} (now {here})")
     if changed:
         listener.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last digits from those computed now")
 
@@ -142,40 +145,50 @@ def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
     return RunError(where, what, "give the new one a label of its own")
 
 
-def refuse_other_data(
-    state: State, seen: Mapping[str, tuple[str, int | None]], where: str, *, every: bool = False, skipped: Sequence[str] | None = None
-) -> None:
-    """Refuse to continue if images or labels differ from the run's.
+def refuse_other_data(state: State, audit: CheckedAudit, old: RunInfo | None, *, extend: bool) -> None:
+    """Refuse to continue if images or labels differ from the run's; data in memory, which no file identifies, are read whole.
 
     Args:
         state: what the run has computed.
-        seen: pixel digest and label of the images read now, by sample id.
-        where: the data set, for messages.
-        every: whether these are all images, so that every image of the run must be among them.
-        skipped: the samples that a finished run skipped; no others may be new.
+        audit: with the images seen so far.
+        old: run.json, if the run exists.
+        extend: whether a finished run may get more samples.
 
     Raises:
         RunError: one differs, is missing or is new.
     """
-    known = state.images() if every else {}
-    if (lost := next((name for name in known if name not in seen), None)) is not None:
-        raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
-    if skipped is not None and (new := next((name for name in seen if name not in known and name not in skipped), None)) is not None:
-        what = f"has the sample {new!r}, which the finished run does not have"
-        raise AnotherRunError(where, what, "extend the run, or choose another --out")
+    where, seen = audit.data.where, audit.seen
+    if old is not None and audit.spec.dataset.kind == IN_MEMORY:
+        seen, known = _all_seen(audit.data), state.images()
+        if (lost := next((name for name in known if name not in seen), None)) is not None:
+            raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
+        known |= dict.fromkeys((skip.sample_id for skip in old.skipped), "")
+        if old.complete and not extend and (new := next((name for name in seen if name not in known), None)) is not None:
+            what = f"has the sample {new!r}, which the finished run does not have"
+            raise AnotherRunError(where, what, "extend the run, or choose another --out")
     for sample_id, *before in state.labels(seen):
         if (*before,) != seen[sample_id]:
             what = "image" if seen[sample_id][0] != before[0] else "label"
             raise AnotherRunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
 
 
-def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
+def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:
+    """Pixel digest and label of every readable sample, by id: data in memory have no file to identify them."""
+    seen: dict[str, tuple[str, int | None]] = {}
+    for index in range(len(samples)):
+        with contextlib.suppress(SampleError):
+            sample = samples[index]
+            seen[sample.id] = (image_digest(sample), sample.label)
+    return seen
+
+
+def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:
     """The union of an existing run and a spec: noise levels, estimators and the larger limit.
 
     Raises:
         RunError: an estimator or a noise of the run has the same name, but other options.
     """
-    old, new = info["spec"], spec.document()
+    old, new = info.spec, spec.document()
     estimators = list(old["estimators"])
     by_label = {entry["label"]: entry for entry in estimators}
     for entry in new["estimators"]:

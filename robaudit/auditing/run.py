@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -13,11 +12,11 @@ from typing import Any
 from torch import nn
 
 from robaudit.auditing.chunks import step_name
-from robaudit.auditing.environment import deterministic, image_digest, pick_devices, plugins
+from robaudit.auditing.environment import deterministic, pick_devices
 from robaudit.auditing.expected import SPARE, WORTH_SAYING, as_begun, measure_speed, within_budget
 from robaudit.auditing.loop import OnError, Workers, compute_missing, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
-from robaudit.auditing.prepare import OpenedAudit, PreparedAudit, Request, open_audit, prepare
+from robaudit.auditing.prepare import CheckedAudit, PreparedAudit, Request, open_audit, prepare
 from robaudit.auditing.ray_cluster import Crew, ray_workers
 from robaudit.auditing.resume import (
     default_out,
@@ -30,7 +29,7 @@ from robaudit.auditing.resume import (
 )
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected
-from robaudit.errors import RunError, SampleError, SpecError
+from robaudit.errors import RunError, SpecError
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.files import remove_leftovers
@@ -40,12 +39,12 @@ from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
-from robaudit.spec.model import IN_MEMORY, AuditSpec
+from robaudit.spec.model import AuditSpec
+from robaudit.stats.info import RunInfo, Skip, UntilDecided
 from robaudit.store.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
-from robaudit.store.info import UntilDecided, until_decided
 from robaudit.store.log import Logged
 from robaudit.store.run import Run, read_run
-from robaudit.store.state import Skip, State
+from robaudit.store.state import State
 
 
 def audit(
@@ -109,7 +108,7 @@ def audit(
         folder.check()
         if budget is not None and folder.exists:
             log.note(f"--budget: {folder.path} is continued with the draws and images it was begun with")
-            asked, budget = as_begun(asked, folder.info()["spec"]), None
+            asked, budget = as_begun(asked, folder.info().spec), None
             dataset = dataset.again(asked.dataset) if isinstance(dataset, Selected) else dataset
         old = existing_info(folder, asked, extend=extend, until=until)
         if old is not None and not is_next(until, old):
@@ -125,7 +124,7 @@ def audit(
                 _carry_out(audit, workers, folder, old, on_error, log, command, extend=extend, until=until)
                 run = read_run(folder.path)
                 lock.check()
-        for text in run.info.get("review_warnings", ()):
+        for text in run.info.review_warnings:
             log.warn(text)
         return run
 
@@ -138,9 +137,9 @@ class Kept(ExitStack):
 
     def __init__(self) -> None:
         super().__init__()
-        self._ready: tuple[OpenedAudit, Workers] | None = None
+        self._ready: tuple[CheckedAudit, Workers] | None = None
 
-    def prepared(self, request: Request, listener: Listener, **how: Any) -> tuple[OpenedAudit, Workers]:
+    def prepared(self, request: Request, listener: Listener, **how: Any) -> tuple[CheckedAudit, Workers]:
         """The audit and its workers: those of the first request with the draws of this one; arguments as of :func:`prepared`."""
         if self._ready is None:
             self._ready = self.enter_context(prepared(request, listener, **how))
@@ -156,7 +155,7 @@ class Kept(ExitStack):
 @contextmanager
 def prepared(
     request: Request, listener: Listener, *, ray_address: str | None = None, budget: float | None = None
-) -> Iterator[tuple[OpenedAudit, Workers]]:
+) -> Iterator[tuple[CheckedAudit, Workers]]:
     """Prepare an audit for the engine and the devices of its spec; its workers end with the block.
 
     Args:
@@ -182,15 +181,15 @@ def prepared(
     if budget is not None:
         raise SpecError("--budget", "is for a single device, whose speed is measured first", "lower --limit or the samples instead")
     opened = open_audit(request, listener)
-    with ray_workers(request, opened.data, listener, ray_address, devices) as (crew, first):
-        yield replace(opened, info=crew.info, seen=first.seen), crew
+    with ray_workers(request, opened.data, listener, ray_address, devices) as crew:
+        yield CheckedAudit(**vars(opened), info=crew.info, seen=crew.seen), crew
 
 
 def _carry_out(
-    audit: OpenedAudit,
+    audit: CheckedAudit,
     workers: Workers,
     folder: RunFolder,
-    old: Mapping[str, Any] | None,
+    old: RunInfo | None,
     on_error: OnError,
     log: Logged,
     command: str | None,
@@ -211,15 +210,11 @@ def _carry_out(
     with folder.open_state(old) as state:
         entries, noises, files = _entries(audit)
         refuse_other_results(state, noises, entries if until is None else {}, str(folder.path))
-        _refuse_other_images(state, audit, old, extend=extend)
+        refuse_other_data(state, audit, old, extend=extend)
         by_name = {name: entries[task.label] for task in tasks for _, name in task.names}
-        info = {
-            **first_info(audit),
-            "noise_files": files,
-            "plugins": plugins(spec),
-            **history(old, command, audit.info["device"], workers.number),
-            **_analyses(until, old),
-        }
+        info = first_info(audit, noise_files=files, **history(old, command, audit.info.device, workers.number))
+        if so_far := until or (old and old.until_decided):  # an extension keeps the analyses
+            info = info.model_copy(update={"until_decided": so_far})
         if old is not None and is_next(until, old):
             folder.write_info(info)  # before the state changes, whose digest is in the old one
             old = None
@@ -229,12 +224,12 @@ def _carry_out(
         images = lacking(state, tasks)
         if isinstance(audit, PreparedAudit) and any(images):
             _announce_time(audit, images, log)
-        complete = old is not None and old["status"] == "complete"
-        finished = old is not None and complete and old["identity"] == info["identity"] and folder.outputs_intact(old)
+        complete = old is not None and old.complete
+        finished = old is not None and complete and old.identity == info.identity and folder.outputs_intact(old)
         if not complete:
             folder.write_info(info)
         elif old is not None and state.unfinished:  # from here on the state grows: the digest in run.json is not its own any more
-            folder.write_info({**old, "files": {name: digest for name, digest in old["files"].items() if name in OUTPUTS}})
+            folder.write_info(old.model_copy(update={"files": {name: old.files[name] for name in OUTPUTS if name in old.files}}))
         if not finished:
             folder.guard()
             log.open(folder.path)
@@ -244,16 +239,17 @@ def _carry_out(
                 log.doing("writing the results")
                 finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
                 return
-    if old is not None and (list(spec.gates), spec.title) != (list(old["spec"].get("gates", ())), old["name"]):
+    if old is not None and (list(spec.gates), spec.title) != (old.gates, old.name):
         # neither changes what was computed
-        folder.write_info({**old, "name": spec.title, "spec": {**old["spec"], "name": spec.name, "gates": list(spec.gates)}})
+        changed = {**old.spec, "name": spec.name, "gates": list(spec.gates)}
+        folder.write_info(old.model_copy(update={"name": spec.title, "spec": changed}))
     log.note(
         f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an earlier run and were not checked: "
         f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder that is there already"
     )
 
 
-def _entries(audit: OpenedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _entries(audit: CheckedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """The spec's estimators by label; its noises by label, without levels, with the digests of their files; those digests alone."""
     document = audit.spec.document()
     files = {noise.label: noise.digests for noise in audit.noises if noise.noise.files}
@@ -262,40 +258,11 @@ def _entries(audit: OpenedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[s
     return {entry["label"]: entry for entry in document["estimators"]}, noises, files
 
 
-def _refuse_other_images(state: State, audit: OpenedAudit, old: Mapping[str, Any] | None, *, extend: bool) -> None:
-    """Refuse to continue if images or labels differ from the run's; data in memory are read whole.
-
-    Raises:
-        RunError: one differs, is missing or is new.
-    """
-    every = old is not None and audit.spec.dataset.kind == IN_MEMORY
-    complete = old is not None and old["status"] == "complete"
-    skipped = [skip["sample_id"] for skip in old["skipped"]] if old is not None and every and complete and not extend else None
-    seen = _all_seen(audit.data) if every else audit.seen
-    refuse_other_data(state, seen, audit.data.where, every=every, skipped=skipped)
-
-
 def _announce_time(audit: PreparedAudit, images: Sequence[int], log: Logged) -> None:
     """Say how long an audit will take, unless it is short."""
     expected = measure_speed(audit).expected(audit.tasks, images)
     if expected.seconds >= WORTH_SAYING:
         log.note(expected.text)
-
-
-def _analyses(until: UntilDecided | None, old: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The analyses so far, which an extension keeps."""
-    so_far = until or until_decided(old or {})
-    return {} if so_far is None else {"until_decided": so_far.model_dump()}
-
-
-def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:
-    """Pixel digest and label of every readable sample, by id: data in memory have no file to identify them."""
-    seen: dict[str, tuple[str, int | None]] = {}
-    for index in range(len(samples)):
-        with contextlib.suppress(SampleError):
-            sample = samples[index]
-            seen[sample.id] = (image_digest(sample), sample.label)
-    return seen
 
 
 @dataclass(frozen=True, slots=True)

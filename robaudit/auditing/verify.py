@@ -25,8 +25,8 @@ from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row, bits_of
+from robaudit.stats.info import RowBits, device_type, kind_of
 from robaudit.store.folder import OUTPUTS, RunFolder
-from robaudit.store.info import RowBits, device_type, kind_of
 from robaudit.store.run import Run
 
 _RELATIVE, _ABSOLUTE, _VOTES = 5e-4, 1e-7, 2  # tolerances
@@ -102,7 +102,7 @@ def verify(
     Raises:
         RobauditError: the model or the data have changed, or cannot be read.
     """
-    made_on = run.info["device"]
+    made_on = run.info.device
     chosen = pick_device(device or device_type(made_on), "--device")
     if kind_of(device_name(chosen)) != kind_of(made_on):
         what = f"was made on {made_on}, and {device_name(chosen)} draws other noise"
@@ -111,7 +111,7 @@ def verify(
     dataset = open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
     listener = listener or Listener()
-    if samples is not None and run.info["rows"]["kind"] == RowBits.MIXED:
+    if samples is not None and run.info.rows.kind is RowBits.MIXED:
         listener.note("its model looks at all the images of a batch, so all samples are recomputed")
     elif samples is not None and samples < len(ids):
         ids = random.Random(seed).sample(ids, samples)  # noqa: S311  not a secret
@@ -121,7 +121,7 @@ def verify(
     with deterministic(spec.run.deterministic, chosen), rounded_products(False):
         recomputed = _recompute(run, Request(spec, trust=trust, dataset=subset), chosen, listener)
     differences = [difference for row in rows for difference in _differences(run, row, recomputed[row.key])]
-    altered = [name for name in OUTPUTS if file_sha256(run.path / name) != run.info["files"].get(name)]
+    altered = [name for name in OUTPUTS if file_sha256(run.path / name) != run.info.files.get(name)]
     identical = sum(replace(row, note="") == replace(recomputed[row.key], note="") for row in rows)  # the end of a run adds notes
     if identical < len(rows) and _same_bits_promised(run, chosen):
         listener.warn(f"{len(rows) - identical} rows have other bits, although nothing but the batches may have changed since the run")
@@ -131,7 +131,7 @@ def verify(
 def _same_bits_promised(run: Run, device: torch.device) -> bool:
     """Whether the run measured rows that do not depend on the batch, on this device and with these versions."""
     info = run.info
-    return bool(info["rows"]["kind"] == RowBits.BITWISE and info["device"] == device_name(device) and info["versions"] == versions())
+    return info.rows.kind is RowBits.BITWISE and info.device == device_name(device) and info.versions == versions()
 
 
 def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
@@ -151,8 +151,8 @@ def _recompute(run: Run, request: Request, device: torch.device, listener: Liste
     """Compute the rows of a data set as an audit would."""
     noises_of(run, request.spec)
     audit = prepare(request, device, Listener())
-    if audit.info["model"]["sha256"] != run.info["model"]["sha256"]:
-        what = f"was made with other weights than {audit.info['model']['name']} holds now"
+    if audit.info.model.sha256 != run.info.model.sha256:
+        what = f"was made with other weights than {audit.info.model.name} holds now"
         raise RunError(str(run.path), what, "restore the model the run was made with")
     return compute(audit, audit.engine, audit.data, audit.tasks, listener).rows
 

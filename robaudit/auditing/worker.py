@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from robaudit.auditing.chunks import Chunk, Step, Worker
 from robaudit.auditing.environment import deterministic, explained, pick_device
@@ -18,6 +17,7 @@ from robaudit.models.files import model_path
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec
+from robaudit.stats.info import Measured
 from robaudit.system import keep_freed_memory
 
 
@@ -27,13 +27,13 @@ class Report:
 
     Attributes:
         host: the machine it runs on.
-        info, seen: see :class:`~robaudit.auditing.prepare.OpenedAudit`.
+        info, seen: see :class:`~robaudit.auditing.prepare.CheckedAudit`.
         told: notes (False) and warnings (True) from its preparation.
         images: size of its first chunk.
     """
 
     host: str
-    info: Mapping[str, Any]
+    info: Measured
     seen: Mapping[str, tuple[str, int | None]]
     told: Sequence[tuple[bool, str]]
     images: int

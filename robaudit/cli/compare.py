@@ -114,9 +114,8 @@ def _confidence(runs: Sequence[Run], option: float | None) -> float:
     """The confidence of ``--confidence``, else of one interim analysis if a run was sampled until its gates were decided, else 0.95."""
     from robaudit.cli.console import say
     from robaudit.gates.sources import confidence_of
-    from robaudit.store.info import until_decided
 
     confidence = max(confidence_of(run.info, option) for run in runs)
-    if option is None and any(until_decided(run.info) for run in runs):
+    if option is None and any(run.info.until_decided for run in runs):
         say(f"a run was sampled until its gates were decided, so every interval is at {100 * confidence:.3g} %")
     return confidence

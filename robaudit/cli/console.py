@@ -106,7 +106,7 @@ def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
         runs: where there are several, each line names its run.
         in_table: whether a table follows; other formats have standard output to themselves.
     """
-    warnings = [(run.info["name"], text) for run in runs for text in run.info["warnings"]]
+    warnings = [(run.info.name, text) for run in runs for text in run.info.warnings]
     lines = [printable(f"warning: {f'{name}: ' if len(runs) > 1 else ''}{text}") for name, text in warnings]
     if in_table:
         return [Text(line, "yellow") for line in lines]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.gates.until import Audit
     from robaudit.spec.model import AuditSpec
-    from robaudit.store.info import UntilDecided
+    from robaudit.stats.info import UntilDecided
     from robaudit.store.run import Run
 
 

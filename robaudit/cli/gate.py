@@ -58,7 +58,6 @@ def gate(
     from robaudit.gates.measure import Covers
     from robaudit.gates.sources import confidence_of, decide_by, find_rules
     from robaudit.report.ci.document import Subject
-    from robaudit.store.info import until_decided
     from robaudit.store.run import read_run
     from robaudit.text import printable
 
@@ -67,10 +66,10 @@ def gate(
     decisions = decide_by(rules, opened, population=population, point=point, confidence=confidence, strict=strict)
     if rules.where != "the command line":
         say(f"gates of {printable(rules.where)}")
-    if until_decided(opened.info) is not None and confidence is None:
+    if opened.info.until_decided is not None and confidence is None:
         each = confidence_of(opened.info, confidence)
         say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:.3g} %")
-    if skipped := opened.info["totals"]["skipped"]:
+    if skipped := opened.info.totals.skipped:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
     if any(decision.more is not None and decision.covers is Covers.MEASUREMENT for decision in decisions):
         say("deciding again after more draws adds to the error probability: robaudit estimate --until-decided accounts for it")

@@ -264,7 +264,7 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     from robaudit.stats.run import chosen
     from robaudit.store.folder import RunFolder
     from robaudit.store.run import Run, read_run
-    from robaudit.store.serialise import rows_csv_chunks, rows_json_chunks
+    from robaudit.store.serialise import rows_csv, rows_json
     from robaudit.store.table import parquet_pieces
 
     if len(paths) > 1:
@@ -276,16 +276,16 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     (path,) = paths
     folder = RunFolder(path)
     info = folder.info()
-    finished = info["status"] == "complete"
+    finished = info.complete
     run = read_run(path, kept=form == "json") if finished else Run(path, info, folder.rows_so_far())
     rows: Iterable[Row] = run.rows
     if ask.estimators or ask.levels:
         wanted = set(chosen(dict.fromkeys(map(GroupKey.of, rows)), ask.estimators, ask.levels, str(path)))
         rows = (row for row in run.rows if GroupKey.of(row) in wanted)
-    names, pieces = info["data"]["class_names"], dict[str, Callable[[], Iterable[str | bytes]]]()
+    names, pieces = info.data.class_names, dict[str, Callable[[], Iterable[str | bytes]]]()
     pieces["parquet"] = lambda: parquet_pieces(rows, names, where="--format parquet")
-    pieces["csv"] = lambda: rows_csv_chunks(rows, names)
-    pieces["json"] = lambda: rows_json_chunks(rows)
+    pieces["csv"] = lambda: rows_csv(rows, names)
+    pieces["json"] = lambda: rows_json(rows)
     if to is None:
         put(pieces[form]())
     else:

@@ -15,8 +15,8 @@ from robaudit.levels import NoiseLevel, without_levels
 from robaudit.quantities import IntervalKind
 from robaudit.results import MOST_STORED_DRAWS
 from robaudit.rows import Row, bits_of
+from robaudit.stats.info import kind_of
 from robaudit.store.folder import RunFolder
-from robaudit.store.info import kind_of
 from robaudit.store.run import Run
 
 Pair = tuple[Row, Row]
@@ -69,22 +69,22 @@ def check_same_noise(base: Run, new: Run) -> None:
 
 def _noises(run: Run) -> dict[str, Mapping[str, Any]]:
     """The noises by label, each without its levels."""
-    files = run.info.get("noise_files", {})
-    return {str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])} for entry in run.info["spec"]["noise"]}
+    files = run.info.noise_files
+    return {str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])} for entry in run.info.spec["noise"]}
 
 
 def _estimators(run: Run) -> set[tuple[str, str]]:
     """Labels and names of the estimators."""
-    return {(entry["label"], entry["name"]) for entry in run.info["spec"]["estimators"]}
+    return {(entry["label"], entry["name"]) for entry in run.info.spec["estimators"]}
 
 
 def _model(run: Run) -> tuple[Any, ...]:
     """The identity of the model: checksum and format of the weights, the spec's model section without the path, the precision, and, for the
     user's own code, which no checksum covers, the run's identity."""
-    info, spec = run.info, run.info["spec"]
+    info, spec = run.info, run.info.spec
     section = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
-    code = info["identity"] if info["model"]["format"] == "python" else None
-    return info["model"]["sha256"], info["model"]["format"], section, spec["run"].get("precision"), code
+    code = info.identity if info.model.format == "python" else None
+    return info.model.sha256, info.model.format, section, spec["run"].get("precision"), code
 
 
 def check_same_images(base: Run, new: Run) -> None:
@@ -113,8 +113,8 @@ def match(base: Run, new: Run) -> Matching:
     """
     check_same_noise(base, new)
     reasons = []
-    seeds = [run.info["seed"] for run in (base, new)]
-    devices = [kind_of(run.info["device"]) for run in (base, new)]
+    seeds = [run.info.seed for run in (base, new)]
+    devices = [kind_of(run.info.device) for run in (base, new)]
     if seeds[0] != seeds[1]:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
@@ -154,7 +154,7 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
             yield _same_tasks(before, now)
     matching.only_base += waiting[0]
     matching.only_new += waiting[1]
-    skips = {skip["sample_id"] for skip in new.info.get("skipped", ())}
+    skips = {skip.sample_id for skip in new.info.skipped}
     matching.skipped += [sample_id for sample_id in waiting[0] if sample_id in skips]
     matching.skipped_besides += len(skips) - len(matching.skipped)
     matching.lost += [row for sample_id in matching.skipped for row in waiting[0][sample_id]]

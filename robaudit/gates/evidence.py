@@ -44,7 +44,7 @@ class Evidence:
         self.run, self.basis = run, basis
         self.key, self.every = columns.key, columns.by_votes()
         self.rows = self.every.finite
-        self.by_label = bool(run.info["data"].get("labelled"))
+        self.by_label = bool(run.info.data.labelled)
         self.voted = int(columns.approximated.sum())
 
     @property

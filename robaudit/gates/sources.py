@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from robaudit.gates.statistics import check_range, group_of
 from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
 from robaudit.spec.model import AuditSpec
 from robaudit.stats.groups import GroupKey
-from robaudit.store.info import until_decided
+from robaudit.stats.info import RunInfo
 from robaudit.store.run import Run
 
 
@@ -38,7 +38,7 @@ def rules_of(run: Run) -> GateRules | None:
     Raises:
         SpecError: a text is not a gate.
     """
-    written, where, until = run.info["spec"].get("gates", ()), f"the spec of {run.path}", until_decided(run.info)
+    written, where, until = run.info.gates, f"the spec of {run.path}", run.info.until_decided
     return GateRules(parsed(written, where), where, until is not None and until.point) if written else None
 
 
@@ -63,7 +63,7 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
         return (), str(error)
 
 
-def confidence_of(info: Mapping[str, Any], requested: float | None) -> float:
+def confidence_of(info: RunInfo, requested: float | None) -> float:
     """The confidence of the intervals of a run's gates: ``requested``, else that of an analysis if the run was sampled until its gates
     were decided, else 0.95.
 
@@ -73,7 +73,7 @@ def confidence_of(info: Mapping[str, Any], requested: float | None) -> float:
     if requested is not None:
         check_confidence(requested)
         return requested
-    until = until_decided(info)
+    until = info.until_decided
     return 0.95 if until is None else until.each
 
 

@@ -69,7 +69,7 @@ class Statistic:
 
 def _warnings(_: Gate, evidence: Evidence) -> Measured:
     """The number of a run's warnings, which has no error, and the warnings as remarks."""
-    warnings = evidence.run.info["warnings"]
+    warnings = evidence.run.info.warnings
     value = float(len(warnings))
     return Measured(value, (value, value), Method.OF_THE_RUN, remarks=tuple(warnings))
 

@@ -18,8 +18,8 @@ from robaudit.gates.sources import confidence_of, refuse_beyond
 from robaudit.quantities import IntervalKind
 from robaudit.spec.gates import Gate
 from robaudit.spec.model import AuditSpec, identity
+from robaudit.stats.info import UntilDecided
 from robaudit.store.folder import RunFolder, in_runs, refuse_existing, refuse_other_gates, sampled_for_other_gates
-from robaudit.store.info import UntilDecided, until_decided
 from robaudit.store.run import Run
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
     if not folder.exists:
         return None
     info = folder.info()
-    until = until_decided(info)
+    until = info.until_decided
     if until is None:
         remedy = "decide gates on it with robaudit gate, or choose another --out"
         raise RunError(str(out), "holds a run that was not sampled for gates", remedy)

@@ -51,7 +51,7 @@ class CertifiedSection(Section[CertifiedAccuracy]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels and certified radii."""
-        return run.info["clean_accuracy"] is not None and CERTIFIED.name in run.quantities
+        return run.info.clean_accuracy is not None and CERTIFIED.name in run.quantities
 
     def records(self, run: Run, ask: Ask) -> list[CertifiedAccuracy]:
         """The certified accuracy of each result."""

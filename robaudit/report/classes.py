@@ -44,7 +44,7 @@ class ClassesSection(Section[ClassBias]):
 
     def records(self, run: Run, ask: Ask) -> list[ClassBias]:
         """A comparison of the classes for each result; they are never pooled."""
-        by, groups = ask.by or ("label" if run.info["data"]["labelled"] else "predicted"), None
+        by, groups = ask.by or ("label" if run.info.data.labelled else "predicted"), None
         if by not in _CLASSES:
             from robaudit.auditing.claim import column_of_run  # and with it torch
 

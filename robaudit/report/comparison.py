@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
 from robaudit.report import numbers
 from robaudit.report.tables import Table, cells, columns
 from robaudit.stats.flags import Certainty
+from robaudit.stats.info import RunInfo
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count
@@ -19,7 +19,7 @@ _CHANGES = ("base", "new", f"new - base [{THESE_IMAGES}]", f"[{LIKE_THESE}]")
 _FIELDS = ("base", "new", "difference", "lower", "upper", "method", "population_lower", "population_upper")
 
 
-def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any], names: Names | None) -> Iterator[Table]:
+def comparison_tables(comparison: Comparison, base: RunInfo, new: RunInfo, names: Names | None) -> Iterator[Table]:
     """The report of a comparison.
 
     Args:
@@ -38,7 +38,7 @@ def csv_text(comparison: Comparison) -> str:
     return table_csv(["estimator", "noise", "level_name", "level", "what", "class", "class_name", "images", *_FIELDS], _records(comparison))
 
 
-def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def _head(comparison: Comparison, base: RunInfo, new: RunInfo) -> list[str]:
     lines = []
     accuracy = comparison.clean_accuracy
     if accuracy is None:
@@ -49,8 +49,8 @@ def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any
             f"{_points(accuracy.value)} points (exact for {THESE_IMAGES}; {LIKE_THESE}: {_points_between(accuracy.population)})"
         )
     for words, info in (("base", base), ("new", new)):
-        model = info["model"]
-        lines.append(f"{words:15} {info['name']}: model {model['name']} ({model['format']}, sha256 {model['sha256'][:8]})")
+        model = info.model
+        lines.append(f"{words:15} {info.name}: model {model.name} ({model.format}, sha256 {model.sha256[:8]})")
     lines.append(f"samples         {count(comparison.samples, 'sample')} in both")
     if comparison.matching.same_model:
         lines.append("model           the same in both: differences are due to the noise draws")

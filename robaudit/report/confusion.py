@@ -37,7 +37,7 @@ class ConfusionSection(Section[Confusion]):
 
     def applies(self, run: Run) -> bool:
         """Whether noisy copies were counted."""
-        return bool(run.info["noisy_accuracy"])
+        return bool(run.info.noisy_accuracy)
 
     def records(self, run: Run, ask: Ask) -> Sequence[Confusion]:
         """A matrix for each result with votes.

@@ -30,8 +30,8 @@ class CorruptionSection(Section[CorruptionReport]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels, and votes under noise whose level is a severity."""
-        levels = {entry["level_name"] for entry in run.info["noisy_accuracy"]}
-        return run.info["clean_accuracy"] is not None and LevelName.SEVERITY in levels
+        levels = {entry.level_name for entry in run.info.noisy_accuracy}
+        return run.info.clean_accuracy is not None and LevelName.SEVERITY in levels
 
     def records(self, run: Run, ask: Ask) -> list[CorruptionReport]:
         """A report for each requested estimator, else for the first that counts votes."""

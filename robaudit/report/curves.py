@@ -58,11 +58,11 @@ class CurvesSection(Section[Curves]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels and attacks on a grid, linear corruption, or many levels of Gaussian noise."""
-        spec = run.info["spec"]
+        spec = run.info.spec
         attacked = any(entry.get("name") == _GRID_ATTACK for entry in spec.get("estimators", ()))
         noises = [(entry.get("kind"), entry.get("sigma")) for entry in spec.get("noise", ())]
         noisy = any(kind == LINEAR or (kind == GAUSSIAN and isinstance(at, list) and len(at) >= MANY_LEVELS) for kind, at in noises)
-        return run.info["clean_accuracy"] is not None and (attacked or noisy)
+        return run.info.clean_accuracy is not None and (attacked or noisy)
 
     def records(self, run: Run, ask: Ask) -> list[Curves]:
         """The curves of the run."""

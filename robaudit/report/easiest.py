@@ -45,12 +45,12 @@ class EasiestSection(Section[Easiest]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels, votes, and difficulties of their own or among the details of radii."""
-        labelled = run.info["clean_accuracy"] is not None and bool(run.info["noisy_accuracy"])
+        labelled = run.info.clean_accuracy is not None and bool(run.info.noisy_accuracy)
         return labelled and not {DIFFICULTY.name, *RADII}.isdisjoint(run.quantities)
 
     def records(self, run: Run, ask: Ask) -> list[Easiest]:
         """The errors of the first estimator that counts votes."""
-        severe = any(entry["level_name"] == LevelName.SEVERITY for entry in run.info["noisy_accuracy"])
+        severe = any(entry.level_name == LevelName.SEVERITY for entry in run.info.noisy_accuracy)
         curve = None
         if severe:
             try:

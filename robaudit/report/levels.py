@@ -50,7 +50,7 @@ class LevelsSection(Section[LevelCurve]):
 
     def applies(self, run: Run) -> bool:
         """Whether a noise has levels."""
-        return bool(run.info["spec"].get("noise"))
+        return bool(run.info.spec.get("noise"))
 
     def records(self, run: Run, ask: Ask) -> Sequence[LevelCurve]:
         """A curve for each result and noise."""

@@ -53,7 +53,7 @@ class ScoresSection(Section[Scores]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels and radii."""
-        return run.info["clean_accuracy"] is not None and not set(RADII).isdisjoint(run.quantities)
+        return run.info.clean_accuracy is not None and not set(RADII).isdisjoint(run.quantities)
 
     def records(self, run: Run, ask: Ask) -> list[Scores]:
         """The scores of each result."""

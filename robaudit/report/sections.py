@@ -180,7 +180,7 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
     """
     if len(labels) > len(runs):
         raise SpecError(f"--label {labels[-1]}", f"has no run: {count(len(runs), 'run')} shown", "give a label for each run, or fewer")
-    own = [run.info["name"] for run in runs[len(labels) :]]
+    own = [run.info.name for run in runs[len(labels) :]]
     names = [*labels[: len(runs)], *own]
     if len(set(names)) == len(names):
         return names

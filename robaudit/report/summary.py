@@ -20,6 +20,7 @@ from robaudit.report.sections import Ask, Entry, Section, by_name, offered
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.flags import usual_threshold
 from robaudit.stats.groups import GroupKey
+from robaudit.stats.info import NoisyAccuracyInfo, RunInfo, ShareInfo
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES, Floats
 from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.store.run import Run
@@ -87,8 +88,9 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
 
     def document(self, entry: Entry[tuple[GroupSummary, ...]], ask: Ask) -> dict[str, Any]:
         """The headline's numbers, and the groups as in summary.json."""
-        about = {key: entry.run.info[key] for key in ("clean_accuracy", "noisy_accuracy", "warnings")}
-        return {**about, "groups": [group.document() for group in entry.record]}
+        about = entry.run.info.document()
+        names = "clean_accuracy", "noisy_accuracy", "warnings"
+        return {**{name: about[name] for name in names}, "groups": [group.document() for group in entry.record]}
 
     def lines(self, entry: Entry[tuple[GroupSummary, ...]], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each result."""
@@ -112,41 +114,41 @@ def foot_table(run: Run) -> Table:
     return Table(lines=(files, f"robaudit show {run.path} SECTION has: {', '.join(offered(run))}"))
 
 
-def headline(info: Mapping[str, Any]) -> list[str]:
+def headline(info: RunInfo) -> list[str]:
     """The lines above a run's tables, from run.json, below :func:`warning_lines`: clean accuracy first, then model, data and noise."""
-    totals, data, model = info["totals"], info["data"], info["model"]
-    skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
-    passes = f"{totals['forwards']:,} forward and {totals['backwards']:,} backward passes"
+    totals, data, model = info.totals, info.data, info.model
+    skipped = f", {totals.skipped} skipped" if totals.skipped else ""
+    passes = f"{totals.forwards:,} forward and {totals.backwards:,} backward passes"
     lines = [
-        f"clean accuracy  {_accuracy(info['clean_accuracy'])}",
-        *_noisy(info["noisy_accuracy"]),
-        f"model           {model['name']} ({model['format']}, {model['classes']} classes, sha256 {model['sha256'][:8]})",
-        f"data            {data['where']}: {count(totals['samples'], 'sample')}{skipped}",
-        f"noise           {info['noise']}",
-        f"run             seed {info['seed']}, {info['device']}, {passes}",
+        f"clean accuracy  {_accuracy(info.clean_accuracy)}",
+        *_noisy(info.noisy_accuracy),
+        f"model           {model.name} ({model.format}, {model.classes} classes, sha256 {model.sha256[:8]})",
+        f"data            {data.where}: {count(totals.samples, 'sample')}{skipped}",
+        f"noise           {info.noise}",
+        f"run             seed {info.seed}, {info.device}, {passes}",
     ]
-    lines += [f"skipped         {skip['reason']}" for skip in info["skipped"][:3]]
-    if len(info["skipped"]) > 3:
-        lines.append(f"skipped         and {len(info['skipped']) - 3} more: see run.json")
+    lines += [f"skipped         {skip.reason}" for skip in info.skipped[:3]]
+    if len(info.skipped) > 3:
+        lines.append(f"skipped         and {len(info.skipped) - 3} more: see run.json")
     return [printable(line) for line in lines]
 
 
-def warning_lines(info: Mapping[str, Any]) -> list[str]:
+def warning_lines(info: RunInfo) -> list[str]:
     """The lines that lead everything printed about a run that warned."""
-    return [printable(f"warning         {text}") for text in info["warnings"]]
+    return [printable(f"warning         {text}") for text in info.warnings]
 
 
-def _accuracy(share: Mapping[str, Any] | None) -> str:
+def _accuracy(share: ShareInfo | None) -> str:
     if share is None:
         return "not measured (no labels)"
-    value = numbers.with_percents(share["value"], share["lower"], share["upper"])
-    return f"{value} ({share['count']:,} of {share['total']:,}; [ ] 95 % interval, {LIKE_THESE})"
+    value = numbers.with_percents(share.value, share.lower, share.upper)
+    return f"{value} ({share.count:,} of {share.total:,}; [ ] 95 % interval, {LIKE_THESE})"
 
 
-def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _noisy(entries: Sequence[NoisyAccuracyInfo]) -> list[str]:
     return [
-        f"{'under noise' if i == 0 else '':15} {numbers.with_percents(e['value'], e['lower'], e['upper'])} "
-        f"at {noise_level(e['noise'], e['level'], e['level_name'])} ({e['estimator']})"
+        f"{'under noise' if i == 0 else '':15} {numbers.with_percents(e.value, e.lower, e.upper)} "
+        f"at {noise_level(e.noise, e.level, e.level_name)} ({e.estimator})"
         for i, e in enumerate(entries)
     ]
 

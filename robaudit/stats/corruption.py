@@ -105,19 +105,19 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
         RunError: it has no labels, no such estimator, or no noise whose level is a severity.
     """
     info, where = run.info, str(run.path)
-    entries = [entry for entry in info["noisy_accuracy"] if entry["level_name"] == LevelName.SEVERITY]
-    if info["clean_accuracy"] is None or not entries:
-        what = "has no labels" if info["clean_accuracy"] is None else "has no accuracy under noise whose level is a severity"
+    entries = [entry for entry in info.noisy_accuracy if entry.level_name == LevelName.SEVERITY]
+    if info.clean_accuracy is None or not entries:
+        what = "has no labels" if info.clean_accuracy is None else "has no accuracy under noise whose level is a severity"
         raise RunError(where, what, "audit labelled images with mc under noise of the kind corruption or corrupted_set")
-    names = list(dict.fromkeys(entry["estimator"] for entry in entries))
+    names = list(dict.fromkeys(entry.estimator for entry in entries))
     chosen = names[0] if estimator is None else estimator
     if chosen not in names:
         raise RunError(where, f"has no votes of {chosen!r}", did_you_mean(chosen, names))
     cells: dict[str, dict[float, AccuracyCell]] = {}
     for entry in entries:
-        if entry["estimator"] == chosen:
-            cells.setdefault(entry["noise"], {})[entry["level"]] = AccuracyCell(entry["value"], entry["lower"], entry["upper"])
-    return CorruptionReport(chosen, info["clean_accuracy"]["value"], cells, _image_errors(run, chosen, cells))
+        if entry.estimator == chosen:
+            cells.setdefault(entry.noise, {})[entry.level] = AccuracyCell(entry.value, entry.lower, entry.upper)
+    return CorruptionReport(chosen, info.clean_accuracy.value, cells, _image_errors(run, chosen, cells))
 
 
 def _image_errors(run: Run, estimator: str, cells: Mapping[str, Mapping[float, AccuracyCell]]) -> dict[str, Floats]:

@@ -272,7 +272,7 @@ def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence
     Raises:
         RunError: it has no labels.
     """
-    kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
+    kinds = {entry["name"]: entry["kind"] for entry in run.info.spec.get("noise", ())}
     sources: dict[CurveKind, list[Columns]] = {}
     for columns in run.groups(estimators, levels).values():
         key = columns.key

@@ -23,7 +23,7 @@ class Difficulties:
     """
 
     def __init__(self, run: Run) -> None:
-        entries = run.info["spec"].get("estimators", ())
+        entries = run.info.spec.get("estimators", ())
         relative = [entry for entry in entries if entry["name"] == DIFFICULTY.name and entry.get("options", {}).get("target") == "label"]
         of_label = {str(entry.get("label") or entry["name"]) for entry in relative}
         images = len(run.frame.ids)

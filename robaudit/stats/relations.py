@@ -21,6 +21,7 @@ from robaudit.numerics.intervals import antithetic_share, clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
 from robaudit.results import Certificate
 from robaudit.rows import Row
+from robaudit.stats.info import RunInfo
 from robaudit.stats.intervals import TAIL, repeats_scale
 from robaudit.stats.losses import ROUNDING
 
@@ -123,9 +124,9 @@ class Setting:
     declared: frozenset[str]
 
     @staticmethod
-    def of(info: Mapping[str, Any]) -> Setting:
+    def of(info: RunInfo) -> Setting:
         """The setting of a run, from its run.json."""
-        spec, shape = info["spec"], info.get("image_shape")
+        spec, shape = info.spec, info.image_shape
         noises = {entry["name"]: entry for entry in spec.get("noise", ())}
         options = {str(entry.get("label") or entry["name"]): entry for entry in spec.get("estimators", ())}
         declared = frozenset(label for label, entry in options.items() if entry.get("options", {}).get(_DECLARED) is not None)

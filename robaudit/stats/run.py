@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice, NoiseLevel
@@ -15,6 +15,7 @@ from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.stats.frame import Columns, Frame
 from robaudit.stats.groups import GroupKey
+from robaudit.stats.info import RunInfo
 from robaudit.stats.summary import GroupSummary, summarise
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Run:
     """
 
     path: Path
-    info: Mapping[str, Any]
+    info: RunInfo
     rows: Sequence[Row]
     data: Dataset | None = field(default=None, compare=False, repr=False)
 
@@ -45,14 +46,14 @@ class Run:
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """Class names by index; None if the data set has none."""
-        names = self.info["data"]["class_names"]
+        names = self.info.data.class_names
         return None if names is None else tuple(names)
 
     @property
     def seconds(self) -> dict[tuple[str, NoiseLevel], float]:
         """Seconds of each computation, by estimator and noise level."""
-        pairs = (key.partition("@")[::2] for key in self.info["seconds"] if "@" in key)
-        return {(label, NoiseLevel.from_key(at)): self.info["seconds"][f"{label}@{at}"] for label, at in pairs}
+        pairs = (key.partition("@")[::2] for key in self.info.seconds if "@" in key)
+        return {(label, NoiseLevel.from_key(at)): self.info.seconds[f"{label}@{at}"] for label, at in pairs}
 
     def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
         """Seconds of the computation behind a result, which it may share with other results; None if not measured."""
@@ -62,7 +63,7 @@ class Run:
     @property
     def quantities(self) -> dict[str, Quantity]:
         """The quantities of the run by name."""
-        return {values["name"]: Quantity.from_document(values) for values in self.info["quantities"]}
+        return {quantity.name: Quantity.from_document(quantity.model_dump()) for quantity in self.info.quantities}
 
     def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[GroupKey, Columns]:
         """Results in the run's order: those that the arguments name, or all.

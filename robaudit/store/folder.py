@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from robaudit.errors import RunError
 from robaudit.files import file_sha256, json_bytes, read_json, sealed, unsealed, write_atomically
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, parse_gate
-from robaudit.store.info import check_info
+from robaudit.stats.info import RunInfo
 from robaudit.store.serialise import SCHEMA_VERSION
 from robaudit.store.state import NAME, State, damaged, no_guard
 
@@ -144,7 +143,7 @@ class RunFolder:
         except OSError as error:
             raise RunError(str(self.path), f"cannot be used as a run folder: {error.strerror or error}", "choose another --out") from error
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> RunInfo:
         """The content of run.json, with its checksum, version, keys and types checked.
 
         Raises:
@@ -159,18 +158,16 @@ class RunFolder:
                 what = "is a symbolic link, and links in a run folder are not followed"
                 raise RunError(str(self.path / name), what, "put the file itself there")
         where = str(self.path / "run.json")
-        info = read_json(self.path / "run.json")
-        if not isinstance(info, dict) or info.get("schema_version") != SCHEMA_VERSION:
+        document = read_json(self.path / "run.json")
+        if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
             raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
-        info = unsealed(info, self.path / "run.json")
-        check_info(info, where)
-        return info
+        return RunInfo.read(unsealed(document, self.path / "run.json"), where)
 
-    def outputs_intact(self, info: Mapping[str, Any]) -> bool:
+    def outputs_intact(self, info: RunInfo) -> bool:
         """Whether the outputs of a complete run match the digests in its run.json."""
-        return all(file_sha256(self.path / name) == info["files"].get(name) for name in OUTPUTS)
+        return all(file_sha256(self.path / name) == info.files.get(name) for name in OUTPUTS)
 
-    def open_state(self, info: Mapping[str, Any] | None) -> State:
+    def open_state(self, info: RunInfo | None) -> State:
         """Open the state for writing; create it if there is none.
 
         Args:
@@ -179,7 +176,7 @@ class RunFolder:
         Raises:
             RunError: it is damaged, or the file system refuses.
         """
-        return State.create(self.path / NAME, self.guard, check=not self._state_intact(info or {}))
+        return State.create(self.path / NAME, self.guard, check=not self._state_intact(info))
 
     def rows_so_far(self) -> list[Row]:
         """The rows of the state: samples and tasks in the order of writing.
@@ -190,7 +187,7 @@ class RunFolder:
         with self._read_state(self.info()) as state:
             return list(state.rows())
 
-    def image_digests(self, info: Mapping[str, Any]) -> dict[str, str]:
+    def image_digests(self, info: RunInfo) -> dict[str, str]:
         """Pixel digests by sample id; empty if the state was deleted. ``info``: the content of run.json.
 
         Raises:
@@ -199,16 +196,16 @@ class RunFolder:
         with self._read_state(info) as state:
             return state.images()
 
-    def write_info(self, info: Mapping[str, Any]) -> None:
+    def write_info(self, info: RunInfo) -> None:
         """Write run.json."""
-        write_atomically(self.path / "run.json", json_bytes(sealed(info)), self.guard)
+        write_atomically(self.path / "run.json", json_bytes(sealed(info.document())), self.guard)
 
-    def _read_state(self, info: Mapping[str, Any]) -> State:
+    def _read_state(self, info: RunInfo) -> State:
         """Open the state for reading; an empty state if it does not exist."""
         path, intact = self.path / NAME, self._state_intact(info)
         return State(path, check=not intact) if os.path.lexists(path) else State()
 
-    def _state_intact(self, info: Mapping[str, Any]) -> bool:
+    def _state_intact(self, info: RunInfo | None) -> bool:
         """Whether the state has the digest in run.json; an unfinished run or extension has none.
 
         Raises:
@@ -217,7 +214,7 @@ class RunFolder:
         path = self.path / NAME
         if info and path.is_file() and path.stat().st_size < _HEADER:
             raise damaged(str(path), "it ends within its header")
-        wanted = info["files"].get(NAME) if info.get("status") == "complete" else None
+        wanted = info.files.get(NAME) if info and info.complete else None
         if wanted is None or (digest := file_sha256(path)) is None:
             return False
         if digest != wanted:
@@ -249,7 +246,7 @@ def refuse_existing(folder: Path) -> None:
         raise RunError(str(folder), "is there already, and --fresh starts a new run", "delete it, or choose another --out")
 
 
-def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:
+def refuse_other_gates(folder: Path, info: RunInfo, gates: Sequence[str]) -> None:
     """Refuse to change the gates of a run that is sampled until they are decided.
 
     Args:
@@ -260,8 +257,8 @@ def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[st
     Raises:
         RunError: they differ from the gates in run.json.
     """
-    then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in written] for written in (info["spec"].get("gates", ()), gates))
-    if info.get("until_decided") and then != now:
+    then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in written] for written in (info.gates, gates))
+    if info.until_decided and then != now:
         raise sampled_for_other_gates(folder)
 
 

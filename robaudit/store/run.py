@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
 from robaudit.rows import Row
+from robaudit.stats.info import RunInfo
 from robaudit.stats.run import Run
 from robaudit.store.folder import RunFolder
 from robaudit.store.serialise import stream_rows_json
@@ -33,10 +34,10 @@ class StoredRows(Sequence[Row]):
         owner: an object that must live as long as the rows: the temporary folder of the file, if any.
     """
 
-    def __init__(self, path: Path, info: Mapping[str, Any], *, kept: bool = False) -> None:
+    def __init__(self, path: Path, info: RunInfo, *, kept: bool = False) -> None:
         self.owner: object = None
         self._path, self._kept = path, kept
-        self._quantities = {quantity["name"] for quantity in info["quantities"]}
+        self._quantities = {quantity.name for quantity in info.quantities}
         self._version = self._file_version()
 
     def __iter__(self) -> Iterator[Row]:
@@ -77,9 +78,9 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
     """
     folder = RunFolder(path)
     info = folder.info()
-    if info["status"] != "complete":
+    if not info.complete:
         raise RunError(str(path), "this run is unfinished", "resume it: run the same robaudit estimate command again")
-    if file_sha256(path / "samples.json") != info["files"].get("samples.json"):
+    if file_sha256(path / "samples.json") != info.files.get("samples.json"):
         raise RunError(
             str(path / "samples.json"),
             "is missing, or has changed since it was written",

@@ -37,16 +37,12 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
 _decode = json.JSONDecoder().decode
 
 
-def rows_json(rows: Iterable[Row]) -> str:
-    """The text of samples.json: ``{"schema_version", "columns", "rows": [one object per row]}``.
+def rows_json(rows: Iterable[Row]) -> Iterator[str]:
+    """The text of samples.json piece by piece, with few rows in memory at a time.
 
-    A value that is not finite becomes null, with an ``error``; an infinite bound becomes null.
+    It is ``{"schema_version", "columns", "rows": [one object per row]}``. A value that is not finite becomes null, with an ``error``; an
+    infinite bound becomes null.
     """
-    return "".join(rows_json_chunks(rows))
-
-
-def rows_json_chunks(rows: Iterable[Row]) -> Iterator[str]:
-    """The text of :func:`rows_json` piece by piece, with few rows in memory at a time."""
     return pieces(_texts(rows))
 
 
@@ -127,27 +123,23 @@ def unpacked(data: bytes) -> str:
     return zlib.decompressobj(_WINDOW, zdict=_TYPICAL).decompress(data, _LONGEST_LINE).decode()
 
 
-def rows_csv(rows: Iterable[Row], class_names: Names | None = None) -> str:
-    """The text of samples.csv: the columns of :data:`robaudit.rows.TABLE_COLUMNS` (votes are in samples.json only).
+def rows_csv(rows: Iterable[Row], class_names: Names | None = None) -> Iterator[str]:
+    """The text of samples.csv piece by piece: the columns of :data:`robaudit.rows.TABLE_COLUMNS` (votes are in samples.json only).
 
     Args:
         rows: the results.
         class_names: by class index; None if unknown.
     """
-    return "".join(rows_csv_chunks(rows, class_names))
-
-
-def rows_csv_chunks(rows: Iterable[Row], class_names: Names | None = None) -> Iterator[str]:
-    """The text of :func:`rows_csv` piece by piece, with few rows in memory at a time."""
-    return pieces(_lines(itertools.chain([TABLE_COLUMNS], (table_values(row, class_names) for row in rows))))
+    return pieces(csv_lines(itertools.chain([TABLE_COLUMNS], (table_values(row, class_names) for row in rows))))
 
 
 def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
     """A header and lines of None, bool, int, float or str values as CSV text."""
-    return "".join(_lines(itertools.chain([columns], lines)))
+    return "".join(csv_lines(itertools.chain([columns], lines)))
 
 
-def _lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
+def csv_lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """The lines of None, bool, int, float or str values as CSV text."""
     for line in lines:
         yield ",".join([_WRITE.get(type(value), _other)(value) for value in line]) + "\n"
 

@@ -50,6 +50,7 @@ from robaudit.levels import NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.rows import Row, read_row
 from robaudit.spec.model import EstimatorSpec
+from robaudit.stats.info import Skip
 from robaudit.store.serialise import packed, row_text, unpacked
 from robaudit.text import clipped
 
@@ -103,27 +104,14 @@ _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names 
 _REMEDY = "delete this file and repeat robaudit estimate: its samples are recomputed"
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """A skipped sample, and the reason.
-
-    Attributes:
-        task: the failed task; None if the sample cannot be used at all.
-    """
-
-    sample_id: str
-    reason: str
-    task: TaskName | None = None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Flush:
     """Results that an audit writes in one transaction: rows, skips, pixel digests by sample id, and seconds by step."""
 
-    rows: Sequence[Row] = ()
-    skipped: Sequence[Skip] = ()
-    images: Mapping[str, str] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    skipped: list[Skip] = field(default_factory=list)
+    images: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +350,7 @@ class State:
             for _, records in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
                 _, sample_id, reason, *at, estimator = next(records)
                 task = None if estimator is None else (noise_level(str(at[0]), float(at[1]), str(at[2])), str(estimator))
-                yield Skip(str(sample_id), str(reason), task)
+                yield Skip(sample_id=str(sample_id), reason=str(reason), task=task)
 
     def rows(self) -> Iterator[Row]:
         """All rows of samples that were never skipped, by sample and then by task, both in the order of writing.

@@ -5,6 +5,7 @@ An absent value is null. A result that could not be computed is NaN, as in sampl
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ROW_GROUP = 2**16
 """Rows of a Parquet file in memory at a time."""
+_PIECE = 2**20  # bytes
 
 
 def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "an Arrow table") -> pyarrow.Table:
@@ -54,12 +56,13 @@ def parquet_pieces(rows: Iterable[Row], class_names: Sequence[str] | None = None
 def _written(pa: Any, rows: Iterable[Row], class_names: Sequence[str] | None) -> Iterator[bytes]:
     from pyarrow import parquet
 
-    schema, pieces = _schema(pa), _Pieces()
-    with parquet.ParquetWriter(pa.PythonFile(pieces, "w"), schema, compression="zstd") as writer:
-        for chunk in _groups(rows):
-            writer.write_batch(_batch(pa, schema, chunk, class_names))
-            yield pieces.take()
-    yield pieces.take()
+    with tempfile.TemporaryFile() as file:
+        schema = _schema(pa)
+        with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+            for chunk in _groups(rows):
+                writer.write_batch(_batch(pa, schema, chunk, class_names))
+        file.seek(0)
+        yield from iter(lambda: file.read(_PIECE), b"")
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -98,34 +101,6 @@ def _batch(pa: Any, schema: Any, rows: Sequence[Row], class_names: Sequence[str]
 
 def _members(part: Checked) -> dict[str, Any]:
     return {field.name: getattr(part, field.name) for field in fields(part)}
-
-
-class _Pieces:
-    """A file object whose content is taken piece by piece."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._held: list[bytes] = []
-        self._length = 0
-
-    def write(self, data: Any) -> int:
-        piece = bytes(data)
-        self._held.append(piece)
-        self._length += len(piece)
-        return len(piece)
-
-    def tell(self) -> int:
-        return self._length
-
-    def flush(self) -> None:
-        """Nothing is buffered."""
-
-    def take(self) -> bytes:
-        """The bytes written since the last call."""
-        piece = b"".join(self._held)
-        self._held.clear()
-        return piece
 
 
 def _pyarrow(where: str) -> Any:

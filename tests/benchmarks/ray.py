@@ -22,7 +22,7 @@ from torch import nn
 
 from robaudit import AuditSpec
 from robaudit.auditing.loop import Workers, compute_missing, task_names
-from robaudit.auditing.prepare import OpenedAudit, Request
+from robaudit.auditing.prepare import CheckedAudit, Request
 from robaudit.auditing.run import prepared
 from robaudit.progress import Listener
 from robaudit.store.folder import RunFolder
@@ -85,12 +85,12 @@ def spec_of(given: Mapping[str, Any], workers: int, estimator: Mapping[str, Any]
     return located(whole, SHARED, "bench")
 
 
-def opened(spec: AuditSpec, network: nn.Module | None = None) -> AbstractContextManager[tuple[OpenedAudit, Workers]]:
+def opened(spec: AuditSpec, network: nn.Module | None = None) -> AbstractContextManager[tuple[CheckedAudit, Workers]]:
     """The audit, with its workers at hand."""
     return prepared(Request(spec, model=network), Listener())
 
 
-def spent(audit: OpenedAudit, workers: Workers) -> tuple[float, float, float]:
+def spent(audit: CheckedAudit, workers: Workers) -> tuple[float, float, float]:
     """Seconds in which everything is computed and written, and seconds of CPU: of this process, and of it and all it has started."""
     with tempfile.TemporaryDirectory() as name:
         folder = RunFolder(Path(name) / "run")

@@ -70,7 +70,7 @@ def _table(bench: Bench, axis: str, cases: dict[str, tuple[int, int, int]], raw:
             images = torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(1))
             audit = partial(robaudit.audit, synthetic(classes), images, sigma=[SIGMA], estimators=[options], progress=False)
             run, wall = timed(partial(audit, device=str(bench.device)), bench.device)
-            each = 1e3 * (wall if axis == "number of images" else sum(run.info["seconds"].values())) / count
+            each = 1e3 * (wall if axis == "number of images" else sum(run.info.seconds.values())) / count
             raw.setdefault(case, {})[name] = each
             cells.append(number(each))
         bench.say(f"  {axis}: {', '.join(cells)}")

@@ -87,7 +87,7 @@ class Together(nn.Module):
 def test_networks_that_no_audit_is_made_for_warn(network: nn.Module, says: str, tmp_path: Path) -> None:
     document = spec(noise={"sigma": [0.1]}, model={"format": "memory"}, dataset={"kind": "memory"})
     data = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0)), [0, 1] * 3
-    warnings = audit(document, model=network, dataset=data, out=tmp_path / "run").info["warnings"]
+    warnings = audit(document, model=network, dataset=data, out=tmp_path / "run").info.warnings
     assert any(says in line for line in warnings)
 
 

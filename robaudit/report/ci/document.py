@@ -11,6 +11,7 @@ from robaudit.compare.result import Comparison
 from robaudit.documents import Document, json_schema
 from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
 from robaudit.spec.gates import WARNINGS
+from robaudit.stats.info import RunInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +54,16 @@ class Subject(Document):
     @classmethod
     def of(
         cls,
-        info: Mapping[str, Any],
+        info: RunInfo,
         command: str = "gate",
         against: Subject | None = None,
         left_out: Mapping[str, int] | None = None,
     ) -> Subject:
         """From a run's run.json."""
-        version, skipped, model = info.get("versions", {}).get("robaudit"), info.get("totals", {}).get("skipped", 0), info["model"]
-        name, identity = info["name"], info["identity"]
-        warnings = tuple(info["warnings"])
-        return cls(command, name, model["name"], model["sha256"], identity, version, against, warnings, skipped, left_out or {})
+        version, skipped, model = info.versions.get("robaudit"), info.totals.skipped, info.model
+        name, identity = info.name, info.identity
+        warnings = tuple(info.warnings)
+        return cls(command, name, model.name, model.sha256, identity, version, against, warnings, skipped, left_out or {})
 
     @property
     def weights(self) -> Weights:

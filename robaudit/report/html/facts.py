@@ -11,6 +11,7 @@ from robaudit.gates.text import number
 from robaudit.report.html.content import RunView
 from robaudit.report.numbers import NONE
 from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.stats.info import RunInfo
 from robaudit.text import clipped, count, printable
 
 _MOST_SKIPPED = 20
@@ -19,12 +20,10 @@ _MOST_SKIPPED = 20
 def facts(view: RunView) -> str:
     """Model and data in one line."""
     info = view.run.info
-    model, data, totals = info["model"], info["data"], info["totals"]
-    skipped = f" ({totals['skipped']:,} skipped)" if totals["skipped"] else ""
-    return (
-        f"{_last(model['name'])} ({model['format']}, {model['classes']} classes) on {count(totals['samples'], 'image')}{skipped} of "
-        f"{_last(data['where'])}."
-    )
+    model, data, totals = info.model, info.data, info.totals
+    skipped = f" ({totals.skipped:,} skipped)" if totals.skipped else ""
+    images = f"{count(totals.samples, 'image')}{skipped} of {_last(data.where)}"
+    return f"{_last(model.name)} ({model.format}, {model.classes} classes) on {images}."
 
 
 def provenance(views: Sequence[RunView]) -> Table:
@@ -45,8 +44,8 @@ def _heads(first: str, views: Sequence[RunView]) -> tuple[Column, ...]:
 def skipped_tables(views: Sequence[RunView]) -> Iterator[Table]:
     """The first samples that each run left out, with the reason."""
     for view in views:
-        if skipped := view.run.info["skipped"]:
-            rows = [cells((sample["sample_id"], sample["reason"])) for sample in skipped[:_MOST_SKIPPED]]
+        if skipped := view.run.info.skipped:
+            rows = [cells((sample.sample_id, sample.reason)) for sample in skipped[:_MOST_SKIPPED]]
             rest = len(skipped) - len(rows)
             notes = (f"and {rest:,} more: see run.json",) if rest else ()
             heads = Column("sample", wrap=True), Column("reason", wrap=True)
@@ -76,27 +75,24 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
     return Table("Gates of the run", heads, tuple(rows))
 
 
-def _provenance(info: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    model, data, totals = info["model"], info["data"], info["totals"]
-    yield "Run", f"{info['name']} in {path}"
-    yield "Model", f"{model['name']} ({model['format']}, {model['classes']} classes)"
-    yield "Model sha256", model["sha256"]
-    yield (
-        "Data",
-        f"{data['where']}: {count(totals['samples'], 'sample')}" + (f", {data['labelled']:,} labelled" if "labelled" in data else ""),
-    )
-    yield "Data sha256", str(data.get("sha256", ""))
-    yield "Noise", info["noise"]
-    yield "Seed", str(info["seed"])
-    yield "Device", info["device"]
-    yield "Passes", f"{totals['forwards']:,} forward and {totals['backwards']:,} backward"
-    yield "Command", info.get("command") or "from Python"
-    yield "Started", str(info.get("started", ""))
-    yield "Versions", ", ".join(f"{name} {number}" for name, number in info.get("versions", {}).items() if number is not None)
-    for name, plugin in info.get("plugins", {}).items():
-        yield f"Plugin {name}", f"{plugin['package']} {plugin['version']}, {plugin['entry_point']}"
-    for note in model.get("notes", []):
-        yield "Note", str(note)
+def _provenance(info: RunInfo, path: str) -> Iterator[tuple[str, str]]:
+    model, data, totals = info.model, info.data, info.totals
+    yield "Run", f"{info.name} in {path}"
+    yield "Model", f"{model.name} ({model.format}, {model.classes} classes)"
+    yield "Model sha256", model.sha256
+    yield "Data", f"{data.where}: {count(totals.samples, 'sample')}, {data.labelled:,} labelled"
+    yield "Data sha256", data.sha256 or ""
+    yield "Noise", info.noise
+    yield "Seed", str(info.seed)
+    yield "Device", info.device
+    yield "Passes", f"{totals.forwards:,} forward and {totals.backwards:,} backward"
+    yield "Command", info.command or "from Python"
+    yield "Started", info.started
+    yield "Versions", ", ".join(f"{name} {number}" for name, number in info.versions.items() if number is not None)
+    for name, plugin in info.plugins.items():
+        yield f"Plugin {name}", f"{plugin.package} {plugin.version}, {plugin.entry_point}"
+    for note in model.notes:
+        yield "Note", note
 
 
 def _last(path: str) -> str:

@@ -40,7 +40,7 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
     yield f"# {markdown(clipped(title or 'Robustness of ' + ', '.join(view.name for view in views), 500))}"
     for view in views:
         name = f"{view.name}: " if len(views) > 1 else ""
-        yield from (f"**Warning:** {markdown(clipped(name + warning, 500))}" for warning in view.run.info["warnings"][:10])
+        yield from (f"**Warning:** {markdown(clipped(name + warning, 500))}" for warning in view.run.info.warnings[:10])
         if gates := gate_line(view)[1]:
             yield f"**{markdown(name + gates)}**"
         yield f"**{markdown(name + sentence(content, view))}**"

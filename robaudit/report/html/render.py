@@ -46,12 +46,12 @@ def page(
         runs=[
             {
                 "name": view.name if len(views) > 1 else "",
-                "warnings": view.run.info["warnings"],
+                "warnings": view.run.info.warnings,
                 "sentence": sentence(content, view),
                 "gates": gate_line(view),
                 "decisions": facts.decision_table(view.decisions) if view.decisions else None,
                 "facts": facts.facts(view),
-                "spec": _lines(view.run.info["spec"]),
+                "spec": _lines(view.run.info.spec),
             }
             for view in views
         ],

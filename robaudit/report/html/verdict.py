@@ -18,7 +18,7 @@ from robaudit.report.words import COVER, bracketed_certainties
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.flags import Flagged
 from robaudit.stats.intervals import LIKE_THESE
-from robaudit.stats.summary import GroupSummary, Mean, Share
+from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.text import count
 
 _MOST = 4  # noise levels at a glance
@@ -82,10 +82,9 @@ def _compared(content: Content) -> Iterator[Cell]:
 
 
 def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
-    levels, clean = numbers.level_texts(group.key.at for group in view.groups), view.run.info["clean_accuracy"]
+    levels, clean = numbers.level_texts(group.key.at for group in view.groups), view.run.info.clean_accuracy
     if clean is not None:
-        share = Share(**{name: clean[name] for name in ("count", "total", "value", "lower", "upper")})
-        yield cells(("no noise", numbers.share_estimate(share), "", "", ""))
+        yield cells(("no noise", numbers.with_percents(clean.value, clean.lower, clean.upper), "", "", ""))
     flagged = {group.key: group for group in content.flagged(view) if group.has_threshold}
     biases = {bias.key: bias for bias in content.biases(view)}
     for group in _headline(view):

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from scipy.stats import norm, spearmanr
+from scipy.stats import binomtest, norm, spearmanr
 from torch import nn
 
 from robaudit import Row, Run, audit
 from tests.shared import SHARED, card, document, needs_shared
 from tests.specs import located
+from tests.unit.estimators.tools import known
 
 pytestmark = needs_shared
 
@@ -26,6 +27,31 @@ def run_of(tmp_path: Path, values: dict[str, Any], *, name: str = "run", **optio
 
 def by_estimator(run: Run, label: str, sigma: float | None = None) -> list[Row]:
     return [row for row in run.rows if row.estimator == label and sigma in (None, row.at.level)]
+
+
+@pytest.mark.parametrize(
+    "model", ["cifar10_resnet20", "fashion_shallow_cnn", "cifar10_cnn_a_adv", "mnist_spectral_mlp", "fashion_logistic"]
+)
+def test_audits_real_models(tmp_path: Path, model: str) -> None:
+    estimators = [{"mc": {"samples": 60}}, "taylor", {"mmse": {"samples": 4}}, "softmax"]
+    run = run_of(tmp_path, document(model, limit=6, estimators=estimators))
+    assert len(run.rows) == 6 * 4
+    assert run.info.warnings == []
+    accuracy = known(run.info.clean_accuracy)
+    assert accuracy.lower <= card(model)["accuracy"] <= accuracy.upper or accuracy.value >= card(model)["accuracy"]
+    assert {row.interval.text for row in run.rows} == {"clopper-pearson", "none", "jackknife:approximate"}
+
+
+@pytest.mark.parametrize("sigma", [*(pytest.param(level, marks=pytest.mark.slow) for level in (0.05, 1.0)), 0.25])
+def test_a_linear_model_is_exact(tmp_path: Path, sigma: float) -> None:
+    """taylor and mmse lie within mc's 99.9 % interval on at least 99 % of the images."""
+    samples = 1000
+    values = document("fashion_logistic", limit=100, estimators=[{"mc": {"samples": samples}}, "taylor", {"mmse": {"samples": 4}}])
+    run = run_of(tmp_path, values | {"noise": {"sigma": [sigma]}})
+    intervals = [binomtest(round(row.value * samples), samples).proportion_ci(0.999) for row in by_estimator(run, "mc")]
+    for label in ("taylor", "mmse"):
+        inside = [i.low <= row.value <= i.high for i, row in zip(intervals, by_estimator(run, label), strict=True)]
+        assert np.mean(inside) >= 0.99
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("fp64", 1e-9)])

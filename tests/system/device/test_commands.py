@@ -94,5 +94,5 @@ def test_a_network_and_data_on_the_device(tmp_path: Path) -> None:
     robaudit.audit(network, (x, y), out=tmp_path / "here", device="cpu", **options)
     with pretended() as card:
         run = robaudit.audit(network.to("cuda"), (x.cuda(), y.cuda()), out=tmp_path / "there", **options)
-        assert run.info["device"] == f"cuda:0 ({card.name})"
+        assert run.info.device == f"cuda:0 ({card.name})"
     assert_same(tmp_path / "here", tmp_path / "there")

@@ -181,15 +181,15 @@ def test_a_stop_lets_present_steps_finish(ready: tuple[RayWorker, Report]) -> No
 
 
 def elsewhere(report: Report, **changes: Any) -> Report:
-    return replace(report, host="elsewhere", info={**report.info, **changes})
+    return replace(report, host="elsewhere", info=report.info.model_copy(update=changes))
 
 
 def other_weights(report: Report) -> Report:
-    return elsewhere(report, model={**report.info["model"], "sha256": "0" * 64})
+    return elsewhere(report, model=report.info.model.model_copy(update={"sha256": "0" * 64}))
 
 
 def other_torch(report: Report) -> Report:
-    return elsewhere(report, versions={**report.info["versions"], "torch": "1"})
+    return elsewhere(report, versions={**report.info.versions, "torch": "1"})
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_workers_must_be_alike(
 
 def test_the_number_of_threads_may_differ(ready: tuple[RayWorker, Report]) -> None:
     report = ready[1]
-    other = elsewhere(report, device=re.sub(r"\d+ thread.*\)", "77 threads)", report.info["device"]))
+    other = elsewhere(report, device=re.sub(r"\d+ thread.*\)", "77 threads)", report.info.device))
     crew_of(FakeRay(), actors_of(ready, 2), [report, other])
 
 

@@ -69,7 +69,7 @@ def test_objects_in_memory(tmp_path: Path, alone: Surroundings) -> None:
     by_ray = robaudit.audit({**spec, "run": RAY}, model=net, dataset=data, out=tmp_path / "ray", listener=Listener())
     robaudit.audit(spec, model=net, dataset=data, out=tmp_path / "local", listener=Listener())
     same(tmp_path / "ray", tmp_path / "local")
-    assert by_ray.info["sessions"][0]["workers"] == 2
+    assert by_ray.info.sessions[0].workers == 2
 
 
 @pytest.mark.slow

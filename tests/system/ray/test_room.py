@@ -74,7 +74,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 def test_a_lost_node_that_was_still_counted_is_not_waited_for(cluster: Cluster) -> None:
     given = request(digits())
-    with ray_workers(given, open_audit(given, Listener()).data, Listener()) as (crew, _):
+    with ray_workers(given, open_audit(given, Listener()).data, Listener()) as crew:
         assert crew.number == 2
         assert [group.size for group in cluster.groups] == [3, 2]
         assert cluster.removed == cluster.groups[:1]

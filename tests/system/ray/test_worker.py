@@ -44,7 +44,7 @@ def refusal(given: Request) -> str:
 def test_a_chunk_is_computed() -> None:
     given = request(SPEC)
     worker, report = prepared(given)
-    assert (report.info["model"]["classes"], len(report.seen)) == (10, 8)
+    assert (report.info.model.classes, len(report.seen)) == (10, 8)
     assert any("clean accuracy 100.0%" in text for _, text in report.told)
     steps, (_, ids) = computed(worker, given, 2, 5), job(given, 2, 5)
     assert {(row.sample_id, row.estimator) for step in steps for row in step.rows} == {(n, e) for n in ids for e in ("mc", "softmax")}

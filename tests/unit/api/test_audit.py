@@ -185,7 +185,7 @@ def test_levels_of_few_bits_are_the_decimals_that_they_stand_for() -> None:
     options: Any = {"sigma": [np.float16(0.1), torch.tensor(0.3)], "mean": torch.tensor(0.1)}
     run = robaudit.audit(network(), arrays(2), estimators={"mc": {"samples": 10}}, **options)
     assert sorted({row.level for row in run.rows}) == [0.1, 0.3]
-    assert run.info["spec"]["model"]["mean"] == [0.1]
+    assert run.info.spec["model"]["mean"] == [0.1]
 
 
 def test_the_digest_of_code() -> None:
@@ -221,10 +221,10 @@ def test_a_spec_as_a_mapping_and_arguments_that_replace_it(tmp_path: Path, monke
     spec = {"model": NETWORK, "dataset": {"kind": "digits", "limit": 5}, "noise": {"sigma": 0.2}, "estimators": ["softmax"]}
     assert len(robaudit.audit(spec).rows) == 5
     run = robaudit.audit(spec, limit=2, sigma=[0.1, 0.3], estimators="mc", seed=7, gates="mean(sigma=0.1) >= 0.5", name="mine")
-    assert (len(run.rows), run.info["seed"], run.info["spec"]["gates"], run.path.name[:5]) == (4, 7, ["mean(sigma=0.1) >= 0.5"], "mine-")
+    assert (len(run.rows), run.info.seed, run.info.spec["gates"], run.path.name[:5]) == (4, 7, ["mean(sigma=0.1) >= 0.5"], "mine-")
     mixed = robaudit.audit(spec, model=network(), out=tmp_path / "mixed")
-    assert mixed.info["spec"]["model"]["format"] == "memory"
-    assert mixed.info["spec"]["dataset"]["kind"] == "digits"
+    assert mixed.info.spec["model"]["format"] == "memory"
+    assert mixed.info.spec["dataset"]["kind"] == "digits"
 
 
 BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
@@ -273,8 +273,8 @@ def test_a_network_of_timm_without_its_normalisation() -> None:
     data, said = (torch.rand(4, 3, 8, 8), None), r"its timm configuration has mean: \[0\.5, 0\.4, 0\.3\], std: \[0\.2, 0\.2, 0\.2\]"
     with pytest.warns(RobauditWarning, match="no mean and std are applied, but " + said):
         run = robaudit.audit(net, data, **FEW)
-    assert len(run.info["warnings"]) == 1
-    assert robaudit.audit(net, data, **FEW, mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.2]).info["warnings"] == []
+    assert len(run.info.warnings) == 1
+    assert robaudit.audit(net, data, **FEW, mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.2]).info.warnings == []
 
 
 PERMUTED = (

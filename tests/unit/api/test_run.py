@@ -23,6 +23,7 @@ from robaudit.api.run import Run, read_run
 from robaudit.errors import RobauditError
 from robaudit.results import PARTS
 from tests.conftest import RunCli
+from tests.infos import changed
 from tests.specs import read_rows
 from tests.unit.api.nets import arrays, network
 
@@ -166,7 +167,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "a gate that is no text": (lambda run: run.gate(["mean >= 0.9", 5]), "gates: 5 is not text"),
     "a gate": (lambda run: run.gate("meen >= 1"), "gates"),
     "no gate": (
-        lambda run: replace(run, info={**run.info, "spec": {**run.info["spec"], "gates": []}}).gate(),
+        lambda run: replace(run, info=changed(run.info, spec={**run.info.spec, "gates": []})).gate(),
         "gates: none is given, and the spec of the run has none",
     ),
     "inconclusive": (lambda run: run.gate(inconclusive="xfail"), "inconclusive: 'xfail' is unknown"),

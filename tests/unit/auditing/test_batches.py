@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.auditing.batches import RowCheck, check_rows
+from robaudit.auditing.batches import check_rows
 from robaudit.estimators.engine import Engine
 from robaudit.models import from_module
-from robaudit.store.info import RowBits
+from robaudit.stats.info import RowBits, Rows
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
 from tests.unit.estimators.tools import SHAPE, sources
@@ -90,33 +90,38 @@ class Random(Pixels):
         return super().forward(x) + torch.rand(len(x), 5)
 
 
-def check(network: nn.Module, batch_size: int | None = None, *, gradients: bool = True, images: Tensor = IMAGES) -> RowCheck:
+def check(network: nn.Module, batch_size: int | None = None, *, gradients: bool = True, images: Tensor = IMAGES) -> Rows:
+    return warned(network, batch_size, gradients=gradients, images=images)[0]
+
+
+def warned(network: nn.Module, batch_size: int | None = None, *, gradients: bool = True, images: Tensor = IMAGES) -> tuple[Rows, list[str]]:
     return check_rows(Engine(from_module(network), sources(1, torch.float32), 5, batch_size), images, gradients=gradients)
 
 
 @pytest.mark.parametrize("images", [1, 2, 7])
 @pytest.mark.parametrize("batch_size", [None, 1, 5, 8, 24, 300])
 def test_rows_that_do_not_depend_on_the_batch(batch_size: int | None, images: int) -> None:
-    assert check(Pixels(), batch_size, images=IMAGES[:images]) == RowCheck(RowBits.BITWISE, 0.0)
+    assert check(Pixels(), batch_size, images=IMAGES[:images]) == Rows(kind=RowBits.BITWISE, largest_difference=0.0)
 
 
 @pytest.mark.parametrize(("most", "batch_size"), [(8, None), (16, None), (120, None), (16, 24), (200, 256), (8, 11), (255, 300)])
 def test_rounding_is_found_at_any_size_that_the_run_uses(most: int, batch_size: int | None) -> None:
     found = check(Kernels(most), batch_size)
-    assert found.bits is RowBits.ROUNDING
+    assert found.kind is RowBits.ROUNDING
     assert 2**-22 < found.largest_difference < 2**-18
 
 
 def test_gradients_count_where_the_run_uses_them() -> None:
-    assert check(Backward(), gradients=True).bits is RowBits.ROUNDING
-    assert check(Backward(), gradients=False).bits is RowBits.BITWISE
+    assert check(Backward(), gradients=True).kind is RowBits.ROUNDING
+    assert check(Backward(), gradients=False).kind is RowBits.BITWISE
 
 
 def test_networks_that_are_not_reproducible_are_told_apart_from_rounding() -> None:
-    together, random = check(Together()), check(Random())
-    assert (together.bits, together.random, random.random) == (RowBits.MIXED, False, True)
-    assert ["depend on the other images of its batch" in line for line in together.warnings("net")] == [True]
-    assert ["other logits the second time" in line for line in random.warnings("net")] == [True]
+    together, mixed = warned(Together())
+    _, random = warned(Random())
+    assert together.kind is RowBits.MIXED
+    assert ["depend on the other images of its batch" in line for line in mixed] == [True]
+    assert ["other logits the second time" in line for line in random] == [True]
 
 
 class Partly(Pixels):
@@ -143,12 +148,12 @@ class Whole(Pixels):
 def test_images_without_finite_logits_are_passed_over() -> None:
     images = IMAGES.clone()
     images[:, 0, 0, 0] = torch.linspace(0, 1, 7)
-    assert check(Partly(), images=images, gradients=False) == RowCheck(RowBits.BITWISE, 0.0)
+    assert check(Partly(), images=images, gradients=False) == Rows(kind=RowBits.BITWISE, largest_difference=0.0)
 
 
 @pytest.mark.parametrize("batch_size", [None, 256])
 def test_batches_are_those_of_the_run_as_far_as_memory_goes(batch_size: int | None) -> None:
-    assert check(Whole(), batch_size, images=IMAGES[:3]) == RowCheck(RowBits.BITWISE, 0.0)
+    assert check(Whole(), batch_size, images=IMAGES[:3]) == Rows(kind=RowBits.BITWISE, largest_difference=0.0)
 
 
 def test_rounding_is_said_and_verified_as_such(tmp_path: Path, run_cli: RunCli) -> None:

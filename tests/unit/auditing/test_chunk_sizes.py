@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from robaudit.auditing.chunk_sizes import MOST_IMAGES, ChunkSizer, Gauge
+from robaudit.auditing.chunk_sizes import MOST_IMAGES, ChunkSizer
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Task
 from robaudit.memory import CPU
@@ -13,24 +14,23 @@ from tests.levels import sigma
 TASKS = tuple(Task(MonteCarlo(samples=999), "mc", sigma(level)) for level in (0.1, 0.2))
 
 
-class Counted(Gauge):
+class Counted(ChunkSizer):
     """Free bytes, and chunks that take a fixed part and one for each image."""
 
-    def __init__(self, free: int = 10**9, each: int = 0, fixed: int = 0) -> None:
-        super().__init__(CPU, 10**15)
+    def __init__(self, free: int = 10**9, each: int = 0, fixed: int = 0, least: int = 1) -> None:
+        super().__init__(TASKS, 10, 64, CPU, 10**15, least)
         self.free, self.each, self.fixed, self.images = free, each, fixed, 0
 
-    def taken(self) -> int:
+    def taken(self, device: torch.device) -> int:
         return max(1, self.fixed + self.each * self.images)
 
 
-def grown(gauge: Counted, seconds: float = 1e-6, chunks: int = 20, least: int = 1) -> list[int]:
+def grown(sizer: Counted, seconds: float = 1e-6, chunks: int = 20) -> list[int]:
     """Images of the chunks of a run, by what an image takes."""
-    sizer = ChunkSizer(TASKS, 10, 64, gauge, least)
     found = []
     for _ in range(chunks):
         found.append(sizer.next_images(TASKS))
-        gauge.images = found[-1]
+        sizer.images = found[-1]
         sizer.begin()
         sizer.took(TASKS, found[-1], seconds * found[-1])
     return found
@@ -50,10 +50,9 @@ def test_chunks_grow_as_far_as_memory_allows(free: int, each: int, fixed: int) -
 
 
 def test_a_chunk_that_takes_more_than_those_before_makes_the_next_smaller() -> None:
-    gauge = Counted(1000, 10)
-    sizer = ChunkSizer(TASKS, 10, 64, gauge)
+    sizer = Counted(1000, 10)
     for images, each, following in ((1, 10, 8), (8, 10, 64), (64, 10, 100), (100, 40, 25)):
-        gauge.images, gauge.each = images, each
+        sizer.images, sizer.each = images, each
         sizer.took(TASKS, images, 0.0)
         assert sizer.next_images(TASKS) == following
 
@@ -66,7 +65,7 @@ def test_chunks_come_to_take_two_seconds_at_most(each: float) -> None:
 
 
 def test_what_was_too_much_for_the_memory_is_not_tried_again() -> None:
-    sizer = ChunkSizer(TASKS, 10, 64, Counted())
+    sizer = Counted()
     sizer.took(TASKS, 1, 0.0)
     sizer.shrink(8)
     assert sizer.next_images(TASKS) == sizer.most == 4
@@ -88,8 +87,8 @@ def test_a_steady_pace_depends_on_no_clock_and_no_memory() -> None:
 
 def test_chains_share_their_passes() -> None:
     """As many images as fill a pass, from the first chunk on and however long it takes; fewer where memory ran out."""
-    assert set(grown(Counted(), 5.0, least=6)) == {6}
-    sizer = ChunkSizer(TASKS, 10, 64, Counted(), least=6)
+    assert set(grown(Counted(least=6), 5.0)) == {6}
+    sizer = Counted(least=6)
     sizer.shrink(6)
     sizer.took(TASKS, 3, 30.0)
     assert sizer.next_images(TASKS) == 3

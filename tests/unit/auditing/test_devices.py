@@ -15,9 +15,10 @@ from robaudit.auditing.environment import pick_devices
 from robaudit.auditing.resume import refuse_another_machine
 from robaudit.errors import AnotherRunError, SpecError
 from robaudit.progress import Listener
-from robaudit.store.info import kind_of
+from robaudit.stats.info import kind_of
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
+from tests.infos import changed, run_info
 from tests.specs import digits, read_info, write
 from tests.system.ray.clusters import Surroundings
 from tests.system.ray.conftest import here
@@ -101,7 +102,7 @@ def test_the_noise_depends_on_the_model_of_the_devices_not_on_their_number() -> 
 
 
 def test_a_run_goes_on_only_where_its_noise_is_drawn() -> None:
-    old = {"device": "cpu (one, 1 thread)", "model": {"sha256": "ab"}}
-    now = {**old, "device": "cuda:0 (NVIDIA A100)", "versions": {}}
+    old = run_info(device="cpu (one, 1 thread)")
+    now = changed(old, device="cuda:0 (NVIDIA A100)")
     with pytest.raises(AnotherRunError, match=r"run: was begun on cpu .*, and this device draws other noise; choose another --out"):
         refuse_another_machine(old, now, "run", Listener())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import robaudit
-from robaudit.errors import DataError, RobauditWarning
+from robaudit.errors import DataError
 from tests.conftest import RunCli
 from tests.specs import digits, write
 from tests.unit.api.nets import arrays, network
@@ -21,7 +21,7 @@ CLEAN = "clean accuracy is "
 def warnings_of(net: nn.Module, labels: Tensor | np.ndarray[tuple[int, ...], np.dtype[np.int64]], images: object = None) -> list[str]:
     """Those of an audit of digits in memory."""
     data = arrays(len(labels))[0] if images is None else images
-    return list(robaudit.audit(net, (data, labels), sigma=0.1, estimators="softmax").info["warnings"])
+    return list(robaudit.audit(net, (data, labels), sigma=0.1, estimators="softmax").info.warnings)
 
 
 @pytest.mark.filterwarnings("ignore::robaudit.RobauditWarning")
@@ -86,16 +86,3 @@ def test_labels_up_to_the_number_of_classes(tmp_path: Path, run_cli: RunCli) -> 
         robaudit.audit(network(), (images, labels + 1), sigma=0.1)
     with pytest.raises(DataError, match=r"label 10 is out of range: Sequential has 10 classes; labels run from 0 to 9"):
         robaudit.audit(network(), (images, np.where(np.arange(60) == 7, 10, labels)), sigma=0.1)
-
-
-def test_permuted_labels_on_the_command_line(tmp_path: Path, run_cli: RunCli) -> None:
-    images, labels = arrays(120)
-    np.savez(tmp_path / "x.npz", images=images, labels=(labels + 1) % 10)
-    path = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=["softmax"]))
-    code, out, err = run_cli("estimate", path, "--out", "run")
-    assert code == 0
-    (line,) = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert "% with the labels permuted (0->9, 1->0, 2->1, ...): check the order of the classes" in line
-    assert " ".join(out.split()).startswith("warning ")
-    with pytest.warns(RobauditWarning, match="check the order of the classes"):
-        robaudit.audit(path, out=tmp_path / "python")

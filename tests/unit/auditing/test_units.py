@@ -151,8 +151,8 @@ def test_refused_unless_taken_as_given(low: float, high: float, sigma: float, sa
     assert run_cli("verify", "run").code == 0, "what was computed is verified without the option"
     with pytest.warns(RobauditWarning):
         again = robaudit.audit(path, as_given=True, out=tmp_path / "python")
-    assert again.info["warnings"][0] == says
-    assert again.info["identity"] == read_info(tmp_path / "run")["identity"]
+    assert again.info.warnings[0] == says
+    assert again.info.identity == read_info(tmp_path / "run")["identity"]
 
 
 def test_objects_in_memory_follow_the_same_rule() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -20,6 +19,7 @@ from robaudit.rows import Row, bits_of
 from robaudit.spec.gates import parse_gate
 from robaudit.stats.flags import Certainty
 from robaudit.store.run import Run, read_run
+from tests.infos import changed
 from tests.states import change
 from tests.unit.estimators.tools import known
 
@@ -52,14 +52,12 @@ def test_one_run_against_itself_is_exactly_the_same(ordinary: Run) -> None:
 
 
 def test_identical_outcomes_of_another_model_are_no_proof(ordinary: Run) -> None:
-    info = json.loads(json.dumps(dict(ordinary.info)))
-    info["model"]["sha256"] = "0" * 64
-    group = group_of(replace(ordinary, info=info), ordinary)
+    group = group_of(replace(ordinary, info=changed(ordinary.info, model={"sha256": "0" * 64})), ordinary)
     assert group.how == "common random numbers"
     assert group.mean.value == 0
     assert known(group.mean.measured).upper == pytest.approx(np.log(2 / 0.05) / (40 * 120), rel=0.01)
-    info["model"] = dict(ordinary.info["model"])
-    info["spec"]["model"]["mean"] = [0.5]
+    info = changed(ordinary.info)
+    info.spec["model"]["mean"] = [0.5]
     assert group_of(replace(ordinary, info=info), ordinary).how == "common random numbers", "another normalisation is another model"
 
 
@@ -139,8 +137,8 @@ def test_results_of_one_run_only(trained: Run, ordinary: Run) -> None:
 
 @pytest.mark.parametrize("change", [{"clip": True}, {"kind": "blur"}, {"amount": 3}])
 def test_other_noise_is_refused(change: dict[str, object], ordinary: Run) -> None:
-    info = json.loads(json.dumps(dict(ordinary.info)))
-    info["spec"]["noise"][0] |= change
+    info = changed(ordinary.info)
+    info.spec["noise"][0] |= change
     with pytest.raises(RunError, match="differ in the noise gaussian; compare runs with the same noise"):
         compare(ordinary, replace(ordinary, info=info))
 

@@ -18,10 +18,11 @@ from robaudit.errors import RunError
 from robaudit.quantities import Interval
 from robaudit.results import MOST_STORED_DRAWS, Votes
 from robaudit.rows import Row, bits_of, packed
-from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
+from robaudit.store.serialise import stream_rows_json
 from robaudit.store.state import Flush, State
 from tests.levels import gaussian_process
 from tests.rows import ROW as PLAIN_ROW
+from tests.rows import csv_text, json_text
 from tests.unit.compare.tools import with_bits
 from tests.unit.estimators.tools import SHAPE, build, curved, known, linear, work_on
 
@@ -43,13 +44,13 @@ def test_bits_come_back(kept: list[bool]) -> None:
     found = bits_of(row)
     assert found is not None
     assert found.tolist() == kept
-    text = rows_json([row])
+    text = json_text([row])
     assert list(stream_rows_json(io.BytesIO(text.encode()))) == [row]
     assert list(stream_rows_json(io.BytesIO(text.encode()), bits=False)) == [with_bits(row)]
     with State() as state:
         state.write(Flush([row]))
         assert list(state.rows()) == [row]
-    assert rows_csv([row]) == rows_csv([with_bits(row)]), "samples.csv has no bits"
+    assert csv_text([row]) == csv_text([with_bits(row)]), "samples.csv has no bits"
 
 
 @given(bits.flatmap(lambda one: st.tuples(st.just(one), st.lists(st.booleans(), min_size=len(one), max_size=len(one)))))
@@ -67,7 +68,7 @@ DATA = base64.b64decode((GOOD.votes and GOOD.votes.bits) or "")
 
 @pytest.mark.parametrize("kept", ["\u00e4", "%%%%", "AAA", "A" * 10**5, 7, ["A"]])
 def test_bits_that_are_no_text_of_bits_are_refused(kept: object) -> None:
-    document = json.loads(rows_json([GOOD]))
+    document = json.loads(json_text([GOOD]))
     document["rows"][0]["votes"]["bits"] = kept
     text = '{"schema_version": 2,\n"columns": [],\n"rows": [\n' + json.dumps(document["rows"][0]) + "\n]}\n"
     with pytest.raises(RunError, match=r"votes\.bits: "):

@@ -17,6 +17,7 @@ from robaudit.gates.decide import Decision
 from robaudit.rows import Row, packed
 from robaudit.spec.gates import parse_gate
 from robaudit.store.run import Run
+from tests.infos import changed
 from tests.unit.gates.tools import run_of, votes
 
 
@@ -24,19 +25,17 @@ def made(rows: Sequence[Row], seed: int = 0, model: str = "a", *, skipped: Seque
     """A finished run of these rows; another model has another name."""
     names = dict.fromkeys(row.estimator for row in rows)
     estimators: list[dict[str, object]] = [{"name": name, "label": name, "options": {}} for name in names]
-    run = run_of(rows)
-    more = {
-        "identity": model,
-        "seed": seed,
-        "device": device,
-        "name": "run",
-        "seconds": {},
-        "model": {"sha256": model, "format": "safetensors", "name": "m"},
-        "spec": {"model": {}, "noise": [{"kind": "gaussian", "name": "gaussian", "clip": False}], "estimators": estimators, "run": {}},
-        "skipped": [{"sample_id": one, "reason": "unreadable"} for one in skipped],
-        "totals": {"skipped": len(skipped)},
-    }
-    return Run(Path("nowhere"), {**run.info, **more}, tuple(rows))
+    info = changed(
+        run_of(rows).info,
+        identity=model,
+        seed=seed,
+        device=device,
+        model={"sha256": model, "format": "safetensors", "name": "m"},
+        spec={"model": {}, "noise": [{"kind": "gaussian", "name": "gaussian", "clip": False}], "estimators": estimators, "run": {}},
+        skipped=[{"sample_id": one, "reason": "unreadable"} for one in skipped],
+        totals={"skipped": len(skipped)},
+    )
+    return Run(Path("nowhere"), info, tuple(rows))
 
 
 def shares(kept: Sequence[int] | NDArray[np.int64], draws: int, labels: Sequence[int | None] | None = None) -> list[Row]:

@@ -12,7 +12,6 @@ from robaudit.gates.decide import Decision, Verdict, decide
 from robaudit.gates.measure import Covers
 from robaudit.gates.sources import decisions_of
 from robaudit.gates.until import next_analysis, possible_analyses
-from robaudit.store.info import until_decided
 from robaudit.store.run import read_run
 from robaudit.store.state import State
 from tests.cli.conftest import Refuse, refuse
@@ -58,9 +57,9 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     assert out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate alone" + ONLY
     made = read_run(tmp_path / "run")
     assert {row.votes.draws for row in made.rows if row.votes} == {64}
-    record = known(until_decided(made.info))
+    record = known(made.info.until_decided)
     assert (record.draws, record.possible, record.confidence) == ([64], [64, 128, 256, 512, 1024], 0.95)
-    assert made.info["spec"]["gates"] == ["mean >= 0.1"]
+    assert made.info.spec["gates"] == ["mean >= 0.1"]
     assert run_cli("gate", "run").out == later_out(out)
     later = run_cli("gate", "run", "mean >= 0.1")
     assert (later.code, later.out) == (0, later_out(out))
@@ -80,7 +79,7 @@ def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
     assert "the spec has 1 gate; to decide: robaudit gate plain" in first.err
     write(tmp_path, spec(128, gates=["mean >= 0.999", "accuracy >= 1"]))
     assert "the spec has 2 gates; to decide: robaudit gate plain" in run_cli("estimate", "spec.yaml", "--out", "plain").err
-    assert read_run(tmp_path / "plain").info["spec"]["gates"] == ["mean >= 0.999", "accuracy >= 1"]
+    assert read_run(tmp_path / "plain").info.spec["gates"] == ["mean >= 0.999", "accuracy >= 1"]
     assert run_cli("gate", "plain").code == 1  # not the gates of then
     value = sum(row.value for row in read_run(tmp_path / "plain").rows) / 4
     code, out, err = run_cli("estimate", "spec.yaml", "--gate", f"mean >= {value:.6f}", "--out", "run", "--inconclusive", "fail")
@@ -134,10 +133,10 @@ def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
     assert "interim analysis after 128 of 128" in err
     assert run_cli("estimate", "spec.yaml", "--out", "plain").code == 0
     made, plain = read_run(tmp_path / "run"), read_run(tmp_path / "plain")
-    record = known(until_decided(made.info))
+    record = known(made.info.until_decided)
     assert record.draws == [64, 128]
     assert list(made.rows) == list(plain.rows)
-    assert made.info["identity"] == plain.info["identity"]
+    assert made.info.identity == plain.info.identity
     assert {path.name for path in (tmp_path / "run").iterdir()} == {path.name for path in (tmp_path / "plain").iterdir()}
 
 

@@ -13,6 +13,7 @@ from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from robaudit.store.run import Run
+from tests.infos import run_info
 from tests.rows import ROW
 
 ONLY = "; for these images only (--population: for images like these)"
@@ -49,12 +50,8 @@ def votes(kept: Sequence[int], draws: int, labels: Sequence[int | None] | None =
 def run_of(rows: Sequence[Row], *, names: Sequence[str] | None = None) -> Run:
     """The rows as a finished run."""
     labelled = sum(one.label is not None for one in rows)
-    info = {
-        "data": {"labelled": labelled, "class_names": names},
-        "quantities": [q.document() for q in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)],
-        "spec": {},
-        "totals": {"skipped": 0},
-    }
+    data = {"labelled": labelled, "class_names": names if names is None else list(names)}
+    info = run_info(data=data, quantities=[q.document() for q in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)])
     return Run(Path("run"), info, tuple(rows))
 
 

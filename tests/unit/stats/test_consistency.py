@@ -107,12 +107,12 @@ def test_what_the_spec_declares_is_no_bug() -> None:
     rows = [proof(1.0), flip(0.9)]
     run = made(rows)
     told = {"margin_radius": {"lipschitz": {"l2": 1.0, "source": "a guess"}}}
-    run.info["spec"]["estimators"] = [{"name": name, "options": options} for name, options in told.items()]
+    run.info.spec["estimators"] = [{"name": name, "options": options} for name, options in told.items()]
     found = check(run)
     assert findings(found) == [("certified <= witnessed", Verdict.DECLARED, ("margin_radius:norm=l2",))]
     assert not found.violations
     assert [line.partition(" is false: ")[2][:24] for line in blame_lines(found)] == ["margin_radius:norm=l2: 1"]
-    run.info["spec"]["estimators"] = [{"name": name, "options": {"lipschitz": None}} for name in told]
+    run.info.spec["estimators"] = [{"name": name, "options": {"lipschitz": None}} for name in told]
     assert [one.verdict for one in check(run).contradictions] == [VIOLATION]
 
 

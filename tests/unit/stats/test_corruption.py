@@ -9,8 +9,10 @@ import pytest
 
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.stats.corruption import corruption_report, mean_error
+from robaudit.stats.summary import share
 from robaudit.store.run import Run
 from tests.curve_rows import noisy
+from tests.infos import changed
 from tests.radius_rows import run_of
 from tests.rows import summarise
 from tests.unit.estimators.tools import known
@@ -22,7 +24,7 @@ def corrupted(wrong: np.ndarray) -> Run:
     run = run_of([noisy(i, at, 5 - int(wrong[i, k])) for i in range(len(wrong)) for k, at in enumerate(levels)])
     found = [(group.key, group.noisy_accuracy) for group in summarise(run.rows)]
     entries = [{**key.document(), **accuracy.document()} for key, accuracy in found if accuracy is not None]
-    return replace(run, info={**run.info, "noisy_accuracy": entries, "clean_accuracy": {"value": 1.0}})
+    return replace(run, info=changed(run.info, noisy_accuracy=entries, clean_accuracy=share(1, 1).document()))
 
 
 def test_mean_error_by_hand() -> None:

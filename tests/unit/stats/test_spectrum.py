@@ -15,6 +15,7 @@ from robaudit.results import Certificate, CleanImage
 from robaudit.rows import Row
 from robaudit.stats.relations import RELATIONS
 from robaudit.stats.spectrum import Band, SampleSpectrum, spectrum
+from tests.infos import changed
 from tests.radius_rows import row
 from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, tolerance, votes
 
@@ -39,8 +40,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "research" / "spectrum.md"
 )
 def test_bands(one: Row, band: Band) -> None:
     run = made([one])
-    quantities = [*run.info["quantities"], {**P_ROBUST.document(), "name": one.quantity}]
-    (line,) = spectrum(replace(run, info={**run.info, "quantities": quantities})).lines
+    quantities = [*run.info.document()["quantities"], {**P_ROBUST.document(), "name": one.quantity}]
+    (line,) = spectrum(replace(run, info=changed(run.info, quantities=quantities))).lines
     assert line.band is band
 
 

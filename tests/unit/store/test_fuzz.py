@@ -22,8 +22,8 @@ from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.rows import read_row
 from robaudit.store.run import read_run
-from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
-from tests.rows import ROW
+from robaudit.store.serialise import stream_rows_json
+from tests.rows import ROW, csv_text, json_text
 from tests.specs import digits, read_info, write
 
 quickly = settings(max_examples=100, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -114,26 +114,26 @@ RESULTS = [
 
 
 @quickly
-@given(text=mutated(rows_json(RESULTS)) | st.text(max_size=200))
+@given(text=mutated(json_text(RESULTS)) | st.text(max_size=200))
 def test_damaged_json(text: str) -> None:
     try:
         found = list(stream_rows_json(io.BytesIO(text.encode())))
     except RobauditError as error:
         in_one_line(error)
     else:
-        rows_json(found)
-        rows_csv(found).encode()
+        json_text(found)
+        csv_text(found).encode()
 
 
 @quickly
-@given(column=st.sampled_from([*json.loads(rows_json(RESULTS))["columns"], "votes", "certificate", "numbers"]), value=values)
+@given(column=st.sampled_from([*json.loads(json_text(RESULTS))["columns"], "votes", "certificate", "numbers"]), value=values)
 def test_a_row_with_any_value(column: str, value: Any) -> None:
-    document = {**json.loads(rows_json(RESULTS))["rows"][0], column: value}
+    document = {**json.loads(json_text(RESULTS))["rows"][0], column: value}
     try:
         found = read_row(document)
     except ValueError:
         return
-    rows_csv([found]).encode()
+    csv_text([found]).encode()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.quantities import NO_INTERVAL
 from robaudit.rows import Row
 from robaudit.store.run import Run, read_run
+from tests.infos import run_info
 from tests.levels import sigma
 from tests.rows import ROW
 
@@ -35,7 +36,7 @@ def test_not_a_number_is_never_written() -> None:
 
 def test_groups_keep_the_runs_order() -> None:
     rows = tuple(row(sample, at, name) for sample in "ab" for at in (HIGH, LOW) for name in ("taylor", "mc"))
-    run = Run(Path("run"), {}, rows)
+    run = Run(Path("run"), run_info(), rows)
     assert [(key.estimator, key.at) for key in run.groups()] == [("taylor", HIGH), ("mc", HIGH), ("taylor", LOW), ("mc", LOW)]
     assert [key.at for key in run.groups(["mc"], [0.1, 0.2])] == [HIGH, LOW]
     assert [columns.names for columns in run.groups(["mc"], [0.1]).values()] == [["a", "b"]]

@@ -16,7 +16,8 @@ from robaudit.errors import DataError, RunError
 from robaudit.estimators.registry import Task, build
 from robaudit.rows import Row
 from robaudit.spec.model import EstimatorSpec
-from robaudit.store.state import Flush, Skip, State, TaskName
+from robaudit.stats.info import Skip
+from robaudit.store.state import Flush, State, TaskName
 from tests import states
 from tests.levels import sigma
 from tests.rows import ROWS
@@ -57,6 +58,10 @@ def one(sample: str, task: TaskName) -> Row:
     return row(sample, task[0], task[1], value=hash((sample, task)) % 1000 / 1000)
 
 
+def skip_of(sample: str, reason: str, task: TaskName | None = None) -> Skip:
+    return Skip(sample_id=sample, reason=reason, task=task)
+
+
 def state_of(ids: list[str], flushes: list[Flush]) -> State:
     """A state in memory that has taken these, and is asked for all tasks of these samples."""
     state = State()
@@ -74,7 +79,7 @@ def test_it_knows_what_a_plain_list_would(
     rows: list[list[tuple[str, TaskName]]], skips: list[tuple[int, str, TaskName | None]], backwards: bool
 ) -> None:
     ids = list("hgfedcba" if backwards else "abcdefgh")
-    flushes = [Flush([one(*r) for r in some], [Skip(s, "why", t) for at, s, t in skips if at == i]) for i, some in enumerate(rows)]
+    flushes = [Flush([one(*r) for r in some], [skip_of(s, "why", t) for at, s, t in skips if at == i]) for i, some in enumerate(rows)]
     skipped = {skip.sample_id for flush in flushes for skip in flush.skipped if skip.task is None or skip.task in NAMES}
     done = {name: {n for flush in flushes for n in {(r.at, r.estimator) for r in flush.rows if r.sample_id == name}} for name in ids}
     with state_of(ids, flushes) as state:
@@ -106,11 +111,11 @@ def test_results_come_in_the_order_of_data_and_spec(rows: list[tuple[str, TaskNa
 def test_a_skipped_sample_has_no_rows_and_a_skip_of_another_spec_does_not_count() -> None:
     flushes = [
         Flush([one(name, NAMES[0]) for name in "abc"]),
-        Flush([], [Skip("a", "broken", NAMES[1]), Skip("b", "broken elsewhere", OTHER)]),
+        Flush([], [skip_of("a", "broken", NAMES[1]), skip_of("b", "broken elsewhere", OTHER)]),
     ]
     with state_of(list("abc"), flushes) as state:
         assert [[r.sample_id for r in sample.rows] for sample in state.results()] == [["b"], ["c"]]
-        assert list(state.skips()) == [Skip("a", "broken", NAMES[1])]
+        assert list(state.skips()) == [skip_of("a", "broken", NAMES[1])]
         assert [r.sample_id for r in state.rows()] == ["c"], "what is shown of an unfinished run leaves out whatever was skipped"
 
 
@@ -135,7 +140,7 @@ def test_tasks_cost_what_their_passes_do() -> None:
 @given(st.lists(ROWS, max_size=3, unique_by=lambda found: found.key), st.dictionaries(st.text(), st.text()))
 def test_every_bit_of_a_row_comes_back(rows: list[Row], images: dict[str, str]) -> None:
     with State() as state:
-        state.write(Flush(rows, [Skip("skipped\0", "why")], images, {"clean": 0.1}))
+        state.write(Flush(rows, [skip_of("skipped\0", "why")], images, {"clean": 0.1}))
         found = {r.key: r for r in state.rows()}
         assert state.images() == images
     expected = {r.key: r for r in rows if r.sample_id != "skipped\0"}
@@ -160,7 +165,7 @@ def make(path: Path) -> Path:
         for part in (SAMPLES[:20], SAMPLES[20:40], SAMPLES[40:]):
             rows = [one(name, task) for name in part for task in NAMES]
             state.write(Flush(rows, images=dict.fromkeys(part, "0" * 32), seconds={"clean": 0.5}))
-        state.write(Flush([], [Skip("sample-3", "broken")]))
+        state.write(Flush([], [skip_of("sample-3", "broken")]))
     return path / "state.db"
 
 

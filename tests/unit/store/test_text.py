@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.rows import COLUMNS, Row, read_row
-from robaudit.store.serialise import document_json, rows_csv, rows_json, stream_rows_json, summary_json
+from robaudit.store.serialise import document_json, stream_rows_json, summary_json
 from tests.rows import ROW as PLAIN_ROW
-from tests.rows import ROWS, summarise
+from tests.rows import ROWS, csv_text, json_text, summarise
 
 EXACT = Interval.parse("clopper-pearson")
 ROW = replace(PLAIN_ROW, interval=EXACT, votes=Votes((8, 2)))
@@ -27,14 +27,14 @@ BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=N
 
 @given(st.lists(ROWS, max_size=5))
 def test_json_reads_back(written: list[Row]) -> None:
-    document = rows_json(written)
+    document = json_text(written)
     assert list(stream_rows_json(io.BytesIO(document.encode()))) == written
     assert document.isascii()
     assert json.loads(document)["columns"] == list(COLUMNS)
 
 
 def test_golden_csv() -> None:
-    assert rows_csv([ROW, replace(BARE, sample_id='x,"y"', level=8 / 255)]) == (
+    assert csv_text([ROW, replace(BARE, sample_id='x,"y"', level=8 / 255)]) == (
         "sample_id,label,label_name,predicted,predicted_name,correct,noise,level_name,level,estimator,quantity,value,lower,upper,std_error,"
         "flips_to,flips_to_name,forwards,backwards,note,interval\n"
         "a,0,,0,,true,gaussian,sigma,0.1,mc,p_robust,0.8,0.7,0.9,0.05,1,,11,0,,clopper-pearson\n"
@@ -45,7 +45,7 @@ def test_golden_csv() -> None:
 def test_csv_names_the_classes() -> None:
     """Quoted where CSV needs it, and not as a formula. A class beyond the names has none."""
     written = [ROW, BARE, replace(ROW, label=2, flips_to=3)]
-    text = rows_csv(written, ["=cmd|'/c calc'!A0", 'dog, "wet"', "a\nb\x1b[2J \ud800"])
+    text = csv_text(written, ["=cmd|'/c calc'!A0", 'dog, "wet"', "a\nb\x1b[2J \ud800"])
     found = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [(row["label_name"], row["predicted_name"], row["flips_to_name"]) for row in found] == [
         ("'=cmd|'/c calc'!A0", "'=cmd|'/c calc'!A0", 'dog, "wet"'),
@@ -56,7 +56,7 @@ def test_csv_names_the_classes() -> None:
 
 
 def test_golden_json() -> None:
-    head, columns, begin, first, second, end, last = rows_json([ROW, BARE]).split("\n")
+    head, columns, begin, first, second, end, last = json_text([ROW, BARE]).split("\n")
     assert (head, begin, end, last) == ('{"schema_version": 2,', '"rows": [', "]}", "")
     assert columns.startswith('"columns": ["sample_id", "label"')
     assert first.endswith('"interval": "clopper-pearson", "votes": {"counts": [8, 2]}},')
@@ -66,12 +66,12 @@ def test_golden_json() -> None:
 
 def test_numpy_scalars_are_written_as_numbers() -> None:
     row = replace(ROW, value=np.float64(0.5), predicted=np.int64(3), forwards=np.int32(7))  # type: ignore[arg-type]
-    assert rows_csv([row]) == rows_csv([replace(ROW, value=0.5, predicted=3, forwards=7)])
+    assert csv_text([row]) == csv_text([replace(ROW, value=0.5, predicted=3, forwards=7)])
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@cmd", "\uff1d1"])
 def test_no_text_is_a_formula_and_numbers_stay_numbers(name: str) -> None:
-    text = rows_csv([replace(ROW, sample_id=name, value=-0.5, note="a;=1")])
+    text = csv_text([replace(ROW, sample_id=name, value=-0.5, note="a;=1")])
     assert f"\n'{name},0," in text
     assert ",-0.5," in text
     assert ',"a;=1",' in text, "where the semicolon separates cells"
@@ -79,7 +79,7 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_json_never_holds_a_number_that_is_none(value: float) -> None:
-    text = rows_json([replace(ROW, value=value, upper=math.inf)])
+    text = json_text([replace(ROW, value=value, upper=math.inf)])
     document = json.loads(text, parse_constant=pytest.fail)
     assert (document["rows"][0]["value"], document["rows"][0]["upper"]) == (None, None)
     assert document["rows"][0]["error"] == f"value is {value!r}"

@@ -13,6 +13,7 @@ from robaudit.report import numbers
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.markdown import markdown_report
 from robaudit.report.tables import markdown
+from tests.unit.estimators.tools import known
 from tests.unit.report.html.tools import DECISION, HOSTILE, hand_made, rows
 
 CELL = re.compile(r"(?<!\\)\|")
@@ -29,8 +30,8 @@ def test_the_numbers_and_the_sections(content: Content) -> None:
         assert f"\n## {markdown(part.section.title)}\n" in text
     for group in view.run.summary():
         assert markdown(numbers.mean_estimate(group.mean)) in text
-    clean = view.run.info["clean_accuracy"]
-    assert markdown(numbers.with_percents(clean["value"], clean["lower"], clean["upper"])) in text
+    clean = known(view.run.info.clean_accuracy)
+    assert markdown(numbers.with_percents(clean.value, clean.lower, clean.upper)) in text
     for flagged in content.flagged(view):
         assert f"{flagged.beyond} of {flagged.total}" in text
     assert "<svg" not in text

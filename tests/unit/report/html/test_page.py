@@ -21,7 +21,9 @@ from robaudit.report.sections import Ask, SectionName
 from robaudit.report.tables import markdown_rows
 from robaudit.report.words import gap_sentence
 from robaudit.store.run import Run
+from tests.infos import changed
 from tests.rows import summarise
+from tests.unit.estimators.tools import known
 from tests.unit.report.html.tools import DECISION, HOSTILE, Page, hand_made, rows
 
 LINK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""", re.IGNORECASE)
@@ -72,9 +74,9 @@ def test_every_sample_and_the_provenance_are_there(content: Content, html: str) 
     for flagged in content.flagged(view):
         assert f"{flagged.beyond} of {flagged.total} samples are below 0.5" in found.text("flagged")
     assert listed(found) == sum(len(flagged.samples) for flagged in content.flagged(view))
-    assert view.run.info["model"]["sha256"] in found.text("made")
-    clean = view.run.info["clean_accuracy"]
-    assert numbers.with_percents(clean["value"], clean["lower"], clean["upper"]) in found.text("verdict")
+    assert view.run.info.model.sha256 in found.text("made")
+    clean = known(view.run.info.clean_accuracy)
+    assert numbers.with_percents(clean.value, clean.lower, clean.upper) in found.text("verdict")
 
 
 def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str) -> None:
@@ -232,11 +234,11 @@ def test_losses_by_q_have_a_section_of_their_own(without_pictures: None) -> None
 def test_the_run_s_own_gates() -> None:
     run = hand_made(rows([0.2, 0.8]))
     assert decisions_of(run) == ((), "")
-    (now,), problem = decisions_of(replace(run, info={**run.info, "spec": {"gates": ["mean >= 0.9"]}}))
+    (now,), problem = decisions_of(replace(run, info=changed(run.info, spec={"gates": ["mean >= 0.9"]})))
     assert problem == ""
     assert now["gate"] == "mean(estimator=mc, sigma=0.1) >= 0.9"
     assert (now["verdict"], now["value"]) == ("fail", 0.5)
-    none, problem = decisions_of(replace(run, info={**run.info, "spec": {"gates": ["mean(estimator=taylor) >= 0.9"]}}))
+    none, problem = decisions_of(replace(run, info=changed(run.info, spec={"gates": ["mean(estimator=taylor) >= 0.9"]})))
     assert none == ()
     assert "the run has no taylor for this gate; known: mc" in problem
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from robaudit.rows import Row
 from robaudit.store.run import Run
+from tests.infos import run_info
 from tests.rows import ROW
 
 HOSTILE = ("<script>alert(1)</script>", 'a|b "q"\nc', "]](http://x) @me #1 `", "&amp;\x1b[31m")
@@ -62,24 +63,13 @@ def hand_made(results: Iterable[Row], **info: Any) -> Run:
     probability = {"unit": "probability", "low": 0.0, "high": 1.0, "higher_is_better": True}
     log10 = {"unit": "log10 of a probability", "low": None, "high": 0.0, "higher_is_better": False}
     known = {
-        "name": "run",
         "spec": spec,
-        "spec_folder": "/nowhere",
-        "device": "cpu",
-        "seed": 0,
-        "model": {"name": "m.pt", "format": "torchscript", "sha256": "0" * 64, "classes": 4, "notes": []},
-        "data": {"where": "gone.npz", "class_names": None, "labelled": len(held), "sha256": "1" * 64},
-        "noise": "gaussian noise",
-        "warnings": [],
+        "data": {"labelled": len(held), "sha256": "1" * 64},
         "quantities": [{"name": "p_robust", **probability}, {"name": "log10_p_fail", **log10}],
         "clean_accuracy": {"value": 1.0, "count": 2, "total": 2, "lower": 0.15, "upper": 1.0},
-        "noisy_accuracy": [],
-        "totals": {"samples": len(held), "skipped": 0, "forwards": 10, "backwards": 0},
-        "seconds": {},
-        "skipped": [],
-        "files": {},
+        "totals": {"samples": len(held), "forwards": 10, "backwards": 0},
     }
-    return Run(Path("/nowhere/run"), {**known, **info}, held)
+    return Run(Path("/nowhere/run"), run_info(**{**known, **info}), held)
 
 
 @dataclass

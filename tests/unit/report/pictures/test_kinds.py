@@ -19,6 +19,7 @@ from robaudit.report.pictures.kinds import figure_of, look_of, picture, sketch_o
 from robaudit.report.pictures.page import shorter, told_apart
 from robaudit.report.sections import Ask
 from robaudit.store.run import Run
+from tests.infos import changed
 from tests.unit.report.pictures.made import HOSTILE, texts
 
 pytest.importorskip("matplotlib")
@@ -60,7 +61,7 @@ def test_it_takes_several_runs_at_the_width_of_a_column(made: Run, kind: str) ->
 
 def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_text(made: Run) -> None:
     names = [*HOSTILE, *(f"class {i}" for i in range(len(HOSTILE), 10))]
-    hostile = replace(made, info={**made.info, "name": HOSTILE[1], "data": {**made.info["data"], "class_names": names}})
+    hostile = replace(made, info=changed(made.info, name=HOSTILE[1], data={"class_names": names}))
     ids: list[str] = []
     words: list[str] = []
     for kind in KINDS:
