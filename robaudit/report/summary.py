@@ -22,6 +22,7 @@ from robaudit.stats.flags import usual_threshold
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.info import NoisyAccuracyInfo, RunInfo, ShareInfo
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES, Floats
+from robaudit.stats.run import chosen
 from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.store.run import Run
 from robaudit.text import count, printable
@@ -50,7 +51,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
     def records(self, run: Run, ask: Ask) -> list[tuple[GroupSummary, ...]]:
         """The summaries of the results, together."""
         groups = {group.key: group for group in run.summary()}
-        return [tuple(groups[key] for key in run.groups(ask.estimators, ask.levels))]
+        return [tuple(groups[key] for key in chosen(groups, ask.estimators, ask.levels, str(run.path)))]
 
     def tables(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
         """A table for each quantity."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
 from robaudit.quantities import CONFIDENCE
-from robaudit.stats.run import Run
+from robaudit.stats.run import Run, chosen
 from robaudit.stats.summary import GroupSummary
 
 LevelCurve = tuple[GroupSummary, ...]
@@ -28,7 +28,7 @@ def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice |
     """
     groups = {group.key: group for group in run.summary()}
     curves: dict[tuple[str, str], list[GroupSummary]] = {}
-    for key in run.groups(estimators, levels):
+    for key in chosen(groups, estimators, levels, str(run.path)):
         if key.at.level is not None and key.quantity != CONFIDENCE.name:
             curves.setdefault((key.estimator, key.noise), []).append(groups[key])
     if not curves:

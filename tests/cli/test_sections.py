@@ -223,7 +223,7 @@ def test_samples_side_by_side(run: Path, run_cli: RunCli) -> None:
 
 
 def test_images_clean_beside_noisy(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    options = ("--estimator", "mc", "--noise", "gaussian", "--bottom", "3", "--top", "1", "--images", "worst")
+    options = ("--estimator", "mc", "--noise", "gaussian", "--bottom", "4", "--images", "worst")
     assert run_cli("flag-samples", run, *options).err == "8 pictures in worst\n"
     assert sorted(folder.name for folder in (tmp_path / "worst").iterdir()) == ["mc-0.1", "mc-0.3"]
     pictures = sorted((tmp_path / "worst" / "mc-0.3").iterdir())

@@ -17,6 +17,7 @@ from robaudit.report.sections import Ask, Entry, Section, SectionName, run_names
 from robaudit.report.tables import Table
 from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Flagged
+from robaudit.stats.run import chosen
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 
@@ -117,7 +118,7 @@ def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...
     if not run.frame:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
     groups = {group.key: group for group in run.summary()}
-    summaries = tuple(groups[key] for key in run.groups(ask.estimators, ask.levels))
+    summaries = tuple(groups[key] for key in chosen(groups, ask.estimators, ask.levels, str(run.path)))
     if not summaries:
         raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
     names = dict.fromkeys(group.key.estimator for group in summaries)

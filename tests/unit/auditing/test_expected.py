@@ -50,7 +50,7 @@ def test_the_speed_is_that_of_the_timed_passes() -> None:
 
 
 def test_the_line() -> None:
-    assert Expected(500, 1025, 176.7, 2912.0).text == "about 3 min on this machine: 500 images x 1,025 passes at 2,900 passes/s"
+    assert Expected(500, 1025, 176.7, 2912.0).text == "about 2.9 min on this machine: 500 images x 1,025 passes at 2,900 passes/s"
     assert Expected(1, 20, 40.0, 0.512).text == "about 40 s on this machine: 1 image x 20 passes at 0.51 passes/s"
 
 
