@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,5 +76,6 @@ def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
     count = 50_000
     with State.create(tmp_path / "state.db", lambda: None) as state:
         state.write(Flush([row("sample-0000007", sigma(0.1), "mc")]))
-        assert allocated(lambda: state.begin(Numbers(count), [(sigma(0.1), "mc")])) < 10 * count  # type: ignore[arg-type]
+        begin = partial(state.begin, Numbers(count), [(sigma(0.1), "mc")])  # type: ignore[arg-type]
+        assert min(allocated(begin) for _ in range(3)) < 10 * count, "what other threads allocate comes on top"
         assert len(state.unfinished) == count - 1
