@@ -146,7 +146,7 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
     Args:
         text: as the user wrote it.
         quantities: the known quantities, each with its required arguments (besides those that select results).
-        where: its location, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
+        where: its location, for messages (``--gate``, ``spec.yaml, gates``).
 
     Raises:
         SpecError: the text is not a gate, or names an unknown quantity or argument.
