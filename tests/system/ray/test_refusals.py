@@ -88,7 +88,6 @@ def test_more_than_a_cluster_has(tmp_path: Path, nodes: Nodes) -> None:
     write(tmp_path, digits())
     for args, words in {
         ("--workers", "3"): "--workers: 3 were requested, each with a CPU, and the cluster has 2 CPUs; ask for 1 to 2",
-        ("--workers", "0"): "--workers: 0 were requested, each with a CPU, and the cluster has 2 CPUs; ask for 1 to 2",
         ("--gpus-per-worker", "1"): "--gpus-per-worker: 1 were requested, and the cluster has 0 GPUs; ask for fewer",
         ("--device", "cuda"): "run.device: cuda was requested, but the cluster has no GPU; use cpu or auto",
     }.items():
