@@ -173,7 +173,7 @@ class LevelChoice:
 
     @property
     def parts(self) -> list[LevelChoice]:
-        """A choice for each label and number by itself."""
+        """One choice for each label and number."""
         return [
             *(LevelChoice(noises=(label,)) for label in self.noises),
             *(LevelChoice(levels=(number,)) for number in self.levels),

@@ -116,7 +116,7 @@ def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Li
 
 
 def refuse_other_results(state: State, noises: Mapping[str, Any], estimators: Mapping[str, Any], where: str) -> None:
-    """Refuse a noise or an estimator whose name has rows with other options in the run, such as those of an unfinished extension.
+    """Refuse a noise or an estimator whose name has rows with other options in the run, for example from an unfinished extension.
 
     Args:
         state: what the run has computed.

@@ -140,7 +140,7 @@ class Kept(ExitStack):
         self._ready: tuple[CheckedAudit, Workers] | None = None
 
     def prepared(self, request: Request, listener: Listener, **how: Any) -> tuple[CheckedAudit, Workers]:
-        """The audit and its workers: those of the first request with the draws of this one; arguments as of :func:`prepared`."""
+        """The first request's audit and workers, with this one's draws; arguments as of :func:`prepared`."""
         if self._ready is None:
             self._ready = self.enter_context(prepared(request, listener, **how))
             return self._ready

@@ -114,7 +114,7 @@ def _known_file(text: str, base: Path) -> str:
     """The path of the model as the spec has it, or its code.
 
     Raises:
-        SpecError: there is no such file, or the name is that of an architecture, which has no weights.
+        SpecError: there is no such file, or the name is an architecture's, which has no weights.
     """
     from robaudit.files import expanded
 

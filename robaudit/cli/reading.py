@@ -108,8 +108,8 @@ def show(
 ) -> None:
     """Print a section of a run: its summary, classes, certified accuracy, error curves, one sample, all rows, ...
 
-    sample: all results of the least robust images side by side, from the average over noise to what is proven. rows: those of
-    samples.csv; for an unfinished run, those written so far.
+    sample: all results of the least robust images side by side, from the average over noise to what is proven. rows: samples.csv, or
+    what an unfinished run has written so far.
 
     Example: robaudit show runs/spec-1a2b3c4d certified --radius 0.5 --with runs/other-5e6f7a8b
     """
@@ -252,7 +252,7 @@ def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Termina
 
 
 def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> None:
-    """Write a run's rows, all or those of some results; of an unfinished run the rows so far.
+    """Write a run's rows, or some results' rows; for an unfinished run, the rows so far.
 
     Raises:
         SpecError: several runs or a table are requested.

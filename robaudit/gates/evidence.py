@@ -72,7 +72,7 @@ class Evidence:
     def without_value(self) -> list[str]:
         """The remark on images without a finite value."""
         number = self.rows.not_finite
-        return [f"{number} of {self.size} images have no finite value: the interval holds whatever those values are"] if number else []
+        return [f"{number} of {self.size} images have no finite value: the interval holds for any values they may have"] if number else []
 
     @property
     def classes(self) -> Ints:

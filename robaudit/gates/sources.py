@@ -64,8 +64,8 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
 
 
 def confidence_of(info: RunInfo, requested: float | None) -> float:
-    """The confidence of the intervals of a run's gates: ``requested``, else that of an analysis if the run was sampled until its gates
-    were decided, else 0.95.
+    """The confidence of the intervals of a run's gates: ``requested``, else the analyses' if the run was sampled until its
+    gates were decided, else 0.95.
 
     Raises:
         SpecError: a confidence is out of range.
@@ -100,7 +100,7 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
 
 
 def find_rules(written: Sequence[str], run: Run, *, where: str, spec: Path | None = None, strict: bool = False) -> GateRules:
-    """The gates of the first source that has any: those of the caller, a spec, and the run itself.
+    """The gates of the first source that has any: the caller, a spec, the run itself.
 
     Args:
         written: by the caller.

@@ -73,7 +73,7 @@ def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Ru
 def difference_lines(
     entries: Sequence[Entry[Any]], changes: Mapping[str, Paired[Key]], columns: Callable[[Key], Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """The differences of each run from the first as values by column; ``columns``: those of a key."""
+    """The differences of each run from the first as values by column; ``columns``: a key's columns."""
     for name, of_run in changes.items():
         for key, change in of_run.items():
             parted = json_values(change)

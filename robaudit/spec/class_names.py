@@ -22,7 +22,7 @@ _LARGEST = 2**24
 
 
 def read_class_names(value: object, info: ValidationInfo) -> object:
-    """The distinct names in a file, by class index, if the value is a path; those of a mapping in order; any other value unchanged.
+    """The distinct names in a file, by class index, if the value is a path; a mapping's names in order; any other value unchanged.
 
     Raises:
         ValueError: there is no such file, it has no names, or a mapping lacks an index.

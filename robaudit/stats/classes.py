@@ -210,7 +210,7 @@ def class_bias(
 
 
 def _class_stats(index: int, rows: Columns, name: str | None, threshold: float | None, quantity: Quantity) -> ClassStats:
-    """The statistics of a class by itself."""
+    """The statistics of one class."""
     q25, median, q75 = (quantile_of(rows, q, quantity) for q in (0.25, 0.5, 0.75))
     below = None if threshold is None else share(int((rows.values < threshold).sum()), len(rows))
     return ClassStats(index, name, len(rows), mean_of(rows, quantity), q25, median, q75, below)

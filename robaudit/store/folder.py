@@ -237,7 +237,7 @@ def in_runs(name: str, out: Path | None = None) -> Path:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Refuse an existing run folder, whatever its contents (``--fresh``).
+    """Refuse an existing run folder, even a broken one (``--fresh``).
 
     Raises:
         RunError: it exists.

@@ -116,7 +116,7 @@ def table1(session: Session) -> Part:
                     return half(a, b, False, 2, at) - half(a, b, True, 2, at)
 
                 text = f"{NAMES[net]}, {only} images, {search}: R_nu varies less than R_m between easy and hard images"
-                claims.append(judged(text, n, gain, "relative variation of R_m less that of R_nu", above=0.0))
+                claims.append(judged(text, n, gain, "relative variation: R_m minus R_nu", above=0.0))
     lenet = ("LeNet5, MNIST", 55.2, 24.6, ".38", 1.63, 1.91, ".08")
     resnet = ("ResNet18, CIFAR-10", 11.4, 4.5, ".44", ".68", ".54", ".12")
     paper = table(("network", "R_m easy", "hard", "rel. var.", "R_nu easy", "hard", "rel. var."), [lenet, resnet])
@@ -181,10 +181,10 @@ def fig3(session: Session) -> Part:
     shown = picture(session, "giraudon-fig3", (4.2, 2.8), draw, "R_nu against the distance to the best classifier")
     claims = []
     for name, (_, each) in lines.items():
-        far = f"score at distance 0 less that at {distances[-1]:g}"
+        far = f"score at distance 0 minus score at {distances[-1]:g}"
         claims.append(lower(f"R_nu falls away from the best classifier: {name}", each[-1], each[0], far))
         for i in (2, 4):
-            step = f"score at {distances[i]:g} less that at {distances[i + 1]:g}"
+            step = f"score at {distances[i]:g} minus score at {distances[i + 1]:g}"
             claims.append(lower(f"{name}: it falls smoothly, with every step from .5 on", each[i + 1], each[i], step))
     body = f"""{shown}
 

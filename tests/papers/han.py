@@ -136,17 +136,15 @@ def fig1(session: Session) -> Part:
         each = {e: errors(session, network, e) for e in APPROXIMATE}
         over = {e: one.mean(0) for e, one in each.items()}
         pairs = (("mmse", "taylor"), ("mmse_mvs", "taylor_mvs"), ("taylor", "softmax"), ("mmse", "softmax"))
-        claims += [
-            lower(f"{NAMES[network]}: {a} is nearer to mc than {b}", over[a], over[b], f"error of {b} less that of {a}") for a, b in pairs
-        ]
+        claims += [lower(f"{NAMES[network]}: {a} is nearer to mc than {b}", over[a], over[b], f"error: {b} minus {a}") for a, b in pairs]
         text = f"{NAMES[network]}: taylor follows mmse closely"
-        claims.append(at_most(text, over["taylor"] - over["mmse"], 0.05, "error of taylor less that of mmse"))
+        claims.append(at_most(text, over["taylor"] - over["mmse"], 0.05, "error: taylor minus mmse"))
         text = f"{NAMES[network]}: mmse_mvs is about as good as mmse"
-        claims.append(at_most(text, over["mmse_mvs"] - over["mmse"], 0.05, "error of mmse_mvs less that of mmse"))
+        claims.append(at_most(text, over["mmse_mvs"] - over["mmse"], 0.05, "error: mmse_mvs minus mmse"))
         for e in ("mmse", "taylor"):
             text = f"{NAMES[network]}: the smaller sigma, the smaller the error of {e}"
             claims.append(
-                lower(text, each[e][0], each[e][-1], f"error at sigma {GRID[network][0][-1]:g} less that at {GRID[network][0][0]:g}")
+                lower(text, each[e][0], each[e][-1], f"error at sigma {GRID[network][0][-1]:g} minus error at {GRID[network][0][0]:g}")
             )
     for e in ("taylor", "mmse"):
         claims.append(
@@ -188,7 +186,7 @@ def fig9(session: Session) -> Part:
             a, b = (errors(session, one, e).mean(0) for one in (plain, robust))
             n = min(len(a), len(b))
             text = f"the error of {e} is smaller on the robust network: {NAMES[robust]} against {NAMES[plain]}"
-            claims.append(lower(text, b[:n], a[:n], "mean error on the ordinary network less that on the robust one"))
+            claims.append(lower(text, b[:n], a[:n], "mean error: ordinary minus robust network"))
     found = {data: {NAMES[net]: (GRID[net][0], list(errors(session, net, "mmse"))) for net in nets} for data, nets in
              (("CIFAR-10", (RESNET, CIFAR_MIX, CIFAR_ADV)), )}  # fmt: skip
     found["MNIST"] = {NAMES[net]: (GREY, list(errors(session, net, "mmse"))) for net in (MNIST, MNIST_ADV)}
@@ -366,7 +364,7 @@ def fig5(session: Session) -> Part:
                 f"{NAMES[net]}: mmse with 10 copies is as near to its limit as mc with 1,000",
                 away["mmse", 10],
                 away["mc", 1000],
-                "distance of mc less that of mmse",
+                "distance: mc minus mmse",
             )
         )
     shown = panels(

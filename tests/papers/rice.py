@@ -151,9 +151,7 @@ def table2(session: Session) -> Part:
         for at in dict.fromkeys((q, 100)):
             but = " (in the paper it does not)" if q == 10 else ""
             text = f"trained at q = {q:,}, path sampling gives a lower loss than plain copies{but}, evaluated at q = {at:,}"
-            claims.append(
-                lower(text, path[f"path q = {q:,}"][at], path[f"MC q = {q:,}"][at], "loss of MC training less that of path training")
-            )
+            claims.append(lower(text, path[f"path q = {q:,}"][at], path[f"MC q = {q:,}"][at], "loss: MC training minus path training"))
     paper = [
         ("MC q = 10", ".026", ".058", ".098", ".105", ".026", ".058", ".412", "1.336", "3.722"),
         ("MC q = 100", ".025", ".055", ".093", ".099", ".025", ".055", ".388", "1.261", "3.492"),

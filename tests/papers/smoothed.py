@@ -156,7 +156,7 @@ def fig6(session: Session) -> Part:
             "independence costs nothing: the integral is as near as with all covariances",
             off.mean(0),
             full.mean(0),
-            "error of moments less that of the integral",
+            "error: moments minus integral",
         )
     )
     rows = [(s, *(with_ends(mean(one[i])) for one in (counted, off, full))) for i, s in enumerate(SIGMAS)]
@@ -198,13 +198,13 @@ def fig7(session: Session) -> Part:
             "errors are larger for larger variance: P_c",
             np.abs(p[0]),
             np.abs(p).max(0),
-            "largest error over sigma less that at the smallest sigma",
+            "largest error over sigma minus error at the smallest sigma",
         ),
         lower(
             "errors are larger for larger variance: smoothed margin",
             sm[0],
             sm[-1],
-            f"error at sigma {SIGMAS[-1]:g} less that at {SIGMAS[0]:g}",
+            f"error at sigma {SIGMAS[-1]:g} minus error at {SIGMAS[0]:g}",
         ),
     ]
     rows = [
@@ -213,7 +213,7 @@ def fig7(session: Session) -> Part:
     ]
     body = f"""{shown}
 
-The smoothed margin is the mean of the largest other logit less that of the class: negative where the class wins. Its
+The smoothed margin is the mean of the largest other logit minus the mean of the class's logit: negative where the class wins. Its
 equation 12 is printed with 2 pi where a 2 belongs ([lipschitz.md](../research/lipschitz.md)); both forms are compared.
 
 {table(("sigma", "P_c", "eq. 14 less P_c", "smoothed margin", "error of eq. 12", "error as printed"), rows)}"""
