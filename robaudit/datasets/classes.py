@@ -13,6 +13,7 @@ from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.text import clipped
 
 _SHOWN = 6  # of names
+_IMAGENET = 1000  # classes, whose names come with an architecture of timm or torchvision
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
 _MOST_DIGITS = 9
 
@@ -28,6 +29,7 @@ class ClassIndex:
     """
 
     def __init__(self, names: Sequence[str], ids: Sequence[str] | None = None) -> None:
+        self._total = len(names)
         self._exact = {name: index for index, name in enumerate(names)} | {key: index for index, key in enumerate(ids or ())}
         self._loose: dict[str, set[int]] = {}
         for index, name in enumerate(names):
@@ -54,11 +56,14 @@ class ClassIndex:
 
     def remedy(self, text: str) -> str:
         """The remedy for an unknown text."""
+        tuned = "; or, if these are ImageNet's and the model has others, state model.architecture_options: {num_classes: ...}"
+        tuned = tuned if self._total == _IMAGENET else ""
         if (near := did_you_mean(text, self._exact)).startswith("did"):
-            return f"{near}; or write class_names in the order of the logits"
+            return f"{near}; or write class_names in the order of the logits{tuned}"
         names = sorted(self._exact)
         known = f"known: {', '.join(names[:_SHOWN])}" + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
-        return f"{known}; rename it, or write class_names in the order of the logits (null: in the order of the folders' or labels' names)"
+        remedy = "rename it, or write class_names in the order of the logits (null: in the order of the folders' or labels' names)"
+        return f"{known}; {remedy}{tuned}"
 
 
 def _folded(text: str) -> str:

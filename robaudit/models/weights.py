@@ -95,7 +95,8 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
         classes = _other_classes(wanted, tensors, differing)
         remedy = "check architecture and architecture_options"
         if classes is not None:
-            remedy = f"the last layer has {classes} rows: write architecture_options: {{num_classes: {classes}}}"
+            key = "model.architecture_options"
+            remedy = f"the last layer has {classes} rows: write {key}: {{num_classes: {classes}}}, or add --set {key}.num_classes={classes}"
         shown = [f"{key} is {_shape(tensors[key])}, the architecture has {_shape(wanted[key])}" for key in differing]
         raise ModelError(where, f"{len(differing)} of {len(wanted)} tensors have another shape: {few(shown)}", remedy)
 

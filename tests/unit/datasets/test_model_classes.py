@@ -72,3 +72,13 @@ def test_as_many_classes_of_other_names(tmp_path: Path, written: str) -> None:
     found = open_dataset(spec, base_dir=tmp_path, trust=False).labels()
     assert found is not None
     assert found.tolist() == LABELS
+
+
+def test_folders_of_a_model_trained_on_from_imagenet(tmp_path: Path) -> None:
+    """The names come with the architecture, whose last layer the user has replaced: what is missing is the number of classes."""
+    (tmp_path / "photos/sick").mkdir(parents=True)
+    (tmp_path / "photos/sick/1.png").touch()
+    text = "model: {path: net.pth, architecture: 'timm:resnet18.a1_in1k'}\ndataset: {kind: images, path: photos}\nnoise: {sigma: 0.05}\n"
+    spec = filled(load_spec(tmp_path / "spec.yaml", text=text)).dataset
+    with pytest.raises(DataError, match=r"photos/sick: the folder is not in class_names; .*state model.architecture_options: {num_classes"):
+        open_dataset(spec, base_dir=tmp_path, trust=False)

@@ -75,7 +75,7 @@ def test_state_dict_must_fit(tmp_path: Path) -> None:
     assert "there is no such network; did you mean 'small_cnn'?" in said
     for change, says in (
         ({"num_classes": 7}, "7.weight is 4 x 5, the architecture has 7 x 5"),
-        ({"num_classes": 7}, "the last layer has 4 rows: write architecture_options: {num_classes: 4}"),
+        ({"num_classes": 7}, "the last layer has 4 rows: write model.architecture_options: {num_classes: 4}, or"),
         ({"channels": [2, 4]}, "3 of 8 tensors have another shape"),
     ):
         options = SMALL["architecture_options"] | change

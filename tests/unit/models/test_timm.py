@@ -116,7 +116,7 @@ def test_imagenet_by_synset(home: Path) -> None:
             {"architecture": "resnet18"},
             "architecture resnet18: names no network; write torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function",
         ),
-        ({"architecture": "timm:test_resnet"}, "write architecture_options: {num_classes: 3}"),
+        ({"architecture": "timm:test_resnet"}, "write model.architecture_options: {num_classes: 3}, or add --set"),
         (
             {"architecture": "timm:resnet18", "architecture_options": {"pretrained": True}},
             "architecture timm:resnet18: pretrained would read or download other weights; leave it out",
