@@ -185,8 +185,7 @@ class LogitModel(nn.Module):
         """Logits (n, classes) of pixels (n, channels, height, width).
 
         Raises:
-            ModelError: the images do not fit the network, or its results are not logits. Both are noticed on the first
-                call with an image shape; after a success, errors of the network itself pass through unchanged.
+            ModelError: the network raises an exception, or its results are not logits. Lack of memory passes through unchanged.
         """
         inputs, contiguous = self._normalise(images).to(self._compute), self.memory_format is torch.contiguous_format
         try:
@@ -194,10 +193,10 @@ class LogitModel(nn.Module):
         except ModelError:
             raise
         except Exception as error:
-            memory = is_out_of_memory(error) and "primitive" not in str(error)  # oneDNN may have none for this memory format
-            if memory or images.shape[1:] in self._proven:
+            proven = images.shape[1:] in self._proven
+            if is_out_of_memory(error) and (proven or "primitive" not in str(error)):  # oneDNN may have none for this memory format
                 raise
-            if contiguous:
+            if contiguous or proven:
                 raise self._refusal(inputs, error) from error
             self._lay_out(torch.contiguous_format)
             return self.forward(images)
@@ -247,12 +246,15 @@ class LogitModel(nn.Module):
 
     def _refusal(self, inputs: torch.Tensor, error: Exception) -> ModelError:
         reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), type(error).__name__)
+        shape = " x ".join(map(str, inputs.shape[1:]))
+        if inputs.shape[1:] in self._proven:
+            what = f"the network took images of {shape}, but then raised {type(error).__name__} ({reason[:200]})"
+            return ModelError(self.name, what, "it must take batches of any size, however often it is called")
         remedy = "check the size and channels of the images (of image files: resize, crop, channels: 1 for grey)"
         if self.dtype is torch.float64:
             remedy += ", and that it runs in float64 (a frozen or exported graph may hold float32 constants: use run.precision fp32)"
         if self._compute is not self.dtype:
             remedy = "its graph may hold float32 constants, which do not mix with bfloat16: use run.precision fp32"
-        shape = " x ".join(map(str, inputs.shape[1:]))
         return ModelError(self.name, f"the network does not take images of {shape} ({reason[:200]})", remedy)
 
 

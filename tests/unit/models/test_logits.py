@@ -111,6 +111,22 @@ def test_images_of_another_size_or_channels() -> None:
     assert "does not take images of 3 x 8 x 8" in fails(from_module(small_net()), pixels(channels=3))
 
 
+def test_a_network_that_raises_later() -> None:
+    """It is the user's code that failed, not robaudit, however many images it took before."""
+
+    def few(x: torch.Tensor) -> torch.Tensor:
+        if len(x) > 5:
+            raise ValueError("at most 5\nimages at once")
+        return x.flatten(1)
+
+    model = from_module(Function(few))
+    model(pixels())
+    assert fails(model, pixels().repeat(2, 1, 1, 1)) == (
+        "model: the network took images of 1 x 8 x 8, but then raised ValueError (images at once); "
+        "it must take batches of any size, however often it is called"
+    )
+
+
 class Exhausted(nn.Module):
     """Never finds the memory that it needs."""
 
