@@ -77,8 +77,8 @@ def check_input(
     x = torch.stack([s.pixels for s in samples]).to(model.device)
     pixels = float(x.min()), float(x.max())
     warnings = list(accepted(pixel_findings(dataset.where, *pixels, scaled=scaled), as_given=as_given))
-    logits = _forward(model, x, "the images")
-    _forward(model, x[:1], "one image")  # memory is measured on it next
+    logits = _forward(model, x)
+    _forward(model, x[:1])  # memory is measured on it next
     classes = logits.shape[1]
     if classes < 2:
         raise ModelError(model.name, "has a single class", "a classifier has at least two")
@@ -97,28 +97,18 @@ def check_input(
     predicted = logits.argmax(1)
     warnings += list(_output_warnings(model, logits[finite]))
     labelled = x[known.to(x.device)], labels[known], predicted[known]
-    warnings += list(accuracy_warnings(model, *labelled, classes, lambda images: _forward(model, images, "changed images").argmax(1)))
+    warnings += list(accuracy_warnings(model, *labelled, classes, lambda images: _forward(model, images).argmax(1)))
     if gradients:
         warnings += list(_gradient_warnings(model, x[finite][:8]))
     return InputCheck(classes, int(known.sum()), int((predicted == labels)[known].sum()), tuple(warnings), seen, pixels)
 
 
-def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:
-    shape = "x".join(str(n) for n in x.shape[1:])
-
+def _forward(model: LogitModel, x: Tensor) -> Tensor:
     def logits(rows: int) -> Tensor:
         with torch.inference_mode():
             return torch.cat([model(part).double().cpu() for part in x.split(rows)]).clone()
 
-    try:
-        return _in_passes(logits, min(_ROWS, rows_by_rule(x.shape[1:], model.device)), model.name)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), type(error).__name__)
-        raise ModelError(
-            model.name,
-            f"does not accept {what} of shape {shape} ({reason.strip()[:200]})",
-            "check channels, resize and crop in the dataset section",
-        ) from error
+    return _in_passes(logits, min(_ROWS, rows_by_rule(x.shape[1:], model.device)), model.name)
 
 
 def _in_passes(work: Callable[[int], Tensor], rows: int, where: str) -> Tensor:
@@ -168,7 +158,7 @@ def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
 
 
 def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
-    nearest = _forward(model, x, "the images").topk(2, dim=1).indices.to(x.device)  # one margin: cheap for any number of classes
+    nearest = _forward(model, x).topk(2, dim=1).indices.to(x.device)  # one margin: cheap for any number of classes
 
     def gradients(rows: int) -> Tensor:
         parts = zip(x.split(rows), nearest.split(rows), strict=True)
