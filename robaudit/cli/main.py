@@ -124,10 +124,9 @@ def _run() -> NoReturn:
     from robaudit.cli.streams import discard_output
     from robaudit.errors import RobauditError
 
-    command = program()
     _refuse_empty()
     try:
-        code = command(prog_name="robaudit", standalone_mode=False)
+        code = program()(prog_name="robaudit", standalone_mode=False)
     except RobauditError as error:
         _fail(f"error: {error}", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):

@@ -59,21 +59,24 @@ def test_sigterm_ends_an_audit_in_good_order(numbers: list[signal.Signals], tmp_
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
-def test_sigterm_before_anything_is_loaded(tmp_path: Path) -> None:
-    code = (
+@pytest.mark.parametrize("module", ["torch", "robaudit.cli.verify"], ids=["command", "program"])
+@pytest.mark.parametrize(("sent", "code", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
+def test_a_signal_before_anything_is_loaded(module: str, sent: str, code: int, word: str, tmp_path: Path) -> None:
+    text = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Finder:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'torch':\n"
-        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"        if name == '{module}':\n"
+        f"            os.kill(os.getpid(), signal.{sent})\n"
         "sys.meta_path.insert(0, Finder())\n"
         "from robaudit.cli import main\n"
         "main()\n"
     )
     write(tmp_path, LONG)
-    command = [sys.executable, "-c", code, "estimate", "spec.yaml", "--out", "run"]
+    command = [sys.executable, "-c", text, "estimate", "spec.yaml", "--out", "run"]
     done = subprocess.run(command, cwd=tmp_path, env=plain({}), capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (143, "", LAST)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", LAST.replace("terminated", word))
     assert not (tmp_path / "run").exists()
 
 

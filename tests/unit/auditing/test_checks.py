@@ -175,7 +175,7 @@ class Several(nn.Module):
 
 
 def test_a_network_that_takes_no_single_image_is_refused() -> None:
-    with pytest.raises(ModelError, match="took images of 1 x 28 x 28, but then raised RuntimeError .expected more than one row"):
+    with pytest.raises(ModelError, match=r"took images of 1 x 28 x 28, but then raised RuntimeError .expected more than one row"):
         check(spec("fashion_logistic"), Several(), nn.Identity())
 
 
