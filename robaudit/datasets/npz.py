@@ -82,7 +82,8 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
             if key not in members:
                 listed = ", ".join(sorted(members)[:_LISTED]) + (", ..." if len(members) > _LISTED else "") or "none"
                 null = " (null where there are no labels)" if option == "labels_key" else ""
-                raise DataError(where, f"has no array {key!r} (it has: {listed})", f"set {option}{null}; {did_you_mean(key, members)}")
+                remedy = "; ".join(filter(None, (f"set {option}{null}", did_you_mean(key, members))))
+                raise DataError(where, f"has no array {key!r} (it has: {listed})", remedy)
             size, free = archive.getinfo(members[key]).file_size, psutil.virtual_memory().available
             if size > _OF_MEMORY * free:
                 what = f"array {key!r} takes {size:,} bytes, and {free:,} are free in memory"

@@ -402,7 +402,7 @@ class RunSpec(SpecSection):
     def _check(self) -> RunSpec:
         for key in ("workers", "gpus_per_worker"):
             if "engine" not in self.model_fields_set and getattr(self, key) != "auto":  # unused with an explicit engine: local
-                raise ValueError(f"{key} is for engine: ray")
+                raise ValueError(f"{key} is for engine: ray; add it, or leave {key} out")
         return self
 
 

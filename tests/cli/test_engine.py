@@ -20,8 +20,8 @@ __all__ = ["refuse"]
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        (("--gpus-per-worker", "1"), "run: gpus_per_worker is for engine: ray"),
-        (("--workers", "2"), "run: workers is for engine: ray"),
+        (("--gpus-per-worker", "1"), "run: gpus_per_worker is for engine: ray; add it, or leave gpus_per_worker out"),
+        (("--workers", "2"), "run: workers is for engine: ray; add it, or leave workers out"),
         (("--ray-address", "head:6379"), "--ray-address: is for engine: ray; add --engine ray, or leave it out"),
     ],
     ids=["gpus", "workers", "address"],

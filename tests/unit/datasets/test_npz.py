@@ -109,6 +109,7 @@ def test_pixels_without_a_scale(tmp_path: Path, dtype: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("arrays", "options", "expected"),
     [
+        ({}, {}, "data.npz: has no array 'images' (it has: none); set images_key"),
         ({"image": IMAGES}, {}, "data.npz: has no array 'images' (it has: image); set images_key; did you mean 'image'?"),
         (
             {"images": IMAGES, "targets": LABELS},
@@ -129,7 +130,9 @@ def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str,
     np.savez(tmp_path / "data.npz", **arrays)
     if len(arrays) == 1:
         options = {"labels_key": None, **options}
-    assert expected in message(tmp_path, **options)
+    said = message(tmp_path, **options)
+    assert expected in said
+    assert not said.endswith(";")
 
 
 def test_truncated_file(tmp_path: Path) -> None:
