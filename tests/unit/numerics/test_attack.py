@@ -64,3 +64,14 @@ def test_no_gradient_no_step(norm: Norm) -> None:
     )
     assert torch.equal(found.points, x)
     assert (found.log_l == -3).all()
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_the_best_point_on_the_way_is_kept(norm: Norm) -> None:
+    """The loss falls as the points leave the image, wherever the gradient leads."""
+    x = random(2, *SHAPE, seed=8)
+    found = ascend(
+        lambda image, pixels: (-total((pixels - x[image]).flatten(1).abs()), torch.ones_like(pixels)), x, x[:, None], Ball(norm, 0.1), 5
+    )
+    assert torch.equal(found.points, x)
+    assert (found.log_l == 0).all()

@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 import pytest
 import torch
 
-from robaudit.numerics.losses import log_cross_entropy
+from robaudit.numerics.losses import log_cross_entropy, log_norm
 
 EPSILON = torch.finfo(torch.float64).eps
 MARGINS = [-1000.0, -700.5, -699.5, -41.0, -40.0, -39.0, -20.0, -1.0, 0.0, 1.0, 16.0, 20.0, 45.0, 699.5, 700.5, 1000.0]
@@ -49,3 +49,12 @@ def test_a_row_with_a_bad_logit_is_nan_and_the_others_are_not(bad: float, place:
     assert value[1].isnan()
     assert gradient[0].isfinite().all()
     assert gradient[1].isnan().all()
+
+
+def test_q_norm_by_hand() -> None:
+    """Of the losses 1, 2 and 4: ((1 + 4 + 16) / 3)^(1/2) for q = 2; of losses e^-2000 times as large the same, times that."""
+    losses = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).log()
+    for shift in (0.0, -2000.0):
+        value, size = log_norm(losses + shift, 2.0)
+        assert value.item() == pytest.approx(math.log(7) / 2 + shift, abs=1e-12)
+        assert size.item() == pytest.approx(21**2 / (1 + 16 + 256))

@@ -47,3 +47,11 @@ def test_lanes_are_independent_of_their_neighbours() -> None:
 def test_equal_scores_everywhere_end_it(value: float) -> None:
     (lane,) = runs(Problem(lambda z: torch.full((len(z),), value, dtype=torch.float64), 0.0), 1)
     assert (lane.state, lane.log_p, lane.calls) == ("stuck", 0.0, 500)
+
+
+def test_where_many_share_the_highest_score_the_factor_counts_them() -> None:
+    """Two scores, the higher with a probability of Phi(-1) = .1587, and no failure: that is the bound, not a tenth."""
+    found = runs(Problem(lambda z: torch.where(z[:, 0] > 1, -1.0, -2.0).double(), 0.0), 8)
+    assert {lane.state for lane in found} == {"stuck"}
+    bounds = np.exp([lane.log_p for lane in found])
+    assert abs(bounds.mean() - 0.158655) < 3 * math.sqrt(0.158655 * 0.841345 / 500 / len(found))
