@@ -28,6 +28,12 @@ def test_more_draws_begin_with_the_same_draws(count: int, more: int) -> None:
     assert torch.equal(draws(3, "a", count), draws(3, "a", count + more)[:count])
 
 
+@pytest.mark.parametrize(("start", "count"), [(0, 10), (250, 20), (256, 44), (299, 1)])
+def test_reading_may_start_at_any_draw(start: int, count: int) -> None:
+    later = torch.cat(list(gaussian_process(3, CPU).blocks("a", count, (1, 4, 4), start)))
+    assert torch.equal(later, draws(3, "a", start + count)[start:])
+
+
 def test_seed_and_sample_make_other_noise() -> None:
     base = draws(0, "a", 10)
     assert not torch.equal(base, draws(1, "a", 10))
