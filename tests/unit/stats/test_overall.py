@@ -151,6 +151,8 @@ def test_groups_keep_the_order_of_the_spec_and_are_never_pooled() -> None:
 def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
     (group,) = summarise([ROW, replace(ROW, value=math.nan), replace(ROW, value=math.inf)])
     assert (group.images, group.not_finite, group.mean.value) == (1, 2, 0.8)
+    assert group.below_ninety is not None
+    assert (group.below_ninety.count, group.below_ninety.total) == (1, 1)
     assert (group.mean.lower, group.mean.upper) == pytest.approx((0.025 * 0.8, 1 - 0.025 * 0.2))
     with pytest.raises(NothingLeftError):
         summarise([replace(ROW, value=math.nan)])
