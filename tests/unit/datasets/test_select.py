@@ -54,6 +54,10 @@ def test_subsets_are_increasing_distinct_and_nested(total: int, share: float, se
     assert set(subset) <= set(random_subset(total, min(total, size + 7), seed))
 
 
+def test_a_seed_chooses_the_same_samples_in_every_version() -> None:
+    assert list(random_subset(100, 5, 0)) == [0, 42, 59, 76, 82]
+
+
 @given(total=st.integers(1, 50), limit=st.integers(1, 100))
 def test_limit_is_the_first_n(total: int, limit: int) -> None:
     assert list(choose(Fake([4] * total), BaseDatasetSpec(kind="npz", limit=limit))) == list(range(min(total, limit)))
