@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -51,22 +52,46 @@ def test_seeds() -> None:
         state = torch.random.get_rng_state()
         fit(net, CrossEntropy(), *images(), RECIPE.model_copy(update={"seed": seed}))
         assert torch.random.get_rng_state().equal(state)
+        assert not net.training
         results.append(net)
     assert same(results[0], results[1])
     assert not same(results[0], results[2])
 
 
-def test_batches_differ_by_one_image_at_most() -> None:
-    """A last batch of one image would be too small for batch norm."""
+def test_an_epoch_takes_every_image_once_in_an_order_of_its_own() -> None:
+    """Batches differ by one image at most: a last batch of one would be too small for batch norm."""
     seen = []
 
-    class Counting(CrossEntropy):
+    class Looking(CrossEntropy):
         def loss(self, batch: Any) -> Tensor:
-            seen.append(len(batch.images))
+            seen.append(batch.images[:, 0, 0, 0])
             return super().loss(batch)
 
-    fit(network(), Counting(), *images(21), Recipe(epochs=1, batch_size=10))
-    assert seen == [7, 7, 7]
+    x, labels = images(21)
+    fit(network(), Looking(), x, labels, Recipe(epochs=2, batch_size=10))
+    assert list(map(len, seen)) == [7] * 6
+    first, second = torch.cat(seen[:3]), torch.cat(seen[3:])
+    assert torch.equal(first.sort().values, x[:, 0, 0, 0].sort().values)
+    assert torch.equal(second.sort().values, x[:, 0, 0, 0].sort().values)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("schedule", "rates"), [("constant", [1.0] * 4), ("cosine", [1.0, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5])])
+def test_the_schedule_of_the_rate(schedule: str, rates: list[float]) -> None:
+    """Adam moves a weight of constant slope by the rate."""
+    weights = []
+
+    class Downhill(CrossEntropy):
+        def loss(self, batch: Any) -> Tensor:
+            (_, linear) = batch.network
+            weights.append(linear.bias[0].item())
+            return linear.bias[0]  # type: ignore[no-any-return]
+
+    net = nn.Sequential(nn.Flatten(), nn.Linear(6, 3))
+    fit(net, Downhill(), *images(8), Recipe(epochs=2, batch_size=4, lr=0.01, schedule=schedule))
+    assert isinstance(net[1], nn.Linear)
+    weights.append(net[1].bias[0].item())
+    assert [(before - after) / 0.01 for before, after in pairwise(weights)] == pytest.approx(rates, rel=1e-3)
 
 
 def test_a_loss_that_is_not_finite() -> None:

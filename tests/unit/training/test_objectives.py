@@ -90,6 +90,13 @@ def test_augmentation_is_the_mean_loss_under_noise() -> None:
     assert objective("augmentation", noise=SIGMA).loss(case).item() == pytest.approx(float(mean), abs=4 * error)
 
 
+@pytest.mark.parametrize("clip", [False, True])
+def test_copies_are_clipped_where_the_noise_is(clip: bool) -> None:
+    form, images = objective("augmentation", noise={"sigma": [2.0], "clip": clip}), batch(linear(W)).images
+    copies = form.noisy(images, form.normals(images))  # type: ignore[attr-defined]
+    assert bool(((copies >= 0) & (copies <= 1)).all()) is clip
+
+
 def test_gradient_norm_of_a_linear_model() -> None:
     case = batch(linear(W))
     flat = case.images.flatten(1)
