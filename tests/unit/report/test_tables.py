@@ -168,6 +168,12 @@ def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
     assert any("without an interval." in line for line in shown(flags_table(flag(mc(**TAYLOR), below=0.9)), 120))
 
 
+def test_a_flagged_sample_is_a_line_with_its_classes_and_its_value() -> None:
+    row = replace(ROW, label=3, predicted=5, flips_to=7, value=0.3, lower=0.2, upper=0.4)
+    (line,) = (line for line in shown(flags_table(flag([row])), 120) if line.startswith("a "))
+    assert line.split() == ["a", "3", "5", "0.300", "[0.200,", "0.400]", "7", "confirmed"]
+
+
 def test_hostile_names_are_text_and_not_markup() -> None:
     rows = mc(12, sample_id="[bold]x[/bold]\x1b[2J", value=0.1)
     lines = "\n".join(shown(flags_table(flag(rows), ["[red]r[/red]"] * 10), 140))
