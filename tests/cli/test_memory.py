@@ -14,7 +14,8 @@ import torch
 from safetensors.torch import save_file
 
 from robaudit.models.architectures import Linear
-from tests.specs import save_npz, write
+from tests.cli.conftest import Refuse
+from tests.specs import digits, save_npz, write
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell what a process holds")
 SIDE, IMAGES = 128, 48
@@ -82,3 +83,7 @@ def test_a_run_stays_within_its_memory(folder: Path) -> None:
     assert ended.code == 0, ended.err
     assert alone < ended.peak < limit < unlimited.peak
     assert (folder / "limited" / "samples.csv").read_bytes() == (folder / "unlimited" / "samples.csv").read_bytes()
+
+
+def test_too_little_memory_is_refused_at_once(tmp_path: Path, refuse: Refuse) -> None:
+    refuse("estimate", write(tmp_path, digits()), "--out", "run", "--memory", "10MB", says="--memory 10MB: the process alone holds")
