@@ -135,6 +135,19 @@ def test_changed_data_is_refused(arrays: dict[str, Any], says: str, tmp_path: Pa
     assert (tmp_path / "run" / "run.json").read_bytes() == before
 
 
+def test_a_changed_image_is_found_where_it_is_computed(tmp_path: Path, run_cli: RunCli) -> None:
+    """The first 256 are looked at before anything is computed."""
+    save_npz(tmp_path / "x.npz", count=260)
+    spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=["softmax"]))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    images = np.load(tmp_path / "x.npz")["images"]
+    images[259] = 255 - images[259]
+    save_npz(tmp_path / "x.npz", count=260, images=images)
+    code, _, err = run_cli("estimate", spec, "--out", "run", "--extend", "--sigma", "0.1")
+    assert code == 2
+    assert "error: x.npz: 259: this image has changed since the run began; choose another --out" in err
+
+
 def test_changed_weights_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
     tensors = load_file(WEIGHTS)
     save_file(tensors, tmp_path / "own.safetensors")
