@@ -88,6 +88,8 @@ def test_confidence(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path
     for document, confidence in ((usual, 0.95), (wide, 0.999)):
         assert document["gates"][0]["confidence"] == document["comparison"]["groups"][0]["confidence"] == confidence
     assert wide["gates"][0]["lower"] < usual["gates"][0]["lower"]
+    like_these = validate(run_cli("compare", trained.path, ordinary.path, *command, "--population").out)
+    assert [document["gates"][0]["covers"] for document in (usual, like_these)] == ["measurement", "population"]
     looked = tmp_path / "looked"
     shutil.copytree(ordinary.path, looked)
     until = {"confidence": 0.95, "possible": [100, 200, 400, 800, 1600], "draws": [100], "point": False}
