@@ -18,6 +18,7 @@ from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about, approximate, mean_text
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
+from robaudit.stats.frame import with_values
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.store.run import Run
 from robaudit.text import class_name, count
@@ -58,7 +59,7 @@ class ClassesSection(Section[ClassBias]):
                 class_names=run.class_names,
                 quantity=run.quantities[columns.key.quantity],
             )
-            for columns in run.groups(ask.estimators, ask.levels).values()
+            for columns in with_values(run.groups(ask.estimators, ask.levels).values())
         ]
 
     def tables(self, entries: Sequence[Entry[ClassBias]], ask: Ask) -> Iterator[Table]:

@@ -20,6 +20,7 @@ from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Cell, Column, Table, Tone, cells
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
+from robaudit.stats.frame import with_values
 from robaudit.store.run import Run
 from robaudit.text import Names, class_name, count
 
@@ -51,7 +52,7 @@ class FlaggedSection(Section[Flagged]):
         Raises:
             RobauditError: there is no threshold, and no number of samples is given; or a quantity cannot have this threshold.
         """
-        groups = run.groups(ask.estimators, ask.levels).values()
+        groups = with_values(run.groups(ask.estimators, ask.levels).values())
         if ask.threshold is not None:
             for name in {columns.key.quantity: None for columns in groups}:
                 check_threshold(ask.threshold, run.quantities[name], f"--threshold {ask.threshold:g}", name)

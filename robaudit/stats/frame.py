@@ -441,6 +441,12 @@ class _Ids(Sequence[str]):
         return self._text[self._ends[place] : self._ends[place + 1]].decode("utf-8", "surrogatepass")
 
 
+def with_values(groups: Iterable[Columns]) -> list[Columns]:
+    """The results that have a finite value; all if none has, to be refused."""
+    every = list(groups)
+    return [columns for columns in every if len(columns.finite)] or every
+
+
 class FrameBuilder:
     """Collects rows; the rows of an image come one after the other."""
 

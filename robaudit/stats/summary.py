@@ -17,7 +17,7 @@ from robaudit.numerics.intervals import (
     share_variance,
 )
 from robaudit.quantities import IntervalKind, Quantity
-from robaudit.stats.frame import Columns, Frame, alike, antithetic
+from robaudit.stats.frame import Columns, Frame, alike, antithetic, with_values
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import (
     ROW_CONFIDENCE,
@@ -252,9 +252,7 @@ def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) ->
         NothingLeftError: no group has a finite value.
         RunError: a quantity without a description.
     """
-    every = list(frame.values())
-    known = [columns for columns in every if len(columns.finite)] or every
-    return tuple(_summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in known)
+    return tuple(_summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in with_values(frame.values()))
 
 
 def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:

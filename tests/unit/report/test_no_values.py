@@ -1,0 +1,19 @@
+"""Results without a finite value do not take the others with them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from robaudit.errors import NothingLeftError
+from robaudit.report.sections import Ask, SectionName, section_of
+from tests.unit.gates.tools import row, run_of
+
+
+@pytest.mark.parametrize("name", [SectionName.FLAGGED, SectionName.CLASSES])
+def test_a_result_without_values_is_left_out(name: SectionName) -> None:
+    run = run_of([row(i, value, estimator=estimator) for i in range(3) for estimator, value in (("mc", 0.3), ("broken", math.nan))])
+    assert [record.key.estimator for record in section_of(name).records(run, Ask())] == ["mc"]
+    with pytest.raises(NothingLeftError, match="none of the 3 results is a finite number"):
+        section_of(name).records(run, Ask(estimators=("broken",)))
