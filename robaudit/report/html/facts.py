@@ -66,7 +66,8 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
             "" if decision[key] is None else number(decision[key], limit, rounding)
             for key, rounding in (("value", ROUND_HALF_UP), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
         )
-        ends = f"[{lower or '...'}, {upper or '...'}] ({100 * decision['confidence']:.6g}%)" if lower or upper else ""
+        interval = (lower or upper) and not decision["lower"] == decision["value"] == decision["upper"]
+        ends = f"[{lower or '...'}, {upper or '...'}] ({100 * decision['confidence']:.6g}%)" if interval else ""
         if decision["covers"] == Covers.RUN:
             value, ends = f"{decision['value']:g}", ""
         verdict = Cell(str(decision["verdict"]), tone="bad" if decision["verdict"] == "fail" else "")

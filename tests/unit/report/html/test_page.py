@@ -250,3 +250,5 @@ def test_what_is_not_known_is_a_dash() -> None:
     assert [cell.text for cell in table.rows[0]] == ["mean >= 0.9", "inconclusive", "–", "these 12 images"]
     assert "| mean &gt;= 0.9 | inconclusive | – | these 12 images |" in markdown_rows(table)
     assert facts.decision_table([{**DECISION, "lower": None}]).rows[0][2].text == "0.5000 [..., 0.6000] (95%)"
+    exact = dict.fromkeys(("value", "lower", "upper"), 128 / 150)
+    assert facts.decision_table([{**DECISION, **exact}]).rows[0][2].text == "0.8533", "the ends of an exact value are not rounded outwards"
