@@ -182,6 +182,7 @@ class NoiseProcess:
         with self._blaming():
             self.noise.check(shape, [at.number for at in self.levels])
             self.noise.check_labels(labels)
+            torch.Size(self.noise.latent_shape(shape))  # raises where a plugin gives no shape
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """:meth:`Noise.noisy <robaudit.noise.base.Noise.noisy>`."""

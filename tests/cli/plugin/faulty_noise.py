@@ -15,6 +15,7 @@ FAULTS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
     "shape": ("noisy", lambda x, z: (x + z)[..., :-1], "noisy() returned a Tensor of shape ("),
     "an exception": ("noisy", lambda x, z: x / dict[int, float]()[0], "raised KeyError: 0 (faulty_noise.py, line "),
     "check": ("check", lambda: 1 / 0, "raised ZeroDivisionError: division by zero (faulty_noise.py, line "),
+    "latent": ("latent_shape", lambda: "x", "raised TypeError: "),
     "gram": ("gram", lambda u: u.sum(), "gram() returned a Tensor of shape (), not a torch.float64 tensor of shape"),
     "amplitude": ("amplitude", lambda: 1 / 0, "raised ZeroDivisionError: division by zero (faulty_noise.py, line "),
 }
@@ -34,6 +35,10 @@ class Faulty(AdditiveNoise):
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
         self._does("check")
+
+    def latent_shape(self, shape: Shape) -> Any:
+        found = self._does("latent_shape")
+        return shape if found is NotImplemented else found
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Any:
         found = self._does("noisy", x, z)
