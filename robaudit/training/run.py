@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from robaudit.auditing.environment import pick_device
 from robaudit.errors import RobauditError, RunError
+from robaudit.estimators.registry import tasks_of
 from robaudit.files import expanded, json_bytes, read_json, remove_leftovers, write_atomically
+from robaudit.gates.sources import refuse_beyond
 from robaudit.memory import is_out_of_memory
 from robaudit.plugins import blaming
 from robaudit.progress import Listener
@@ -50,6 +52,8 @@ def train(
     where = pick_device(device or spec.device, "device")
     folder = out or (Path("models") / spec.title if spec.out is None else spec.origin.folder / expanded(spec.out))
     objective, audit = build_objective(spec), spec.audit_spec()
+    tasks_of(audit)  # what the audit would refuse, before the training
+    refuse_beyond(audit)
     images, labels = read_images(spec.dataset, spec, listener, trust=trust)
     identity = spec.identity(digest_of(images, labels))
     if _finished(folder, identity):

@@ -117,6 +117,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "network": ({"network": {"architecture": "robaudit:lenet"}}, "architecture robaudit:lenet: there is no such network"),
     "images": ({"network": {"architecture": "robaudit:mlp"}}, "spec.yaml:1: network: cannot take images of 1 x 8 x 8"),
     "audit": ({"audit": {"noise": {"sigma": [-1]}}}, "spec.yaml:12: audit.noise.sigma[0]: got -1; must be greater than 0"),
+    "estimator": ({"audit": {"estimators": ["mcc"]}}, "estimators[0]: unknown estimator 'mcc'; did you mean 'mc'?"),
+    "gate": ({"audit": {"gates": ["mean(sigma=0.7) >= 0.5"]}}, "gate 'mean(sigma=0.7) >= 0.5': the run has no sigma 0.7; it has 0.1, 0.25"),
     "diverged": ({"lr": 1e30, "optimizer": "sgd"}, "the loss is nan; choose a smaller lr"),
 }
 
