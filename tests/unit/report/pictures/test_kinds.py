@@ -8,11 +8,15 @@ import warnings
 from dataclasses import replace
 from xml.etree import ElementTree as Xml
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from robaudit.errors import RobauditError
+from robaudit.levels import LevelChoice
 from robaudit.report import pictures as pictures_module
+from robaudit.report.flagged import sized
+from robaudit.report.gallery import RunImages
 from robaudit.report.pictures import KINDS
 from robaudit.report.pictures.inline import inline
 from robaudit.report.pictures.kinds import figure_of, look_of, picture, sketch_of
@@ -46,6 +50,21 @@ def test_it_is_a_file_and_the_same_one_whatever_the_settings_of_the_user(
         assert b"Date" not in first
     else:
         assert b"/FontFile2" in first
+
+
+def test_an_image_stands_clean_beside_its_first_noisy_copy(made: Run) -> None:
+    from matplotlib.image import AxesImage
+
+    columns = next(iter(made.groups(["mc"]).values()))
+    name, at = columns.names[int(columns.values.argmin())], columns.key.at
+    sketch = sketch_of("flagged", [made], Ask(estimators=("mc",), levels=LevelChoice(levels=(at.number,)), bottom=1))
+    (drawn,) = (found for found in figure_of(sketch, look_of(7.0)).findobj(AxesImage) if isinstance(found, AxesImage))
+    pixels, images = np.asarray(drawn.get_array())[..., :3], RunImages(made, [name])
+    clean = images.clean(name)
+    noisy = sized(images.noisy(name, clean, at))
+    assert not np.array_equal(sized(clean), noisy)
+    assert np.array_equal(pixels[:, : len(pixels)], sized(clean))
+    assert np.array_equal(pixels[:, -len(pixels) :], noisy)
 
 
 @pytest.mark.parametrize("kind", KINDS)
