@@ -174,6 +174,18 @@ def test_a_flagged_sample_is_a_line_with_its_classes_and_its_value() -> None:
     assert line.split() == ["a", "3", "5", "0.300", "[0.200,", "0.400]", "7", "confirmed"]
 
 
+def test_confirmed_and_approximate_ones_are_both_counted() -> None:
+    """As rows of logit_gaussian may be: some by an exact interval, some by one that leaves out the bias."""
+    low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
+    rows = [
+        low,
+        replace(low, sample_id="b", interval=Interval.parse("jackknife:approximate")),
+        replace(ROW, sample_id="c", value=0.95, lower=0.92, upper=0.98),
+    ]
+    text = " ".join(shown(flags_table(flag(rows, below=0.9)), 160))
+    assert "2 of 3 samples are below 0.9: 1 confirmed, 1 approximate." in text
+
+
 def test_hostile_names_are_text_and_not_markup() -> None:
     rows = mc(12, sample_id="[bold]x[/bold]\x1b[2J", value=0.1)
     lines = "\n".join(shown(flags_table(flag(rows), ["[red]r[/red]"] * 10), 140))
