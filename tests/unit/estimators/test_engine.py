@@ -81,3 +81,11 @@ def test_tangents_under_clipped_noise_are_those_of_the_clipped_network() -> None
     for label, clip in clips.items():
         _, _, u = margin_gradients(from_module(curved()).clipping(clip), x)
         assert torch.allclose(batch.under(NoiseLevel(label)).tangent().gram, Gaussian().gram(u, x), atol=1e-6)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_the_network_sees_clipped_copies_where_the_noise_clips(clip: bool) -> None:
+    """Its logits are the pixels."""
+    engine = Engine(from_module(torch.nn.Flatten()), NoiseProcess(Gaussian(clip=clip), "gaussian", 0, CPU), IMAGES[0].numel())
+    pixels = torch.cat([logits for _, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(1.0), 20)])
+    assert bool(((pixels >= 0) & (pixels <= 1)).all()) is clip
