@@ -11,7 +11,7 @@ import pytest
 
 from robaudit import audit
 from tests.conftest import RunCli
-from tests.specs import digits, read_rows, write
+from tests.specs import digits, read_info, read_rows, write
 
 NORMS: dict[str, Any] = {"label": "norms", "q": [1, 10], "samples": 40, "target": "predicted"}
 ESTIMATORS: list[Any] = [{"mc": {"samples": 30}}, {"qnorm_mc": NORMS}]
@@ -36,6 +36,7 @@ def gate(run_cli: RunCli, *gates: str, code: int = 0, point: bool = False) -> st
 def test_each_value_is_a_row_also_of_an_extension(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     before = read_rows(run)
     assert [row["estimator"] for row in before] == list(NAMES) * 20
+    assert read_info(run)["totals"]["forwards"] == 20 * (31 + 41), "the values of an estimator share its passes"
     far = {"qnorm_mc": {**NORMS, "label": "far", "q": [100]}}
     write(tmp_path, digits(limit=24, estimators=[*ESTIMATORS, far], noise={"sigma": [0.8]}))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "-q").code == 0
