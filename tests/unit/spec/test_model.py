@@ -65,6 +65,7 @@ SAME: dict[str, dict[str, Any]] = {
     "batch size": {"run": {"batch_size": 3}},
     "spelling of sigma": {"noise": {"sigma": ["1/5"]}},
     "name": {"name": "ours"},
+    "gates": {"gates": ["mean >= 0.9"]},
 }
 EXTENSION: dict[str, dict[str, Any]] = {
     "limit": {"limit": 9},
