@@ -96,3 +96,13 @@ def test_default_folder_is_found(tmp_path: Path, run_cli: RunCli) -> None:
     code, _, err = run_cli("estimate", spec, "--extend", "--sigma", "0.4")
     assert code == 2
     assert "error: --extend: several runs could be extended: runs/spec-" in err
+
+
+def test_a_random_subset_only_grows(tmp_path: Path, run_cli: RunCli) -> None:
+    found: list[set[str]] = []
+    for size, options in ((3, ()), (9, ("--extend",)), (5, ("--extend",))):
+        write(tmp_path, digits(dataset={"kind": "digits", "sample": {"size": size}}, estimators=["softmax"]))
+        assert run_cli("estimate", "spec.yaml", "--out", "run", *options).code == 0
+        found.append({row["sample_id"] for row in read_rows(tmp_path / "run")})
+    assert [len(ids) for ids in found] == [3, 9, 9]
+    assert found[0] < found[1] == found[2]
