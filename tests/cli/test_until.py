@@ -181,6 +181,8 @@ def test_a_sampled_run_takes_no_other_gates_and_no_damaged_record(run_cli: RunCl
     for options in ((), ("--until-decided",), ("--extend", "--sigma", "0.2")):
         refuse("estimate", "spec.yaml", "--out", "run", *options, says="was sampled for other gates")
     write(tmp_path, spec(64))
+    at_another = ("--gate", "mean >= 0.1", "--confidence", "0.99")
+    refuse("estimate", "spec.yaml", "--out", "run", *at_another, says="was sampled for other gates")
     code, out, _ = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")  # the same gate, said elsewhere
     assert (code, out.splitlines()[-1]) == (0, "pass: of 1 gate 1 passed; intervals 95 %, each gate alone" + ONLY)
     good = read_info(tmp_path / "run")
