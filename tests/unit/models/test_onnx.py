@@ -15,6 +15,7 @@ from torch import nn
 from robaudit.auditing import environment
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models import Source, load_model
+from robaudit.models.logits import for_noisy_passes
 from robaudit.models.onnx_file import read_contents
 from robaudit.spec.model import ModelSpec
 from tests.system.device import pretended
@@ -69,6 +70,12 @@ def test_output_by_name_or_index(tmp_path: Path) -> None:
         assert torch.allclose(load(path, output=output)(pixels()), net(pixels()), atol=1e-5)
     with pytest.raises(ModelError, match="keys h2, logits"):
         load(path)(pixels())
+
+
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_lower_precisions_are_refused(precision: Any, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"onnx networks run in fp32 only; use run.precision fp32"):
+        for_noisy_passes(load(graph(tmp_path, small_net())), precision)
 
 
 def test_gives_no_gradients(tmp_path: Path) -> None:
