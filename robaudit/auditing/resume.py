@@ -72,11 +72,10 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, u
     _joined(info.spec["noise"], document["noise"], str(folder.path))
     own = folder.path == RUNS / folder_name(spec) and identity(extended(spec, info, str(folder.path)).document()) == info.identity
     if info.identity != identity(document) and not (extend or own or is_next(until, info)):
-        raise RunError(
-            str(folder.path),
-            "holds a run with other noise levels, estimators or limit",
-            "add --extend to extend it, or choose another --out",
-        )
+        what, remedy = "holds a run with other noise levels, estimators or limit", "add --extend to extend it"
+        if info.until_decided is not None and until is None:
+            what, remedy = "holds a run that is sampled until its gates are decided", "add --until-decided or its --gate"
+        raise RunError(str(folder.path), what, f"{remedy}, or choose another --out")
     return info
 
 

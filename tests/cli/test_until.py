@@ -70,6 +70,9 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     other = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.2", "--out", "run")
     assert other.code == 2
     assert "was sampled for other gates" in other.err
+    without = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert without.code == 2
+    assert "is sampled until its gates are decided; add --until-decided or its --gate, or choose another --out" in without.err
 
 
 def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
