@@ -50,17 +50,17 @@ def explain(error: ValidationError, where: str | Origin, below: Location = ()) -
         return SpecError(place, f"unknown key {key!r}", errors[first]["msg"])
     if kind == MISSING_KEY:
         return SpecError(place, f"the key {key!r} is missing", errors[first]["msg"])
-    remedies = dict.fromkeys(_wanted(detail) for detail, at in zip(errors, places, strict=True) if at == location)
-    wanted = " or ".join(remedies).replace("or must be", "or")
+    remedies = dict.fromkeys(wanted(detail) for detail, at in zip(errors, places, strict=True) if at == location)
+    remedy = " or ".join(remedies).replace("or must be", "or")
     if value is None:
-        wanted = f"is empty; {wanted}"
+        remedy = f"is empty; {remedy}"
     elif isinstance(value, str | int | float):
-        wanted = f"got {value!r}; {wanted}"
+        remedy = f"got {value!r}; {remedy}"
     others = {other for other in places if other != location[: len(other)]}
     more = f" (and {len(others)} more)" if others else ""
     if origin.arguments:
-        return SpecError(key or place, wanted + more)
-    return SpecError(place, f"{key}: {wanted}{more}" if key else wanted)
+        return SpecError(key or place, remedy + more)
+    return SpecError(place, f"{key}: {remedy}{more}" if key else remedy)
 
 
 def _location(error: ErrorDetails) -> Location:
@@ -70,8 +70,8 @@ def _location(error: ErrorDetails) -> Location:
     return parts if key is None else (*parts, key)
 
 
-def _wanted(error: ErrorDetails) -> str:
-    """The remedy, in plain English."""
+def wanted(error: ErrorDetails) -> str:
+    """What would be right, in plain English."""
     if error["type"] in _PLAIN:
         return _PLAIN[error["type"]].format(**error.get("ctx", {}))
     text = error["msg"].removeprefix("Value error, ")

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.results import LARGEST
+from robaudit.spec.errors import wanted
 from robaudit.stats.intervals import simultaneous
 from robaudit.text import printable
 
@@ -30,11 +31,15 @@ def _step(text: str) -> str:
     return text
 
 
-def _with_gates(spec: dict[str, Any]) -> dict[str, Any]:
-    """Check the part of a spec that readers use before it is validated as a spec."""
+def _readable(spec: dict[str, Any]) -> dict[str, Any]:
+    """Check the parts of a spec that readers use before it is validated as a spec."""
     gates = spec.get("gates", [])
     if not (isinstance(gates, list) and all(isinstance(gate, str) for gate in gates)):
         raise ValueError("its gates are not a list of texts")
+    for key in ("noise", "estimators"):
+        entries = spec.get(key, [])
+        if not (isinstance(entries, list) and all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in entries)):
+            raise ValueError(f"{key} must be a list of mappings, each with a name")
     return spec
 
 
@@ -220,7 +225,7 @@ class _Asked(_Part):
     schema_version: int
     status: Literal["running", "complete"]
     name: str
-    spec: Annotated[dict[str, Any], AfterValidator(_with_gates)]
+    spec: Annotated[dict[str, Any], AfterValidator(_readable)]
     spec_folder: str
     identity: Plain
     base_identity: Plain
@@ -303,9 +308,9 @@ class RunInfo(Measured, _Asked):
         try:
             return RunInfo.model_validate(document)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
+            first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
-            problem = f"{place!r} is missing" if first["type"] == "missing" else f"{place}: {first['msg']}".replace("Value error, ", "")
+            problem = f"{place!r} is missing" if first["type"] == "missing" else f"{place}: {wanted(first)}"
             raise RunError(where, f"is damaged ({problem.removeprefix(': ')})", "run the audit again in another folder") from error
 
 

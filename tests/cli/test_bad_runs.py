@@ -58,6 +58,14 @@ INFOS: dict[str, tuple[Callable[[Path], object], str]] = {
         "run.json: is not of schema version 2; read it with the robaudit that",
     ),
     "a key less": (lambda run: change_info(run, base_identity=None), "run.json: is damaged ('base_identity' is missing)"),
+    "a number for the model": (
+        lambda run: change_info(run, model=3, checksum=None),
+        "run.json: is damaged (model: must be a mapping (key: value))",
+    ),
+    "a text for the noise": (
+        lambda run: change_info(run, spec=read_info(run)["spec"] | {"noise": "gaussian"}, checksum=None),
+        "run.json: is damaged (spec: noise must be a list of mappings, each with a name)",
+    ),
 }
 
 
