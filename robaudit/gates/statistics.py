@@ -347,8 +347,15 @@ def group_of(gate: Gate, keys: Iterable[GroupKey], results: Mapping[GroupKey, Ev
         return matching[0]
     voted = [key for key in matching if results[key].has_votes]
     if not voted:
+        if others := [key for key in fitting if results[key].has_votes]:
+            what = f"there is no fixed number of votes for the labels in {_named(matching)}"
+            raise SpecError(where, what, f"ask for {_named(others)}")
         raise SpecError(where, *statistic.lacking)
     return only_group(gate, voted)
+
+
+def _named(keys: Iterable[GroupKey]) -> str:
+    return " or ".join(f"{key.estimator} at {key.at}" for key in keys)
 
 
 def check_range(gate: Gate, scale: Quantity) -> None:

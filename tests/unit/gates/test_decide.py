@@ -76,7 +76,10 @@ def test_all_gates_together(run: Run) -> None:
         ("mean >= 0.9", "say estimator=mc | softmax | mmse and sigma=0.1 | 0.25"),
         ("mean(sigma=0.1) >= 0.9", "say estimator=mc | softmax | mmse"),
         ("noisy_accuracy >= 0.9", "say sigma=0.1 | 0.25"),
-        ("noisy_accuracy(estimator=mmse) >= 0.9", "no results with labels and a fixed number of votes"),
+        (
+            "noisy_accuracy(estimator=mmse) >= 0.9",
+            "no fixed number of votes for the labels in mmse at sigma 0.1; ask for mc at sigma 0.1 or",
+        ),
         ("mean(estimator=mcc) >= 0.9", "the run has no mcc for this gate; did you mean 'mc'?"),
         ("mean(estimator=mc, sigma=0.3) >= 0.9", "the run has no sigma 0.3; it has 0.1, 0.25"),
         ("mean(estimator=mmse) <= 1.5", "mean of p_robust lies from 0 to 1, never 1.5"),
