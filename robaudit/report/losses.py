@@ -27,7 +27,7 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import GRID
 from robaudit.report.sections import Ask, Entry, Section
-from robaudit.report.summary import caveats, group_mean
+from robaudit.report.summary import caveats, covered, group_mean
 from robaudit.report.tables import Column, Table, cells, columns
 from robaudit.report.words import failed_attacks
 from robaudit.stats.groups import GroupKey
@@ -172,7 +172,8 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
         means = (group_mean(None if result is None else result.summary) for result in results)
         more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first.summary)
         rows.append(cells((levels[at], *_named(first), *means, *more)))
-    about = [f"[ ] 95 % interval, {LIKE_THESE}."]
+    groups = [result.summary for result in every.values()]
+    about = [f"[ ] 95 % interval, {covered(groups)}."]
     if paired:
         about += ["Differences: of the images with a value in both runs, with Student's t for pairs.", f"{P_VALUE}."]
     measured = Column(f"[{THESE_IMAGES}]", number=True, detail=True)
@@ -181,8 +182,8 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
         f"Mean loss by q ({LOSS.unit}, lower is better)",
         (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, compared=paired, tested=True) if several else spread)),
         tuple(rows),
-        lines=(f"{numbers.span([result.summary.images for result in every.values()])} images",),
-        notes=(_ORDER, *about, *dict.fromkeys(caveats([result.summary for result in every.values()], "[ ]"))),
+        lines=(f"{numbers.span([group.images for group in groups])} images",),
+        notes=(_ORDER, *about, *dict.fromkeys(caveats(groups, "[ ]"))),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -194,15 +194,17 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         tuple(rows),
         lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
         notes=(
-            f"[ ] 95 % interval of the mean, {_covered(groups)}." + (" < 0.5, < 0.9: share of images below." if shares else ""),
+            f"[ ] 95 % interval of the mean, {covered(groups)}." + (" < 0.5, < 0.9: share of images below." if shares else ""),
             f"{tail}: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value.",
             *caveats(groups, "[ ]"),
         ),
     )
 
 
-def _covered(groups: Sequence[GroupSummary]) -> str:
-    return "this image" if all(group.images == 1 for group in groups) else LIKE_THESE
+def covered(groups: Iterable[GroupSummary]) -> str:
+    """The images that the intervals of :func:`group_mean` are about."""
+    alone = {group.images == 1 for group in groups}
+    return LIKE_THESE if True not in alone else "this image" if alone == {True} else f"{LIKE_THESE}; of a single image, of this image"
 
 
 def _tail(quantity: Quantity) -> str:
@@ -260,7 +262,7 @@ def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterato
             lines=(circumstances(None if several else keys[0], quantity.higher_is_better),),
             notes=tuple(dict.fromkeys(caveats(groups, "[ ]"))),
         )
-    yield Table(notes=(f"Means over the images. [ ] 95 % interval, {_covered(list(every.values()))}.", *_paired(changes)))
+    yield Table(notes=(f"Means over the images. [ ] 95 % interval, {covered(every.values())}.", *_paired(changes)))
 
 
 def _changed(changes: Mapping[str, Changes], names: Sequence[str], key: GroupKey) -> Iterator[str]:

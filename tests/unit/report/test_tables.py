@@ -131,6 +131,16 @@ def test_the_overall_table_says_what_it_shows() -> None:
     assert "1,000" in body
 
 
+def test_a_single_image_beside_others() -> None:
+    rows = [*mc(3), replace(mc(1)[0], estimator="splitting")]
+    for some, says in (
+        (rows, "images like these; of a single image, of this image."),
+        (rows[:3], "images like these."),
+        (rows[3:], "this image."),
+    ):
+        assert f"[ ] 95 % interval of the mean, {says}" in "\n".join(shown(overall_tables(summarise(some)), 200))
+
+
 def test_a_perfect_result_has_its_interval_everywhere() -> None:
     lower, _ = clopper_pearson(2000, 2000)
     rows = [replace(row, value=1.0, lower=float(lower), upper=1.0, std_error=0.0) for row in mc()]
