@@ -66,6 +66,10 @@ INFOS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda run: change_info(run, spec=read_info(run)["spec"] | {"noise": "gaussian"}, checksum=None),
         "run.json: is damaged (spec: noise must be a list of mappings, each with a name)",
     ),
+    "a number for the spec's model": (
+        lambda run: change_info(run, spec=read_info(run)["spec"] | {"model": 3}, checksum=None),
+        "run.json: is damaged (spec: model and run must be mappings)",
+    ),
 }
 
 
