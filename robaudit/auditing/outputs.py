@@ -163,12 +163,9 @@ def finish(
                 f"all {len(skipped)} samples were skipped",
                 f"the first: {skipped[0].reason}" if skipped else "",
             )
-        frame = tally.results.frame()
-        summaries = summarise(frame, tally.quantities)
+        summaries = summarise(tally.results.frame(), tally.quantities)
         summary.write(summary_json(summaries).encode())
-        empty = [key for key, columns in frame.items() if not len(columns.finite)]
-        missing = [f"{key}: no image has a finite value; read the notes in samples.csv" for key in empty]
-        review_warnings = [*tally.warnings(), *missing]
+        review_warnings = tally.warnings()
         digests = {
             "samples.csv": csv.sha256,
             "samples.json": json.sha256,

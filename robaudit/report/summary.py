@@ -62,6 +62,8 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
             keys = [(group.key.estimator, group.key.at) for group in entry.record]
             seconds = {key: spent for key in keys if (spent := entry.run.seconds_of(*key)) is not None}
             yield from overall_tables(entry.record, seconds)
+            if empty := [str(key) for key, columns in entry.run.groups(ask.estimators, ask.levels).items() if not len(columns.finite)]:
+                yield Table(notes=(f"Without a finite value for any image: {', '.join(empty)}; the column note of samples.csv says why.",))
 
     def page_tables(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
         """The tables without losses where there are losses by q, which have their own section."""

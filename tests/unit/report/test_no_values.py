@@ -7,7 +7,8 @@ import math
 import pytest
 
 from robaudit.errors import NothingLeftError
-from robaudit.report.sections import Ask, SectionName, section_of
+from robaudit.report.sections import Ask, Entry, SectionName, section_of
+from robaudit.report.summary import SummarySection
 from tests.unit.gates.tools import row, run_of
 
 
@@ -17,3 +18,9 @@ def test_a_result_without_values_is_left_out(name: SectionName) -> None:
     assert [record.key.estimator for record in section_of(name).records(run, Ask())] == ["mc"]
     with pytest.raises(NothingLeftError, match="none of the 3 results is a finite number"):
         section_of(name).records(run, Ask(estimators=("broken",)))
+
+
+def test_the_summary_names_it() -> None:
+    run = run_of([row(i, value, estimator=estimator) for i in range(3) for estimator, value in (("mc", 0.3), ("broken", math.nan))])
+    *_, last = SummarySection().tables([Entry("", run, run.summary())], Ask())
+    assert last.notes == ("Without a finite value for any image: broken at sigma 0.1; the column note of samples.csv says why.",)
