@@ -56,8 +56,9 @@ class ClassIndex:
 
     def remedy(self, text: str) -> str:
         """The remedy for an unknown text."""
-        tuned = "; or, if these are ImageNet's and the model has others, state model.architecture_options: {num_classes: ...}"
-        tuned = tuned if self._total == _IMAGENET else ""
+        tuned = ""
+        if self._total == _IMAGENET:
+            tuned = "; or, if these are ImageNet's and the model has others, state model.architecture_options: {num_classes: ...}"
         if (near := did_you_mean(text, self._exact)).startswith("did"):
             return f"{near}; or write class_names in the order of the logits{tuned}"
         names = sorted(self._exact)

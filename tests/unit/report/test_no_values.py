@@ -9,18 +9,22 @@ import pytest
 from robaudit.errors import NothingLeftError
 from robaudit.report.sections import Ask, Entry, SectionName, section_of
 from robaudit.report.summary import SummarySection
+from robaudit.store.run import Run
 from tests.unit.gates.tools import row, run_of
 
 
+@pytest.fixture
+def run() -> Run:
+    return run_of([row(i, value, estimator=name) for i in range(3) for name, value in (("mc", 0.3), ("broken", math.nan))])
+
+
 @pytest.mark.parametrize("name", [SectionName.FLAGGED, SectionName.CLASSES])
-def test_a_result_without_values_is_left_out(name: SectionName) -> None:
-    run = run_of([row(i, value, estimator=estimator) for i in range(3) for estimator, value in (("mc", 0.3), ("broken", math.nan))])
+def test_a_result_without_values_is_left_out(name: SectionName, run: Run) -> None:
     assert [record.key.estimator for record in section_of(name).records(run, Ask())] == ["mc"]
     with pytest.raises(NothingLeftError, match="none of the 3 results is a finite number"):
         section_of(name).records(run, Ask(estimators=("broken",)))
 
 
-def test_the_summary_names_it() -> None:
-    run = run_of([row(i, value, estimator=estimator) for i in range(3) for estimator, value in (("mc", 0.3), ("broken", math.nan))])
+def test_the_summary_names_it(run: Run) -> None:
     *_, last = SummarySection().tables([Entry("", run, run.summary())], Ask())
     assert last.notes == ("Without a finite value for any image: broken at sigma 0.1; the column note of samples.csv says why.",)
