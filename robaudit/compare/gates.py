@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits
 from robaudit.errors import RunError
 from robaudit.gates.decide import Decision, settle
-from robaudit.gates.evidence import matching_groups, only_group, refuse_results_of
+from robaudit.gates.evidence import ANY_VALUES, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import Basis, ClassPart, Measured, Method, check_between
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty
@@ -20,7 +20,6 @@ from robaudit.stats.intervals import Bounds
 from robaudit.text import count
 
 _SURE = (Certainty.CONFIRMED, Certainty.APPROXIMATE)
-_HOLDS = "the interval holds for any values they may have"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +203,14 @@ def _remarks(group: GroupComparison) -> list[str]:
     """Remarks on values that are not the rows' own, and on samples without a difference."""
     by_votes = f"by the votes of its copies, not by the approximation of {group.key.estimator}" if group.voted else ""
     size = group.size
-    not_finite = f"without a finite value in one run or both: {group.not_finite} of {size} samples; {_HOLDS}" if group.not_finite else ""
+    not_finite = (
+        f"without a finite value in one run or both: {group.not_finite} of {size} samples; {ANY_VALUES}" if group.not_finite else ""
+    )
     return [by_votes, not_finite, _skipped(group.skipped, size)]
 
 
 def _skipped(number: int, size: int) -> str:
-    return f"skipped by the new run: {number} of {size} samples; {_HOLDS}" if number else ""
+    return f"skipped by the new run: {number} of {size} samples; {ANY_VALUES}" if number else ""
 
 
 def _apart(comparison: Comparison) -> list[str]:

@@ -22,6 +22,9 @@ from robaudit.stats.run import chosen
 from robaudit.stats.scores import Scores, radii_of, scores_of
 from robaudit.store.run import Run
 
+ANY_VALUES = "the interval holds for any values they may have"
+"""Of images without a finite value."""
+
 
 class Evidence:
     """The rows of one result of a run.
@@ -72,7 +75,7 @@ class Evidence:
     def without_value(self) -> list[str]:
         """The remark on images without a finite value."""
         number = self.rows.not_finite
-        return [f"{number} of {self.size} images have no finite value: the interval holds for any values they may have"] if number else []
+        return [f"{number} of {self.size} images have no finite value: {ANY_VALUES}"] if number else []
 
     @property
     def classes(self) -> Ints:
