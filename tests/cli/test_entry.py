@@ -37,6 +37,15 @@ def test_version() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"robaudit {version('robaudit')}\n", "")
 
 
+def test_modules_of_the_working_folder_are_not_imported(tmp_path: Path) -> None:
+    """A stranger's folder may hold a typer.py, and the audit of its files is started there."""
+    for name in ("typer", "torch", "yaml", "signal"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('it ran')\n")
+    done = start("list", "schema", program=(sys.executable, "-m", "robaudit"), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("{")
+
+
 def test_help_lists_every_command() -> None:
     done = start("--help")
     assert (done.returncode, done.stderr) == (0, "")
