@@ -24,10 +24,13 @@ from robaudit.levels import NoiseLevel
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
+from robaudit.results import Votes
 from robaudit.rows import Row, bits_of
 from robaudit.stats.info import RowBits, device_type, kind_of
+from robaudit.stats.intervals import ROW_CONFIDENCE, share_bounds
 from robaudit.store.folder import OUTPUTS, RunFolder
 from robaudit.store.run import Run
+from robaudit.store.state import NAME as STATE
 
 _RELATIVE, _ABSOLUTE, _VOTES = 5e-4, 1e-7, 2  # tolerances
 _FROM_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC, IntervalKind.CONFIDENCE_SEQUENCE)
@@ -93,7 +96,8 @@ def verify(
 
     Args:
         run: a finished run.
-        samples: how many samples, drawn at random; None for all.
+        samples: how many samples, drawn at random; None for all. With 0 neither model nor data are
+            opened: the files are compared with their digests, and every row with its own votes.
         seed: of the draw; None for a fresh seed, so that nobody knows in advance which rows are checked.
         device: cpu, cuda, ...; by default the kind that the run was made on.
         trust: allow Python code that the spec names.
@@ -102,6 +106,10 @@ def verify(
     Raises:
         RobauditError: the model or the data have changed, or cannot be read.
     """
+    differences = [difference for row in run.rows for difference in _own_votes(row)]
+    altered = _altered(run)
+    if samples == 0:
+        return Verification(0, 0, 0, tuple(differences), altered)
     made_on = run.info.device
     chosen = pick_device(device or device_type(made_on), "--device")
     if kind_of(device_name(chosen)) != kind_of(made_on):
@@ -120,12 +128,45 @@ def verify(
     subset = _subset(run, dataset, drawn)
     with deterministic(spec.run.deterministic, chosen), rounded_products(False):
         recomputed = _recompute(run, Request(spec, trust=trust, dataset=subset), chosen, listener)
-    differences = [difference for row in rows for difference in _differences(run, row, recomputed[row.key])]
-    altered = [name for name in OUTPUTS if file_sha256(run.path / name) != run.info.files.get(name)]
+    differences += [difference for row in rows for difference in _differences(run, row, recomputed[row.key])]
     identical = sum(replace(row, note="") == replace(recomputed[row.key], note="") for row in rows)  # the end of a run adds notes
     if identical < len(rows) and _same_bits_promised(run, chosen):
         listener.warn(f"{len(rows) - identical} rows have other bits, although nothing but the batches may have changed since the run")
-    return Verification(len(drawn), len(rows), identical, tuple(differences), tuple(altered))
+    return Verification(len(drawn), len(rows), identical, tuple(differences), altered)
+
+
+def _altered(run: Run) -> tuple[str, ...]:
+    """The files of a run that are not those whose digests are in its run.json. The state may be missing: it may be deleted."""
+    digests = {name: file_sha256(run.path / name) for name in (*OUTPUTS, STATE)}
+    if digests[STATE] is None:
+        del digests[STATE]
+    return tuple(name for name, digest in digests.items() if digest != run.info.files.get(name))
+
+
+def _own_votes(row: Row) -> Iterator[Mismatch]:
+    """Where the value and the interval of a row are not those of its votes."""
+    votes = _votes_behind(row)
+    if votes is None:
+        return
+    draws = max(1, votes.draws)
+    share = votes.of(row.predicted) / draws
+    expected = {"value": share}
+    if row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:  # depends on more than the final votes
+        split = None if votes.split is None else np.array([float(votes.split)])
+        lower, upper = share_bounds(np.array([share]), draws, ROW_CONFIDENCE, split)
+        expected |= {"lower": float(lower[0]), "upper": float(upper[0])}
+    for name, number in expected.items():
+        recorded = getattr(row, name)
+        if recorded is None or not abs(recorded - number) <= _ABSOLUTE:
+            yield Mismatch(row, name, recorded, number)
+
+
+def _votes_behind(row: Row) -> Votes | None:
+    """The votes of a row whose value is the share of those for the predicted class."""
+    votes = row.votes
+    if votes is None or row.interval.kind not in _FROM_VOTES or row.predicted >= len(votes.counts):
+        return None
+    return votes
 
 
 def _same_bits_promised(run: Run, device: torch.device) -> bool:
@@ -162,18 +203,18 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:
         if getattr(row, name) != getattr(now, name):
             yield Mismatch(row, name, getattr(row, name), getattr(now, name))
     quantity = run.quantities[row.quantity]
-    votes, counts = row.votes, [None if each.votes is None else each.votes.counts for each in (row, now)]
+    votes = _votes_behind(row)
+    counts = [None if each.votes is None else each.votes.counts for each in (row, now)]
     moved = _moved(*counts)
     if moved > _VOTES:
         yield Mismatch(row, "votes", *counts)
     yield from _other_draws(row, now)
-    if votes is not None and row.interval.kind in _FROM_VOTES and row.predicted < len(votes.counts):
-        slack, share = moved / max(1, votes.draws), votes.of(row.predicted) / max(1, votes.draws)
-        if abs(row.value - share) > _ABSOLUTE:  # a value computed from votes moves with them
-            yield Mismatch(row, "value", row.value, share)
-            return
-    else:
+    if votes is None:
         slack = 0.0
+    elif any(True for _ in _own_votes(row)):
+        return  # said already
+    else:
+        slack = moved / max(1, votes.draws)  # a value computed from votes moves with them
     for name in _CLOSE:
         recorded, recomputed = getattr(row, name), getattr(now, name)
         if recorded is None or recomputed is None:

@@ -30,7 +30,9 @@ def verify(
     samples: Annotated[
         str,
         typer.Option(
-            metavar="N|all", rich_help_panel=RUNNING, help="How many samples to recompute, drawn at random; 0: compare results only."
+            metavar="N|all",
+            rich_help_panel=RUNNING,
+            help="How many samples to recompute, drawn at random; 0: check the files, and compare results with each other.",
         ),
     ] = "20",
     seed: Annotated[
@@ -79,7 +81,7 @@ def verify(
         emit(document_json(checked), output)
     else:
         _print(_lines(opened, result, quiet=quiet), consistency, output, quiet=quiet)
-    if result is not None and not result.good:  # contradictions are then no evidence against an estimator
+    if not result.good:  # contradictions are then no evidence against an estimator
         raise typer.Exit(DIFFERENT)
     for line in blame_lines(consistency):
         say(line)
@@ -92,10 +94,8 @@ def verify(
 
 def _recomputed(
     run: Run, samples: int | None, seed: int | None, device: str | None, *, trust: bool, quiet: bool
-) -> tuple[Verification | None, RobauditError | None]:
-    """The result, or the error that prevented it; neither if no sample is to be recomputed."""
-    if samples == 0:
-        return None, None
+) -> tuple[Verification, RobauditError | None]:
+    """The result, and the error that kept samples from being recomputed: what needs none of them is checked all the same."""
     from robaudit.auditing.verify import verify as check
     from robaudit.cli.console import Reporter
 
@@ -103,20 +103,19 @@ def _recomputed(
         with Reporter(quiet=quiet, patient=False) as reporter:
             return check(run, samples, seed=seed, device=device, trust=trust, listener=reporter), None
     except RobauditError as error:
-        return None, error
+        return check(run, 0), error
 
 
-def _lines(run: Run, result: Verification | None, *, quiet: bool) -> Iterator[str]:
+def _lines(run: Run, result: Verification, *, quiet: bool) -> Iterator[str]:
     """How many rows were reproduced, and the differences."""
-    if result is None:
-        return
     yield from (f"{run.path}/{name} has changed since it was written" for name in result.altered)
     for difference in result.differences[:_MOST_SHOWN]:
         where = f"{difference.row.sample_id}, {difference.row.estimator} at {difference.row.at}"
-        yield f"{printable(where)}: {difference.field} is {_shown(difference.recorded)} in the run and {_shown(difference.recomputed)} now"
+        written, now = _shown(difference.recorded), _shown(difference.recomputed)
+        yield f"{printable(where)}: {difference.field} is {written} in the run and {now} now"
     if len(result.differences) > _MOST_SHOWN:
         yield f"and {len(result.differences) - _MOST_SHOWN} more"
-    if not quiet or not result.good:
+    if result.samples and (not quiet or not result.good):
         verdict = f"{len(result.differences)} numbers differ" if result.differences else f"all as written, {_bits(result)}"
         yield f"{result.rows} rows of {result.samples} samples recomputed: {verdict}"
 

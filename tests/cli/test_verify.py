@@ -108,8 +108,8 @@ def test_an_altered_file_is_named(run: Path, run_cli: RunCli) -> None:
 
 
 def test_the_rows_are_drawn_at_random(run: Path, run_cli: RunCli) -> None:
-    """A changed row is found when its sample is drawn, and only then."""
-    change(run, index_of(run, "mc"), value=0.5)
+    """A changed row without votes of its own is found when its sample is drawn, and only then."""
+    change(run, index_of(run, "taylor"), value=0.5)
     codes = set()
     for seed in range(12):
         codes.add(run_cli("verify", run, "--samples", "5", "--seed", seed).code)
@@ -129,7 +129,7 @@ def test_other_weights_or_data_are_refused(tmp_path: Path, run_cli: RunCli) -> N
     assert err.startswith("error: run: was made with other weights than ")
     assert out.startswith("Consistency of the results\n"), "the results can be compared all the same"
     found = json.loads(run_cli("verify", "run", "--format", "json").out)
-    assert found["recomputed"] is None
+    assert found["recomputed"]["samples"] == 0
     assert found["not_recomputed"].startswith("run: was made with other weights than ")
     assert found["checks"]["violations"] == 0
 
@@ -186,7 +186,8 @@ def test_results_are_compared_without_weights(run: Path, run_cli: RunCli, tmp_pa
     assert outcome.out.startswith("Consistency of the results\n")
     assert run_cli("verify", run, "--samples", "0", "-q") == (0, "", "")
     found = json.loads(run_cli("verify", run, "--samples", "0", "--format", "json").out)
-    assert (found["recomputed"], found["not_recomputed"]) == (None, None)
+    nothing = {"samples": 0, "rows": 0, "identical": 0, "differences": [], "altered": []}
+    assert (found["recomputed"], found["not_recomputed"]) == (nothing, None)
     checks = found["checks"]
     assert (checks["images"], checks["contradictions"]) == (12, [])
     assert checks["comparisons"] == sum(one["comparisons"] for one in checks["relations"])
@@ -194,6 +195,30 @@ def test_results_are_compared_without_weights(run: Path, run_cli: RunCli, tmp_pa
     assert (tmp_path / "checks.txt").read_text().split() == outcome.out.split()
     rows = json.loads(run_cli("verify", run, "--samples", "2", "--format", "json").out)["recomputed"]
     assert (rows["samples"], rows["rows"], rows["differences"], rows["altered"]) == (2, 8, [], [])
+
+
+@pytest.mark.parametrize("field", ["value", "lower", "upper"])
+def test_a_row_that_its_own_votes_contradict(field: str, run: Path, run_cli: RunCli) -> None:
+    """Seen without the model, wherever the row is."""
+    index = index_of(run, "mc", 0.5, 0.95)
+    sample = change(run, index, **{field: lambda value: value + 0.01})
+    code, out, _ = run_cli("verify", run, "--samples", "0")
+    assert code == 1
+    assert out.startswith(f"{sample}, mc at sigma 0.25: {field} is ")
+
+
+@pytest.mark.parametrize("name", ["samples.csv", "summary.json", "state.db"])
+def test_files_are_compared_with_their_digests_without_weights(name: str, run: Path, run_cli: RunCli) -> None:
+    with (run / name).open("ab") as file:
+        file.write(b"\n")
+    code, out, _ = run_cli("verify", run, "--samples", "0")
+    assert code == 1
+    assert out.startswith(f"{run}/{name} has changed since it was written\n")
+
+
+def test_a_run_without_its_state_is_as_good(run: Path, run_cli: RunCli) -> None:
+    (run / "state.db").unlink()
+    assert run_cli("verify", run, "--samples", "0").code == 0
 
 
 def test_a_wrong_estimator_is_found_and_named(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
