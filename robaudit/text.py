@@ -27,6 +27,14 @@ def harmless(text: str) -> str:
     return _COMMAND.sub(lambda match: f"{match[0][:-1]}\\u{ord(match[0][-1]):04x}", visible)
 
 
+def harmless_html(page: str) -> str:
+    """An HTML page without what CI systems take for a command, should it be printed to a log.
+
+    As :func:`harmless`, but the escapes are HTML's: the page shows the same text.
+    """
+    return _COMMAND.sub(lambda match: f"{match[0][:-1]}&#{ord(match[0][-1])};", page)
+
+
 def clipped(text: str, width: int) -> str:
     """At most ``width`` characters: a longer text loses its middle."""
     half = (width - 5) // 2

@@ -15,7 +15,7 @@ from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.numbers import signs
 from robaudit.report.sections import SectionName
-from robaudit.text import printable
+from robaudit.text import harmless_html, printable
 
 if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
@@ -62,7 +62,7 @@ def page(
         version=version("robaudit"),
         signs=signs,
     )
-    return text, tuple(section["problem"] for section in sections if section["problem"])
+    return harmless_html(text), tuple(section["problem"] for section in sections if section["problem"])
 
 
 def environment() -> Any:
