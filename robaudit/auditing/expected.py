@@ -26,6 +26,9 @@ FEWEST_DRAWS = 100
 SPARE = 0.9
 """Planned share of the budget: a machine's speed varies."""
 
+LATEST = 1.5
+"""The share of the budget after which an audit is stopped. Stopped audits cannot be read, so one that is a little late may end."""
+
 WORTH_SAYING = 10.0
 """An audit announces its time only above this many seconds."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from robaudit.auditing.chunk_sizes import FLUSH_ROWS
@@ -15,9 +16,32 @@ from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
 from robaudit.stats.info import Skip
 from robaudit.store.state import Flush, State, TaskName
+from robaudit.text import count
 
 OnError = Literal["stop", "skip"]
 _DUE = 1.0  # seconds between two flushes
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The end of the time for an audit.
+
+    Attributes:
+        at: on the clock of ``time.perf_counter``.
+    """
+
+    at: float
+
+    def check(self, done: int, samples: int) -> None:
+        """Stop an audit whose time is over, with this many of its samples done.
+
+        Raises:
+            RobauditError: it is over.
+        """
+        if time.perf_counter() < self.at:
+            return
+        what = f"is over, and only {done} of {count(samples, 'sample')} are done: the model became slower than at the start"
+        raise RobauditError("--budget", what, "run the same command again to continue: finished work is on disk")
 
 
 class Workers(Protocol):
@@ -61,7 +85,14 @@ def lacking(state: State, tasks: Sequence[Task]) -> list[int]:
 
 
 def compute_missing(
-    state: State, data: Dataset, tasks: Sequence[Task], workers: Workers, listener: Listener, *, on_error: OnError = "stop"
+    state: State,
+    data: Dataset,
+    tasks: Sequence[Task],
+    workers: Workers,
+    listener: Listener,
+    *,
+    on_error: OnError = "stop",
+    deadline: Deadline | None = None,
 ) -> None:
     """Compute what a state lacks: every task of every sample.
 
@@ -72,22 +103,34 @@ def compute_missing(
         workers: compute the chunks.
         listener: receives the progress.
         on_error: stop at an unusable sample, or skip and list it.
+        deadline: when to stop.
 
     Raises:
         KeyboardInterrupt: the listener asked to stop, and work is left.
+        RobauditError: the time is over, and work is left.
         SampleError: a sample is unusable, and ``on_error`` is "stop".
         ModelError: a single image does not fit into memory.
         RunError: data or model have changed since the run began, or the file system refuses.
     """
-    _Loop(state, data, tasks, workers, on_error, listener).run()
+    _Loop(state, data, tasks, workers, on_error, listener, deadline).run()
 
 
 class _Loop:
     """The loop of :func:`compute_missing`, with its arguments."""
 
-    def __init__(self, state: State, data: Dataset, tasks: Sequence[Task], workers: Workers, on_error: OnError, listener: Listener) -> None:
+    def __init__(
+        self,
+        state: State,
+        data: Dataset,
+        tasks: Sequence[Task],
+        workers: Workers,
+        on_error: OnError,
+        listener: Listener,
+        deadline: Deadline | None,
+    ) -> None:
         self._state, self._data, self._tasks, self._workers = state, data, tasks, workers
         self._on_error, self._listener = on_error, listener
+        self._deadline = deadline
         self._new, self._complete, self._since = Flush(), 0, time.perf_counter()  # not on disk yet; samples that then lack nothing
         self._digests = dict[str, str]()  # of the pixels of samples without rows on disk
         self._left = len(state.unfinished)
@@ -112,6 +155,8 @@ class _Loop:
                         self._write()
                         if self._listener.stop_asked() and self._left and self._workers.number == 1:
                             raise KeyboardInterrupt  # several workers finish their steps first
+                        if self._deadline is not None and self._left:
+                            self._deadline.check(len(self._data) - self._left, len(self._data))
             self._write()
             if self._left and not self._listener.stop_asked():
                 raise ValueError(f"{self._left} samples were not computed, and no stop was requested")

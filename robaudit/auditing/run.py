@@ -13,8 +13,8 @@ from torch import nn
 
 from robaudit.auditing.chunks import step_name
 from robaudit.auditing.environment import deterministic, pick_devices
-from robaudit.auditing.expected import SPARE, WORTH_SAYING, as_begun, measure_speed, within_budget
-from robaudit.auditing.loop import OnError, Workers, compute_missing, lacking, task_names
+from robaudit.auditing.expected import LATEST, SPARE, WORTH_SAYING, as_begun, measure_speed, within_budget
+from robaudit.auditing.loop import Deadline, OnError, Workers, compute_missing, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
 from robaudit.auditing.prepare import CheckedAudit, PreparedAudit, Request, open_audit, prepare
 from robaudit.auditing.ray_cluster import Crew, ray_workers
@@ -78,7 +78,7 @@ def audit(
         listener: receives notes, warnings and progress.
         command: what the user typed, for run.json.
         ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default RAY_ADDRESS, or a cluster of this machine alone.
-        budget: lower draws and images so that a new run takes at most this many seconds.
+        budget: lower draws and images so that a new run takes at most this many seconds. One that takes half as long again is stopped.
             An existing run is continued with the draws and images it was begun with.
         until: the analyses of a run that is sampled until its gates are decided, this one last; results of the previous analysis, from
             fewer draws, are replaced.
@@ -99,6 +99,7 @@ def audit(
         raise SpecError("--ray-address", "is empty", "give HOST:PORT of the head node, or auto")
     if ray_address is not None and asked.run.engine != "ray":
         raise SpecError("--ray-address", "is for engine: ray", "add --engine ray, or leave it out")
+    deadline = None if budget is None else Deadline(time.perf_counter() + LATEST * budget)
     log = Logged(listener or Listener())
     with closing(log):
         purpose = "" if budget is None else f"{budget:g}s"
@@ -121,7 +122,7 @@ def audit(
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
-                _carry_out(audit, workers, folder, old, on_error, log, command, extend=extend, until=until)
+                _carry_out(audit, workers, folder, old, on_error, log, command, extend=extend, until=until, deadline=deadline)
                 run = read_run(folder.path)
                 lock.check()
         for text in run.info.review_warnings:
@@ -196,6 +197,7 @@ def _carry_out(
     *,
     extend: bool,
     until: UntilDecided | None,
+    deadline: Deadline | None,
 ) -> None:
     """Compute what the locked run folder lacks, and write its outputs.
 
@@ -234,7 +236,7 @@ def _carry_out(
             folder.guard()
             log.open(folder.path)
         with log.until_interrupted():
-            compute_missing(state, data, tasks, workers, log, on_error=on_error)
+            compute_missing(state, data, tasks, workers, log, on_error=on_error, deadline=deadline)
             if state.unfinished or not finished:
                 log.doing("writing the results")
                 finish(folder, info, state.results(), state.skips(), tasks, state.seconds())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from robaudit.spec.model import AuditSpec
     from robaudit.stats.info import UntilDecided
     from robaudit.store.run import Run
+
+_LAST_STEP = 10.0
+"""Seconds that the current step of an audit may take after its time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +322,8 @@ def estimate(
         raise typer.Exit(code)
     if not extend:  # a run to extend may have further results
         refuse_beyond(audit_spec)
-    run = audited(audit_spec, out)
+    with _within(seconds):
+        run = audited(audit_spec, out)
     files.write(run, audit_spec, None, quiet=quiet)
     if quiet:
         return
@@ -327,6 +332,19 @@ def estimate(
     print_run(run)
     if audit_spec.gates:
         say(f"the spec has {count(len(audit_spec.gates), 'gate')}; to decide: robaudit gate {run.path}")
+
+
+def _within(budget: float | None) -> AbstractContextManager[None]:
+    """End the process if an audit is still busy although its budget was over a while ago: its network may never return."""
+    from robaudit.auditing.expected import LATEST
+    from robaudit.cli.signals import ended_by_clock
+
+    seconds = None if budget is None else LATEST * budget + _LAST_STEP
+    line = (
+        "error: --budget: was over a while ago, and the model still computes; "
+        "is there a loop in it? Finished work is on disk: run the same command again to continue"
+    )
+    return ended_by_clock(seconds, line, SpecError.exit_code)
 
 
 def _until_decided(

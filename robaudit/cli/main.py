@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args, get_type_hints
+
+from robaudit.cli.signals import INTERRUPTED, TERMINATED, ended_by_signals
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
 
-TERMINATED = 128 + signal.SIGTERM
-"""Exit code after SIGTERM, as a shell reports it."""
-INTERRUPTED = 128 + signal.SIGINT
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _RESUMABLE = "; finished work is on disk: run the same command again to continue"
 
@@ -33,7 +29,7 @@ def main() -> NoReturn:
 
         share_cores()
         keep_freed_memory()
-        with ended_by_sigterm():
+        with ended_by_signals(_last_words):
             _run()
     except Exception as error:  # noqa: BLE001  otherwise Python would exit with 1
         _internal(error)
@@ -96,28 +92,6 @@ def program() -> TyperGroup:
     return cast("TyperGroup", get_command(app))
 
 
-@contextlib.contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM raise SystemExit inside the block: files stay intact, locks and the terminal are released, nothing is waited for.
-
-    A second SIGTERM kills the process at once. If the process was started with SIGTERM ignored, it stays ignored.
-    """
-    previous = signal.getsignal(signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN or previous is None:
-        yield
-        return
-
-    def end(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        raise SystemExit(TERMINATED)
-
-    signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
 def _run() -> NoReturn:
     import typer
 
@@ -133,7 +107,7 @@ def _run() -> NoReturn:
         code = INTERRUPTED
     except SystemExit as exit_:
         if exit_.code == TERMINATED:
-            _fail("terminated" + _how_to_resume(), TERMINATED)
+            _fail(_last_words(TERMINATED), TERMINATED)
         if isinstance(exit_.__context__, BrokenPipeError):  # typer and rich exit like this when the reader of a pipe is gone
             sys.exit(0)
         if not _completing():
@@ -151,7 +125,7 @@ def _run() -> NoReturn:
             _fail(f"error: {_usage(error)}", 2)
         _internal(error)
     if code == INTERRUPTED:  # typer turns an interrupt into this code
-        _fail("interrupted" + _how_to_resume(), INTERRUPTED)
+        _fail(_last_words(INTERRUPTED), INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -168,8 +142,11 @@ def _completing() -> bool:
     return "_ROBAUDIT_COMPLETE" in os.environ or any(argument.endswith("-completion") for argument in sys.argv[1:])
 
 
-def _how_to_resume() -> str:
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
+def _last_words(code: int) -> str:
+    """The line for a program that a signal ended."""
+    how = "terminated" if code == TERMINATED else "interrupted"
+    resumable = sys.argv[1:2] in (["estimate"], ["demo"])
+    return how + (_RESUMABLE if resumable else "")
 
 
 def _usage(error: Any) -> str:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 
-from robaudit.auditing import chunk_sizes, loop
-from robaudit.cli.main import TERMINATED, ended_by_sigterm
+from robaudit.auditing import chunk_sizes, loop, run
+from robaudit.cli import estimate
+from robaudit.cli.signals import TERMINATED, ended_by_signals
 from robaudit.spec import schema
 from tests import forks
 from tests.cli.test_entry import plain
@@ -97,15 +102,76 @@ def test_it_raises_once_and_then_leaves_it_to_the_system() -> None:
         finally:
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
-    with pytest.raises(SystemExit) as ended, ended_by_sigterm():
+    with pytest.raises(SystemExit) as ended, ended_by_signals(str):
         end()
     assert ended.value.code == TERMINATED == 143
+
+
+def mark_passes() -> None:
+    """Leave a file when a network is called; and Ctrl-C is heard, which xdist ignores."""
+    register_module_forward_pre_hook(lambda *_: Path("called").touch())
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def endless(folder: Path) -> None:
+    """A spec with a network that never answers."""
+
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.flatten(1)
+            while y.numel() > 0:
+                y = y + 1
+            return y
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.script(Net()), folder / "net.pt")
+    write(folder, digits(model={"path": "net.pt"}))
+
+
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_a_second_signal_ends_a_network_that_never_answers(number: signal.Signals, word: str, tmp_path: Path) -> None:
+    """Python's own handlers would run once the network returns."""
+    endless(tmp_path)
+    with forks.started(tmp_path, "estimate", "spec.yaml", "--out", "run", before=mark_passes) as command:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (tmp_path / "called").exists():
+            time.sleep(0.005)
+        os.kill(command.pid, number)
+        time.sleep(0.5)
+        assert not command.ended()
+        os.kill(command.pid, number)
+        done = command.answer()
+    assert done.returncode == 128 + number
+    assert done.stderr.endswith(LAST.replace("terminated", word))
+
+
+def test_a_budget_ends_a_network_that_never_answers(tmp_path: Path) -> None:
+    def soon() -> None:
+        estimate._LAST_STEP = 0.5
+
+    endless(tmp_path)
+    with forks.started(tmp_path, "estimate", "spec.yaml", "--budget", "2s", before=soon) as command:
+        done = command.answer()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "\nerror: --budget: was over a while ago, and the model still computes" in done.stderr
+
+
+def test_an_audit_that_became_slower_than_its_budget_is_stopped(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "LATEST", 0.0)
+    monkeypatch.setattr(loop, "_DUE", 0.0)
+    monkeypatch.setattr(chunk_sizes, "MOST_IMAGES", 4)
+    write(tmp_path, LONG)
+    code, out, err = run_cli("estimate", "spec.yaml", "--out", "run", "--budget", "5m")
+    assert (code, out) == (2, "")
+    assert re.search(r"error: --budget: is over, and only \d+ of 60 samples are done: ", err)
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
 
 
 def test_what_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with ended_by_sigterm():
+        with ended_by_signals(str):
             os.kill(os.getpid(), signal.SIGTERM)
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
