@@ -83,7 +83,10 @@ SetOption = Annotated[
     ),
 ]
 TrustOption = Annotated[
-    bool, typer.Option("--trust", rich_help_panel=SPEC, help="Allow Python code that the spec names (module:function) to run.")
+    bool,
+    typer.Option(
+        "--trust", rich_help_panel=SPEC, help="Allow Python code that the spec names (module:function), and every operator in a model file."
+    ),
 ]
 DataOption = Annotated[
     Path | None,

@@ -23,8 +23,8 @@ from torch import nn
 from torch.export.passes import move_to_device_pass
 
 from robaudit.errors import ModelError
-from robaudit.models.arithmetic import check_operators
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
+from robaudit.models.operators import Operator, check_operators
 from robaudit.models.safety import members, reader_of, refusal
 from robaudit.text import first_line
 
@@ -36,6 +36,7 @@ _OLD_GRAPH = "serialized_exported_program"
 _NOT_READ = ("metadata", "guards_code")
 """Descriptions, and conditions on the input that are never compiled here."""
 _TARGET = re.compile(r"(?:torch\.ops\.(\w+)|(_operator|math|torch))\.(_?[A-Za-z]\w*|__i?(?:and|or|xor|[lr]shift)__)(?:\.[A-Za-z]\w*)?")
+_CALLS = ("target", "as_operator")
 _NAME = re.compile(r"(?:[A-Za-z_]\w*)?")
 _PLAIN_TEXT = re.compile(r"[\w.:+\-*/<>=, ]*")
 _SIZE = re.compile(
@@ -91,7 +92,7 @@ FORMAT = Format("pt2", load_exported, (".pt2",), _recognises)
 
 
 def _check_archive(source: Source) -> None:
-    """Refuse damage, objects, compiled libraries, and graphs of more than arithmetic."""
+    """Refuse damage, objects, compiled libraries, and operators that are not on the list."""
     if any(_OLD_GRAPH in name for name in members(source.file, check=True)):
         raise ModelError(source.where, "has the layout of torch 2.7 and earlier", "export it again")
     reader = reader_of(source.file)
@@ -122,14 +123,31 @@ def check_graph(value: object, where: str, *, trust: bool = False, key: str = ""
     elif isinstance(value, list):
         for inner in value:
             check_graph(inner, where, trust=trust, key=key)
-    elif isinstance(value, str) and not (trust and key in ("target", "as_operator")):
+    elif isinstance(value, str) and not (trust and key in _CALLS):
         _check_text(value, key, where)
 
 
+def _operator(target: str) -> Operator:
+    """The operator of a call, ``torch.ops.aten.relu.default``; Python code where it is none."""
+    parts = _TARGET.fullmatch(target)
+    return ("python", target) if parts is None else (parts[1] or parts[2], parts[3])
+
+
+def graph_operators(value: object, key: str = "") -> Iterator[Operator]:
+    """Every operator in the JSON of an exported program, or in a part of it under this key."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from graph_operators(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from graph_operators(inner, key)
+    elif isinstance(value, str) and key in _CALLS:
+        yield _operator(value)
+
+
 def _check_text(text: str, key: str, where: str) -> None:
-    if key in ("target", "as_operator"):
-        target = _TARGET.fullmatch(text)
-        check_operators([(target[1] or target[2], target[3]) if target else ("python", text)], where)
+    if key in _CALLS:
+        check_operators([_operator(text)], "torch", where)
     elif key in ("in_spec", "out_spec"):
         json.loads(text or "0", object_hook=lambda part: _check_structure(part, where))
     elif key != "as_string":

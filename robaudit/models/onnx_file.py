@@ -1,13 +1,15 @@
-"""Networks from ONNX files through onnxruntime, without gradients: graphs of arithmetic, unless the file is trusted.
+"""Networks from ONNX files through onnxruntime, without gradients.
 
-Before onnxruntime opens a file, its operators and the names of other files with weights are checked.
+Before onnxruntime opens a file, its operators (only those on the list, unless the file is trusted),
+its functions and the names of other files with weights are checked.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,15 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, needs_extra
-from robaudit.models.arithmetic import NAMESPACES, check_operators
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
+from robaudit.models.operators import Operator, check_operators
 from robaudit.text import first_line
 
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
 _MOST_BYTES = 2**31  # of a protobuf message
+_MOST_NODES = 100_000  # once functions are expanded; large networks have 20,000
+_OWN_DOMAINS = ("ai.onnx", "com.microsoft", "com.ms")
+"""Beginnings of domains that are onnxruntime's in some build of it, perhaps not in this one."""
 
 
 class OnnxNetwork(nn.Module):
@@ -51,8 +56,8 @@ def load_onnx(source: Source) -> LoadedNetwork:
 
     Raises:
         RobauditError: onnxruntime is missing.
-        ModelError: the file is damaged, has weights outside its folder, or does more than arithmetic without trust; or its inputs,
-            precision or device do not fit.
+        ModelError: the file is damaged, has weights outside its folder or, without trust, uses operators that are not on the list;
+            or its inputs, precision or device do not fit.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # otherwise it writes to the home folder and sends telemetry
     try:
@@ -63,9 +68,10 @@ def load_onnx(source: Source) -> LoadedNetwork:
         raise ModelError(
             source.where, "onnx networks run in fp32 only", "use run.precision fp32, or load it from safetensors or TorchScript"
         )
-    files, operators = read_contents(source.file)
+    contents = read_contents(source.file)
     if not source.trust:
-        check_operators(operators, source.where)
+        check_operators(contents.operators, "onnx", source.where)
+        _check_functions(contents, _domains(), source.where)
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.load_model_format", "ONNX")  # never onnxruntime's own format, which is not checked
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
@@ -77,7 +83,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
         raise ModelError(source.where, f"onnxruntime cannot load it: {first_line(error)}", "check the file with onnx.checker") from error
     batch = _check_input(session, source.where)
     notes = (NOTE,) if batch is None else (NOTE, batch_note("onnx", batch))
-    network, sha256 = OnnxNetwork(session, source.device).eval(), weights_sha256(source.file, files)
+    network, sha256 = OnnxNetwork(session, source.device).eval(), weights_sha256(source.file, contents.files)
     return LoadedNetwork(network, "onnx", sha256, differentiable=False, least_batch=batch or 1, most_batch=batch, notes=notes)
 
 
@@ -123,12 +129,25 @@ def weights_sha256(path: Path, others: list[str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def read_contents(path: Path) -> tuple[list[str], list[tuple[str, str]]]:
+@dataclass(frozen=True, slots=True)
+class OnnxContents:
     """What an ONNX file refers to, in its graph, its functions and their branches.
 
-    Returns:
-        The names of the other files that hold weights, as written in the file; and domain and name of every operator except the functions
-        that the file defines. Both are sorted.
+    Attributes:
+        files: names of the other files that hold weights, as written in the file, sorted.
+        operators: domain and name of every operator but the file's own functions, sorted.
+        functions: for each function of the file, the operators of its nodes; of all functions of this name.
+        graph: the operators of the graph's nodes.
+    """
+
+    files: list[str]
+    operators: list[Operator]
+    functions: dict[Operator, list[Operator]]
+    graph: list[Operator]
+
+
+def read_contents(path: Path) -> OnnxContents:
+    """What an ONNX file refers to.
 
     Raises:
         RobauditError: onnx is missing.
@@ -147,17 +166,71 @@ def read_contents(path: Path) -> tuple[list[str], list[tuple[str, str]]]:
             raise ValueError("no graph")
     except Exception as error:  # protobuf's own, too
         raise ModelError(where, f"is not an ONNX model ({error})", "export it again") from error
-    files, operators, functions = set[str](), set[tuple[str, str]](), set[tuple[str, str]]()
-    for message in _messages(model):
-        if isinstance(message, onnx.NodeProto):
-            operators.add((message.domain, message.op_type))
-        elif isinstance(message, onnx.FunctionProto) and message.domain not in NAMESPACES:  # onnxruntime may prefer its own operator
-            functions.add((message.domain, message.name))
-        elif isinstance(message, onnx.TensorProto):
-            files.update(entry.value for entry in message.external_data if entry.key == "location")
+    files = {
+        entry.value
+        for message in _messages(model)
+        if isinstance(message, onnx.TensorProto)
+        for entry in message.external_data
+        if entry.key == "location"
+    }
     if sum(_size(name, path, where) for name in files) > psutil.virtual_memory().total:
         raise ModelError(where, "has more weights in other files than fit into memory", "use a machine with more memory")
-    return sorted(files), sorted(operators - functions)
+    functions: dict[Operator, list[Operator]] = {}
+    for function in model.functions:
+        called = functions.setdefault((function.domain, function.name), [])
+        called += _calls(function)  # there may be several of one name
+    graph = _calls(model.graph)
+    operators = set(graph).union(*functions.values()) - functions.keys()
+    return OnnxContents(sorted(files), sorted(operators), functions, graph)
+
+
+def _calls(part: Any) -> list[Operator]:
+    """The operators of all nodes in a graph or function, branches included."""
+    import onnx
+
+    nodes = [message for message in _messages(part) if isinstance(message, onnx.NodeProto)]
+    return [(node.domain, node.op_type) for node in nodes]
+
+
+def _domains() -> Collection[str]:
+    """The domains in which onnxruntime has operators of its own."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
+    return {schema.domain for schema in runtime.get_all_operator_schema()}
+
+
+def _check_functions(contents: OnnxContents, known: Collection[str], where: str) -> None:
+    """Refuse functions that onnxruntime may not run as they are written, and graphs that grow without bound.
+
+    Args:
+        contents: of the file.
+        known: domains in which onnxruntime has operators, which it may prefer to a function of the same name.
+        where: the file, for messages.
+    """
+    remedy = "export it without, or pass --trust if you trust the file"
+    for domain, name in contents.functions:
+        if domain in known or domain.startswith(_OWN_DOMAINS):
+            what = f"defines the function {name[:80]!r} in onnxruntime's own domain {domain[:80]!r}"
+            raise ModelError(where, what, remedy)
+    nodes = _expanded(contents)
+    if nodes is None:
+        raise ModelError(where, "has a function that calls itself", remedy)
+    if nodes > _MOST_NODES:
+        what = f"has {nodes:,} nodes once its functions are expanded (at most {_MOST_NODES:,})"
+        raise ModelError(where, what, remedy)
+
+
+def _expanded(contents: OnnxContents) -> int | None:
+    """The number of nodes once every call of a function is replaced by its nodes; None if a function calls itself."""
+    sizes = dict[Operator, int]()
+    waiting = dict(contents.functions)
+    while waiting:
+        ready = [name for name, called in waiting.items() if waiting.keys().isdisjoint(called)]
+        if not ready:
+            return None
+        for name in ready:
+            sizes[name] = sum(sizes.get(operator, 1) for operator in waiting.pop(name))
+    return sum(sizes.get(operator, 1) for operator in contents.graph)
 
 
 def _messages(message: Any) -> Iterator[Any]:

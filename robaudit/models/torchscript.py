@@ -1,26 +1,29 @@
-"""Networks from TorchScript files: graphs of arithmetic, unless the file is trusted."""
+"""Networks from TorchScript files, of operators on the list only unless the file is trusted.
+
+Two checks: the source, before torch reads the file, since torch runs parts of it while reading;
+and the graphs that torch made of it, before anything calls them.
+"""
 
 from __future__ import annotations
 
 import io
 import math
 import pickle
-import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.arithmetic import check_operators
 from robaudit.models.base import Format, LoadedNetwork, Source, file_sha256
+from robaudit.models.operators import Operator, check_operators
 from robaudit.models.safety import Unread, members, reader_of
+from robaudit.models.torchscript_source import SourceCode
 from robaudit.text import first_line
 
 NOTE = "torchscript: a graph of torch operators, not only weights; load files only from people you trust"
-_RUNS_AT_LOAD = re.compile(rb"__setstate__|(?<![\w.])ops\b(?!\.(?:aten|prim|torchvision)\.)")
 _CLASSES = "__torch__.torch.classes."
 _TRAINING_FLAG = {"aten::dropout": 2, "aten::feature_dropout": 2, "aten::alpha_dropout": 2, "aten::batch_norm": 5}  # argument number
 
@@ -29,19 +32,19 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     """Load a file of ``torch.jit.save`` in eval mode.
 
     Raises:
-        ModelError: it is not a TorchScript archive, is damaged, does more than arithmetic without trust, or has NaN weights.
+        ModelError: it is not a TorchScript archive, is damaged, has NaN weights or, without trust, uses operators that are not on the list.
     """
     path = source.file
     members(path, check=True)
     reader = reader_of(path)
     _check_tensors(reader, source.where)
     if not source.trust:
-        _refuse_load_time_code(reader, source.where)
+        check_operators(source_of(reader, source.where).outside(), "torch", source.where)
     try:
         unit: Any = torch._C.CompilationUnit()  # as torch.jit.load does; has every function of the file
         code: Any = torch._C.import_ir_module(unit, str(path), source.device, {}, False)  # type: ignore[call-arg]
         if not source.trust:
-            check_operators(_operators(unit.get_functions()), source.where)
+            check_operators(graph_operators(unit), "torch", source.where)
         network = torch.jit._recursive.wrap_cpp_module(code)
     except ModelError:
         raise
@@ -102,17 +105,24 @@ def _frozen(network: nn.Module) -> nn.Module:
             return network
 
 
-def _refuse_load_time_code(reader: Any, where: str) -> None:
-    """Refuse code that torch would run while reading the file, before its graphs can be checked.
+def source_of(reader: Any, where: str) -> SourceCode:
+    """The source code in a TorchScript archive.
 
-    That is every ``__setstate__``, and calls with constant arguments, which its compiler evaluates. Torch finds members in any case.
+    Args:
+        reader: torch's own reader of the archive.
+        where: the file, for messages.
+
+    Raises:
+        ModelError: torch 1.0 wrote it, or it is not as ``torch.jit.save`` writes it.
     """
+    code = SourceCode()
     for name in reader.get_all_records():
+        # torch finds members in any case
         if name.lower() == "model.json":
             raise ModelError(where, "is of a format that torch 1.0 wrote", "save it again with torch.jit.save")
-        if name.lower().endswith(".py") and (match := _RUNS_AT_LOAD.search(reader.get_record(name))):
-            what = f"its code has {match[0].decode()!r}, which torch would run while it reads the file"
-            raise ModelError(where, what, "export it without, or pass --trust if you trust the file")
+        if name.lower().endswith(".py"):
+            code.read(reader.get_record(name), where)
+    return code
 
 
 def _check_tensors(reader: Any, where: str) -> None:
@@ -184,9 +194,9 @@ def _check_extent(*arguments: Any) -> Unread:
     return Unread()
 
 
-def _operators(functions: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    """Namespace and name of every operator in every graph of the file, whether or not anything calls it."""
-    todo = [node for function in functions for node in function.graph.nodes()]
+def graph_operators(unit: Any) -> Iterator[Operator]:
+    """Every operator in every graph of a compilation unit, whether or not anything calls it."""
+    todo = [node for function in unit.get_functions() for node in function.graph.nodes()]
     while todo:
         node = todo.pop()
         namespace, _, name = node.kind().partition("::")

@@ -24,10 +24,23 @@ _EXTRA = "num_batches_tracked"
 _NOT_TAKEN = frozenset(
     (
         *("dtype", "torch_dtype", "quantization_config"),
-        *("auto_map", "attn_implementation", "experts_implementation", "use_kernels", "use_pretrained_backbone"),
+        *("auto_map", "attn_implementation", "experts_implementation", "use_kernels"),
+        *("backbone", "backbone_config", "backbone_kwargs", "use_timm_backbone", "use_pretrained_backbone"),
     )
 )
 """Entries of config.json that are ignored: the audit sets the number format, and the others could fetch weights or code."""
+_MODEL_TYPES = frozenset(
+    (
+        *("beit", "bit", "clip", "convnext", "convnextv2", "cvt", "data2vec-vision", "deit", "dinat"),
+        *("dinov2", "dinov2_with_registers", "donut-swin", "efficientnet", "focalnet", "hgnet_v2"),
+        *("hiera", "ijepa", "imagegpt", "levit", "metaclip_2", "mobilenet_v1", "mobilenet_v2"),
+        *("mobilevit", "mobilevitv2", "nat", "perceiver", "poolformer", "pp_lcnet", "pvt", "pvt_v2"),
+        *("regnet", "resnet", "segformer", "siglip", "siglip2", "swiftformer", "swin", "swinv2"),
+        *("textnet", "van", "vit", "vit_hybrid", "vit_msn"),
+    )
+)
+"""Types of image classifiers that Transformers builds from their configuration alone. Others
+(``timm_wrapper``) pass on options that name files."""
 
 
 class Logits(nn.Module):
@@ -68,6 +81,14 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
 
     wanted = (source.spec.architecture or "").partition(":")[2]
     values = _architecture_only(read_object(path))
+    model_type = str(values.get("model_type"))
+    if model_type not in _MODEL_TYPES:
+        what = f"its model_type {clipped(model_type, 60)!r} is not on the list of image classifiers that are built from a folder"
+        remedy = (
+            "correct it, or load the network with your own function (format: python and --trust); "
+            "code that a folder brings along never runs"
+        )
+        raise ModelError(str(path), what, remedy)
     state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
     with quiet(transformers), torch.random.fork_rng(devices=[]):
         try:

@@ -137,7 +137,7 @@ Change = dict[str, Any]
             {"architectures": ["ViTModel"]},
             "describes a ViTModel, which is not an image classifier of Transformers; give a model",
         ),
-        ("config.json", {"model_type": "vitt"}, "is of a model that Transformers "),
+        ("config.json", {"model_type": "vitt"}, "its model_type 'vitt' is not on the list of image classifiers"),
         ("config.json", {"model_type": "beit"}, "describes a BeitForImageClassification; did you mean 'BeitForImageClassification'?"),
         ("config.json", {"num_hidden_layers": 3}, "16 tensors of the network are missing (vit.layers.2."),
         ("config.json", {"intermediate_size": 47}, "6 tensors have another shape than the network's (vit.layers.0.mlp.fc1.bias"),

@@ -1,0 +1,62 @@
+"""The operators that a model file may use without ``--trust``: one list, in ``operators.yaml``.
+
+The list has what ordinary image classifiers use, as torch and onnxruntime write them. Everything
+else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from robaudit.errors import ModelError
+
+Operator = tuple[str, str]
+"""Namespace (ONNX: domain) and name."""
+PYTHON = "python"
+"""The namespace of Python's names in TorchScript, such as ``print``."""
+METHODS = "*"
+"""The namespace of methods and properties: theirs depends on the type of the value."""
+Part = Literal["torch", "onnx"]
+"""A part of the list: for TorchScript and .pt2, or for ONNX."""
+
+LIST = Path(__file__).with_name("operators.yaml")
+
+
+@cache
+def allowed(part: Part) -> frozenset[Operator]:
+    """The operators of a part of the list."""
+    namespaces = yaml.safe_load(LIST.read_text())[part]
+    return frozenset((space, name) for space, names in namespaces.items() for name in names)
+
+
+def check_operators(operators: Iterable[Operator], part: Part, where: str) -> None:
+    """Refuse operators that are not on the list.
+
+    Args:
+        operators: of a file.
+        part: of the list.
+        where: the file, for messages.
+
+    Raises:
+        ModelError: an operator is not on the list; the first is named.
+    """
+    for namespace, name in operators:
+        if (namespace, name) not in allowed(part):
+            called = _written(namespace, name)
+            raise ModelError(
+                where,
+                f"calls {called[:80]!r}, which is not on the list of operators of ordinary networks",
+                "export it without, or pass --trust if you trust the file",
+            )
+
+
+def _written(namespace: str, name: str) -> str:
+    """An operator as its file has it: ``aten::relu``, ``.save``, ``print``, or ONNX's ``Relu``."""
+    if namespace == METHODS:
+        return f".{name}"
+    return name if namespace in ("", PYTHON) else f"{namespace}::{name}"
