@@ -180,7 +180,8 @@ def class_bias(
     tested = [i for i, stats in enumerate(classes) if stats.images >= 2]
     if len(tested) >= 2:
         sizes = np.array([classes[i].images for i in tested])
-        memo_key = ("null", by, permutations, seed)
+        # The classes themselves and not their name: a column of the data set may have changed since.
+        memo_key = ("null", class_of.tobytes(), permutations, seed)
         if memo_key not in columns.memo:
             pooled = np.concatenate([members[classes[i].index].values for i in tested])
             columns.memo[memo_key] = permutation_null(pooled, sizes, permutations, seed)
