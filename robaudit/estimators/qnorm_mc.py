@@ -15,23 +15,28 @@ from robaudit.numerics.losses import log_cross_entropy, log_norm
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
 
-FEW = 10.0
-"""The row has a note if the effective sample size is below this."""
+MOST = 0.02
+"""The largest share of a single copy in the sum of l^q with which the row has an upper end."""
+UNSEEN = 2.0
+"""Copies as large as the largest that the upper end adds to the sum, for larger ones that were not drawn."""
 _TWO_SIDED = 1.959963984540054
 
 
 class QNormMc(QNorm):
     """log Z_q = [log sum_i l_i^q - log m] / q over m noisy copies, all in log space.
 
-    `mc` uses the same copies. ESS = (sum l^q)^2 / sum l^2q falls quickly as q grows: at q = 100 a handful of copies dominate the sum,
-    and the value is near the largest loss seen, far below Z_q, which no interval from the copies shows. A row with ESS < 10 says so.
+    `mc` uses the same copies. As q grows, ever fewer of them carry the sum: at q = 100 often a single one, and the value is near the
+    largest loss seen, far below Z_q. Copies cannot tell how much they have not seen. So the interval has no upper end where a single copy
+    carries more than 2 % of the sum (:data:`MOST`), and the row's note says so. Elsewhere it is lognormal, and its upper end counts two
+    more copies as large as the largest (:data:`UNSEEN`), as large losses are more often missing from the copies than too many of them. It
+    does not cover a bad region that no copy meets: that is its bias.
 
     Source: Rice et al., Robustness between the worst and average case, equation 6; Kong 1992 for the effective sample size.
     """
 
     needs, interval = Need.LEVEL | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, covers_bias=False)
     summary = "q-norm of the loss under noise, from noisy copies"
-    prefer = "small q (1 to 10), or a model without gradients; larger q are biased low: use qnorm_path"
+    prefer = "small q (1 to 10), or a model without gradients; for larger q it gives a lower bound: use qnorm_path"
     source = "Rice et al., equation 6"
 
     samples: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
@@ -47,25 +52,28 @@ class QNormMc(QNorm):
         for noisy, logits in batch.noisy_logits(self.samples):
             log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
         highest = log_loss.amax(1)
-        values = []
-        for q in self.q:
-            log_z, ess = log_norm(log_loss, q)
-            error = ((1 / ess - 1 / self.samples).clamp_min(0)).sqrt() / q
-            values.append(torch.stack([log_z, error, ess], dim=1).tolist())
+        norms = [torch.stack(log_norm(log_loss, q), dim=1).tolist() for q in self.q]
         return [
-            tuple(
-                Result(
-                    value=math.exp(log_z),
-                    lower=math.exp(log_z - _TWO_SIDED * error),
-                    upper=math.exp(log_z + _TWO_SIDED * error),
-                    std_error=math.exp(log_z) * error,
-                    forwards=1 + self.samples,
-                    interval=self.interval,
-                    note=f"effective sample size {ess:.1f}: too small for q = {q:g}" if ess < FEW else "",
-                    loss=LossNorm(against, math.exp(most)),
-                    numbers={"log_value": log_z, "ess": ess},
-                )
-                for q, (log_z, error, ess) in zip(self.q, of_image, strict=True)
-            )
-            for *of_image, most, against in zip(*values, highest.tolist(), target.tolist(), strict=True)
+            tuple(self._result(q, *norm, LossNorm(against, math.exp(most))) for q, norm in zip(self.q, of_image, strict=True))
+            for *of_image, most, against in zip(*norms, highest.tolist(), target.tolist(), strict=True)
         ]
+
+    def _result(self, q: float, log_z: float, ess: float, largest: float, loss: LossNorm) -> Result:
+        """The result for one q; ``ess`` and ``largest`` as in :class:`~robaudit.numerics.losses.LogNorm`."""
+        error = math.sqrt(max(0.0, 1 / ess - 1 / self.samples)) / q
+        value = math.exp(log_z)
+        enough = largest <= MOST
+        note = ""
+        if largest > MOST:
+            note = f"no upper end: one of {self.samples:,} copies carries {100 * largest:.0f} % of the sum"
+        return Result(
+            value=value,
+            lower=math.exp(log_z - _TWO_SIDED * error),
+            upper=math.exp(log_z + _TWO_SIDED * error + math.log1p(UNSEEN * largest) / q) if enough else None,
+            std_error=value * error if enough else None,
+            forwards=1 + self.samples,
+            interval=self.interval,
+            note=note,
+            loss=loss,
+            numbers={"log_value": log_z, "ess": ess, "largest_share": largest},
+        )
