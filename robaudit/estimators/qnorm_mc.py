@@ -52,13 +52,13 @@ class QNormMc(QNorm):
         for noisy, logits in batch.noisy_logits(self.samples):
             log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
         highest = log_loss.amax(1)
-        norms = [torch.stack(log_norm(log_loss, q), dim=1).tolist() for q in self.q]
+        norms = [torch.stack([*log_norm(log_loss, q)], dim=1).tolist() for q in self.q]
         return [
-            tuple(self._result(q, *norm, LossNorm(against, math.exp(most))) for q, norm in zip(self.q, of_image, strict=True))
+            tuple(self._result(q, *norm, loss=LossNorm(against, math.exp(most))) for q, norm in zip(self.q, of_image, strict=True))
             for *of_image, most, against in zip(*norms, highest.tolist(), target.tolist(), strict=True)
         ]
 
-    def _result(self, q: float, log_z: float, ess: float, largest: float, loss: LossNorm) -> Result:
+    def _result(self, q: float, log_z: float, ess: float, largest: float, *, loss: LossNorm) -> Result:
         """The result for one q; ``ess`` and ``largest`` as in :class:`~robaudit.numerics.losses.LogNorm`."""
         error = math.sqrt(max(0.0, 1 / ess - 1 / self.samples)) / q
         value = math.exp(log_z)

@@ -128,7 +128,7 @@ def bias_table(bias: ClassBias) -> Table:
             Column("n", number=True),
             Column("mean [95% interval]", number=True),
             Column(f"[{THESE_IMAGES}]", number=True, detail=True),
-            Column("median", number=True, detail=True),
+            Column(f"median [{THESE_IMAGES}]", number=True, detail=True),
             Column(OTHERS, number=True),
             *(Column(head, number=True) for head in (*share, "p")),
             Column(""),
@@ -220,7 +220,7 @@ def _cells(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Ce
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
     below = f"< {bias.threshold:g}: share of images below. " if share and bias.threshold is not None else ""
     yield (
-        f"[ ] 95 % interval for {LIKE_THESE}, each class alone; of the median, for {THESE_IMAGES}. {below}{OTHERS}: mean minus the mean of all other images, with its "
+        f"[ ] 95 % interval for {LIKE_THESE}, each class alone. {below}{OTHERS}: mean minus the mean of all other images, with its "
         f"{100 * (1 - bias.alpha):g} % interval, simultaneous over the classes. p: permutation test of that difference, adjusted for the "
         f"number of classes. lower, higher: significant, p <= {bias.alpha:g}; the interval excludes 0."
     )

@@ -203,10 +203,7 @@ def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
             cells(
                 (
                     sample.id,
-                    *(
-                        numbers.NONE if (value := result.worst[i]) is None else numbers.plain(value, LOSS.low, LOSS.high)
-                        for result in results
-                    ),
+                    *(_loss(result.worst[i], result.at_least[i]) for result in results),
                 )
             )
             for i, sample in enumerate(level.worst)
@@ -217,6 +214,13 @@ def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
             tuple(rows),
             folded=True,
         )
+
+
+def _loss(value: float | None, at_least: float | None) -> str:
+    """The loss of an image: the lower end of its interval, as a bound, where that has no upper end."""
+    if value is None:
+        return numbers.NONE
+    return numbers.plain(value, LOSS.low, LOSS.high) if at_least is None else numbers.beside(value, at_least, None, LOSS.low, LOSS.high)
 
 
 def _named(result: LossResult) -> tuple[str, str]:

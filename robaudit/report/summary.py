@@ -350,15 +350,16 @@ def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
 
 
 def open_ends(groups: Sequence[GroupSummary]) -> Iterator[str]:
-    """A line for each result with estimates whose interval lacks an end."""
-    for group in groups:
-        where = "" if group.key.at.noise is None else f" at {group.key.at}"
-        for number, end, larger in ((group.open_below, "lower", "smaller"), (group.open_above, "upper", "larger")):
+    """A line on estimates whose interval has no lower end, and one on those without an upper end."""
+    for end, larger in (("lower", "smaller"), ("upper", "larger")):
+        named = []
+        for group in groups:
+            number = group.open_below if end == "lower" else group.open_above
+            where = "" if group.key.at.noise is None else f" at {group.key.at}"
             if number:
-                yield (
-                    f"{group.key.estimator}{where}: {number:,} of {count(group.images, 'image')} have no {end} end of their interval: "
-                    f"the true value may be much {larger}, and so may the mean."
-                )
+                named.append(f"{group.key.estimator}{where} ({number:,} of {count(group.images, 'image')})")
+        if named:
+            yield f"No {end} end: {', '.join(dict.fromkeys(named))}; the true values may be much {larger}, and so may the mean."
 
 
 def by_the_votes(estimators: Sequence[str]) -> str:

@@ -283,7 +283,12 @@ class Columns:
     @property
     def open_above(self) -> int:
         """See :attr:`open_below`."""
-        return int((np.isposinf(self.ends[1]) & self._estimated).sum())
+        return int(self.is_open_above.sum())
+
+    @property
+    def is_open_above(self) -> Mask:
+        """Whether a row is an estimate whose interval has no upper end (n,)."""
+        return np.isposinf(self.ends[1]) & self._estimated
 
     @property
     def _estimated(self) -> Mask:

@@ -82,7 +82,7 @@ def test_median_by_ranks(run: Run) -> None:
 @pytest.mark.parametrize("population", [False, True])
 def test_the_summary_has_the_numbers_of_the_gates(population: bool) -> None:
     """Also where rows have an approximation and votes."""
-    fit = {"interval": Interval.parse("jackknife:approximate"), "estimator": "logit_gaussian"}
+    fit: dict[str, Any] = {"interval": Interval.parse("jackknife:approximate"), "estimator": "logit_gaussian"}
     fits = [
         replace(found, value=found.value / 2, lower=0.0, upper=1.0, votes=Votes(known(found.votes).counts, split=0), **fit)
         for found in votes(KEPT, 100, LABELS)
