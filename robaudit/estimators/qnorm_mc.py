@@ -36,7 +36,7 @@ class QNormMc(QNorm):
 
     needs, interval = Need.LEVEL | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, covers_bias=False)
     summary = "q-norm of the loss under noise, from noisy copies"
-    prefer = "small q (1 to 10), or a model without gradients; for larger q it gives a lower bound: use qnorm_path"
+    prefer = "q of 1 or 2, or a model without gradients; for larger q it usually gives a lower bound: use qnorm_path"
     source = "Rice et al., equation 6"
 
     samples: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
