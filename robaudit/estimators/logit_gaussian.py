@@ -33,7 +33,7 @@ from robaudit.rows import packed
 GROUPS = 8
 FALSE_ALARMS = 0.01
 SURE = 0.999
-"""Confidence of the interval of an image's votes outside of which its fit is not believed."""
+"""Confidence of the interval of an image's votes that its fit must lie in."""
 COMPETITIVE = 64
 _EDGE = 1e-15
 _LOGITS = {"cpu": 1 << 21, "other": 1 << 26}  # values of noisy copies held at once
@@ -57,7 +57,7 @@ class LogitGaussian(Estimator):
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
     error of as many normal draws, and contains the intervals of the value and of the fully corrected value. It is approximate: it does not
-    cover the remaining bias. So gates and comparisons use the votes of the same passes, which are unbiased
+    cover the remaining bias. So summaries, gates and comparisons use the votes of the same passes, which are unbiased
     (:meth:`robaudit.stats.frame.Columns.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %):
     an image judged non-normal gets the value of its votes, and ``note`` says so. So does an image whose fit lies outside the 99.9 %
     interval of its votes, as with logits that are tied or rounded to a few steps.
@@ -213,7 +213,7 @@ class Statistics(NamedTuple):
         parts = [_left_out(*pair) for pair in zip(even.split(step), odd.split(step), strict=True)]
         pairs = torch.full_like(omitted, even.shape[1])
         skewness, kurtosis, p_value = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
-        # A margin that is the same in all copies, as of tied logits, tells nothing about a distribution.
+        # A margin that is the same in all copies, as of tied logits, has no distribution to fit.
         p_value = torch.where(variance.gather(1, first)[:, 0] > 0, p_value, 0.0)
         about = pairs, share.gather(1, first)[:, 0] / pairs, first[:, 0], omitted
         mean, covariance, shift = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -316,7 +316,13 @@ def vote_error(kept: Tensor) -> float:
 
 
 def contradicted(value: float, votes: Votes, predicted: int) -> bool:
-    """Whether the votes of the same copies rule out the value of the fit, at a confidence of :data:`SURE`."""
+    """Whether the value of a fit lies outside the interval of the votes of the same copies.
+
+    Args:
+        value: of the fit.
+        votes: of the copies, in antithetic pairs.
+        predicted: the class of the clean image.
+    """
     lower, upper = antithetic_share(votes.of(predicted), votes.split or 0, votes.draws, SURE)
     return not lower <= value <= upper
 

@@ -217,10 +217,12 @@ def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
 
 
 def _loss(value: float | None, at_least: float | None) -> str:
-    """The loss of an image: the lower end of its interval, as a bound, where that has no upper end."""
+    """The loss of an image; without an upper end of its interval, the lower end as a bound."""
     if value is None:
         return numbers.NONE
-    return numbers.plain(value, LOSS.low, LOSS.high) if at_least is None else numbers.beside(value, at_least, None, LOSS.low, LOSS.high)
+    if at_least is not None:
+        return numbers.beside(value, at_least, None, LOSS.low, LOSS.high)
+    return numbers.plain(value, LOSS.low, LOSS.high)
 
 
 def _named(result: LossResult) -> tuple[str, str]:

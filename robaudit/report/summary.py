@@ -242,7 +242,12 @@ def mean_text(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
 
 
 def mean_ends(mean: Mean, *, alone: bool) -> tuple[float | None, float | None]:
-    """The interval that tables and figures show with a mean: for images like these, or, of a single image, its own."""
+    """The interval shown with a mean: for images like these, or the own interval of a single image.
+
+    Args:
+        mean: the mean.
+        alone: it is of a single image.
+    """
     return (mean.measured_lower, mean.measured_upper) if alone else (mean.lower, mean.upper)
 
 
@@ -350,23 +355,25 @@ def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
 
 
 def open_ends(groups: Sequence[GroupSummary]) -> Iterator[str]:
-    """A line on estimates whose interval has no lower end, and one on those without an upper end."""
+    """A line each on estimates whose interval has no lower end, and no upper end."""
     for end, larger in (("lower", "smaller"), ("upper", "larger")):
         named = []
         for group in groups:
             number = group.open_below if end == "lower" else group.open_above
             where = "" if group.key.at.noise is None else f" at {group.key.at}"
             if number:
-                named.append(f"{group.key.estimator}{where} ({number:,} of {count(group.images, 'image')})")
+                of_all = f"({number:,} of {count(group.images, 'image')})"
+                named.append(f"{group.key.estimator}{where} {of_all}")
         if named:
-            yield f"No {end} end: {', '.join(dict.fromkeys(named))}; the true values may be much {larger}, and so may the mean."
+            where = ", ".join(dict.fromkeys(named))
+            yield f"No {end} end: {where}; the true values may be much {larger}, and so may the mean."
 
 
 def by_the_votes(estimators: Sequence[str]) -> str:
     """The caveat of numbers that rest on votes, although each image's value is an approximation."""
     return (
-        f"{', '.join(estimators)}: by the votes of its copies, as in gates; the value of a single image is the approximation, "
-        "which has a small bias."
+        f"{', '.join(estimators)}: by the votes of the noisy copies, as in gates; "
+        "the value of a single image is an approximation with a small bias."
     )
 
 

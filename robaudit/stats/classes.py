@@ -107,7 +107,7 @@ class ClassBias(Document):
         alpha: 1 - confidence of all intervals and decisions.
         verdict: whether the gap is significant.
         of_bounds: some values are only bounds of the true values: differences and gap are between the bounds.
-        by_votes: number of rows that count by the votes of their copies, not by their value, which is an approximation.
+        by_votes: number of rows that count by the votes of their copies, as their value is an approximation.
     """
 
     members = "key quantity.unit quantity.higher_is_better by threshold alpha left_out by_votes verdict of_bounds gap classes"
@@ -136,7 +136,7 @@ def class_bias(
     permutations: int = 2000,
     seed: int = 0,
 ) -> ClassBias:
-    """Compare the classes of one group of rows; approximations count by their votes (:meth:`Columns.by_votes`).
+    """Compare the classes of one group of rows; approximations count by their votes, as in gates.
 
     One set of shuffles of the class labels (:func:`permutation_null`) gives all p-values, and the intervals belong to the same tests: an
     interval of a class excludes 0 exactly where the class is called different, and so does the interval of the gap. The end of an

@@ -277,12 +277,12 @@ class Columns:
 
     @property
     def open_below(self) -> int:
-        """Number of rows whose interval has no lower end although their value is an estimate, not a bound; ``open_above``: no upper end."""
+        """Number of rows that are estimates, not bounds, and whose interval has no lower end."""
         return int((np.isneginf(self.ends[0]) & self._estimated).sum())
 
     @property
     def open_above(self) -> int:
-        """See :attr:`open_below`."""
+        """Number of rows that are estimates, not bounds, and whose interval has no upper end."""
         return int(self.is_open_above.sum())
 
     @property

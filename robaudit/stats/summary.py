@@ -70,8 +70,8 @@ class Quantile(Document):
         value: linear interpolation between order statistics.
         lower, upper: interval over images (:func:`robaudit.stats.intervals.population_quantile`).
         measured_lower, measured_upper: interval of the quantile of exactly these images
-            (:func:`robaudit.stats.intervals.measured_quantile`), infinite where it is open because images are bounded on one side only;
-            None where an image has none.
+            (:func:`robaudit.stats.intervals.measured_quantile`); infinite where images that are bounded on
+            one side only leave it open; None where an image has none.
         censored: whether it falls on a censored image, so that the true quantile is only known to be larger.
     """
 
@@ -168,7 +168,9 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary(Document):
-    """One estimator at one noise level. Approximations with votes of the same copies count by those votes, here as in gates
+    """One estimator at one noise level.
+
+    As in gates, approximations count by the votes of the same copies where there are any
     (:meth:`robaudit.stats.frame.Columns.by_votes`).
 
     Attributes:
@@ -178,7 +180,7 @@ class GroupSummary(Document):
         not_finite: rows left out because their value is not a finite number.
         with_interval: number of rows with an interval of their own.
         approximate: number of those intervals that cover the draws only, not the estimator's bias.
-        by_votes: number of rows that count by the votes of their copies, not by their value, which is an approximation.
+        by_votes: number of rows that count by the votes of their copies, as their value is an approximation.
         open_below, open_above: number of rows that are estimates whose interval has no lower end, or no upper end.
         adaptive: number of rows whose sampling stopped adaptively: their values are biased towards the side where they stopped.
         mean, median, p05, p95: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.

@@ -230,7 +230,7 @@ def test_numbers_by_votes_are_said_to_be() -> None:
     voted = [replace(row, votes=Votes((90, 6), split=2), label=0, predicted=0) for row in fits]
     for tables in (overall_tables(summarise(voted)), bias_table(class_bias(voted))):
         text = " ".join(shown(tables, 300))
-        assert "logit_gaussian: by the votes of its copies, as in gates" in text
+        assert "logit_gaussian: by the votes of the noisy copies, as in gates" in text
         assert "0.938 [" in text
     assert "by the votes" not in " ".join(shown(overall_tables(summarise(fits)), 300))
 
