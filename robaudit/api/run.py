@@ -17,9 +17,8 @@ from robaudit.api.results import Decisions, Page, Results
 from robaudit.errors import RobauditError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
-from robaudit.report import numbers
 from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_of
-from robaudit.report.summary import SummarySection, headline
+from robaudit.report.summary import SummarySection, group_mean, headline
 from robaudit.report.tables import markdown
 from robaudit.store import run as stored
 from robaudit.text import clipped, count, printable
@@ -281,10 +280,8 @@ class Run(stored.Run):
     def __repr__(self) -> str:
         info, results = self.info, []
         for group in stored.Run.summary(self)[: _FEW + 1]:
-            quantity = self.quantities[group.key.quantity]
-            value = numbers.mean_estimate(group.mean, quantity.low, quantity.high)
             at = "" if group.key.at.level is None else f" at {group.key.at}"
-            results.append(f"{group.key.estimator}{at}: mean {group.key.quantity} {value}")
+            results.append(f"{group.key.estimator}{at}: mean {group.key.quantity} {group_mean(group)}")
         clean = info.clean_accuracy
         parts = [
             f"{clipped(printable(info.model.name), 60)} on {count(info.totals.samples, 'sample')} of "

@@ -32,6 +32,8 @@ from robaudit.rows import packed
 
 GROUPS = 8
 FALSE_ALARMS = 0.01
+SURE = 0.999
+"""Confidence of the interval of an image's votes that its fit must lie in."""
 COMPETITIVE = 64
 _EDGE = 1e-15
 _LOGITS = {"cpu": 1 << 21, "other": 1 << 26}  # values of noisy copies held at once
@@ -55,9 +57,10 @@ class LogitGaussian(Estimator):
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
     error of as many normal draws, and contains the intervals of the value and of the fully corrected value. It is approximate: it does not
-    cover the remaining bias. So gates and comparisons use the votes of the same passes, which are unbiased
+    cover the remaining bias. So summaries, gates and comparisons use the votes of the same passes, which are unbiased
     (:meth:`robaudit.stats.frame.Columns.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %):
-    an image judged non-normal gets the value of its votes, and ``note`` says so.
+    an image judged non-normal gets the value of its votes, and ``note`` says so. So does an image whose fit lies outside the 99.9 %
+    interval of its votes, as with logits that are tied or rounded to a few steps.
 
     Noise of a few variables that affect the whole image (fog, blur, rotation) does not give normal margins: under it every value
     comes from the votes.
@@ -103,7 +106,7 @@ class LogitGaussian(Estimator):
             stored = text if kept.any() and not kept.all() and len(won) <= MOST_STORED_DRAWS else None
             counts = torch.bincount(won[won >= 0], minlength=batch.classes).tolist()
             votes = Votes(tuple(counts), int((won < 0).sum()), int((kept[0::2] != kept[1::2]).sum()), stored)
-            if fit is not None and fit.normal:
+            if fit is not None and fit.normal and not contradicted(fit.value, votes, label):
                 results.append(fit.result(votes, flips_to=int(other[int(fit.deciding)])))
             else:
                 results.append(by_votes(votes, kept, label, fit))
@@ -133,7 +136,7 @@ class MarginFit(NamedTuple):
         correction: the part of the value that corrects for skewness; exactly 0 without visible skewness.
         deciding: index of the margin with the smallest m / s.
         skewness, kurtosis: of that margin.
-        normal: whether both pass the normality test.
+        normal: whether both pass the normality test, and the margin varies.
     """
 
     value: float
@@ -209,10 +212,12 @@ class Statistics(NamedTuple):
         step = max(1, _VALUES[_kind(g)] // (GROUPS * even[0].numel()))
         parts = [_left_out(*pair) for pair in zip(even.split(step), odd.split(step), strict=True)]
         pairs = torch.full_like(omitted, even.shape[1])
-        shape = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
+        skewness, kurtosis, p_value = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
+        # A margin that is the same in all copies, as of tied logits, has no distribution to fit.
+        p_value = torch.where(variance.gather(1, first)[:, 0] > 0, p_value, 0.0)
         about = pairs, share.gather(1, first)[:, 0] / pairs, first[:, 0], omitted
         mean, covariance, shift = (torch.cat(part) for part in zip(*parts, strict=True))
-        return cls(mean, covariance, shift, *about, *shape)
+        return cls(mean, covariance, shift, *about, skewness, kurtosis, p_value)
 
 
 def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -310,8 +315,20 @@ def vote_error(kept: Tensor) -> float:
     return math.sqrt(max(variance, 1 / (4 * n)) / (n / (1 + max(0.0, rho))))
 
 
+def contradicted(value: float, votes: Votes, predicted: int) -> bool:
+    """Whether the value of a fit lies outside the interval of the votes of the same copies.
+
+    Args:
+        value: of the fit.
+        votes: of the copies, in antithetic pairs.
+        predicted: the class of the clean image.
+    """
+    lower, upper = antithetic_share(votes.of(predicted), votes.split or 0, votes.draws, SURE)
+    return not lower <= value <= upper
+
+
 def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None = None) -> Result:
-    """The result from the votes, for an image whose margins are not normal.
+    """The result from the votes, for an image whose margins are not normal, or whose fit the votes rule out.
 
     Args:
         votes: of the noisy copies.
@@ -319,9 +336,16 @@ def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None =
         predicted: the class of the clean image.
         fit: the rejected fit; None under noise that does not give normal margins.
     """
-    n, p, shape = len(kept), float(kept.double().mean()), None if fit is None else fit.shape
+    n, p = len(kept), float(kept.double().mean())
+    shape = None if fit is None else fit._replace(correction=0.0).shape
     lower, upper = antithetic_share(round(p * n), votes.split or 0, n)
-    what = "" if shape is None else f"(skewness {shape.skewness:.2f}, kurtosis {shape.kurtosis:.2f})"
+    note = ""
+    if fit is not None and fit.skewness == fit.kurtosis == 0.0:
+        note = "the margin is the same in all copies: decided by votes"
+    elif fit is not None and fit.normal:
+        note = f"the fit of the margins, {fit.value:.3f}, is far off the votes: decided by votes"
+    elif fit is not None:
+        note = f"margins are not normal (skewness {fit.skewness:.2f}, kurtosis {fit.kurtosis:.2f}): decided by votes"
     return Result(
         value=p,
         lower=min(p, float(lower)),
@@ -330,7 +354,7 @@ def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None =
         flips_to=flip_by_votes(votes.counts, predicted),
         forwards=1 + n,
         interval=Interval(IntervalKind.ANTITHETIC),
-        note=f"margins are not normal {what}: decided by votes" if what else "",
+        note=note,
         votes=votes,
         fit=shape,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -38,9 +40,24 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return value[:, 0], shares.scatter_(1, column, -1.0).mul_(rate)
 
 
-def log_norm(log_loss: Tensor, q: float) -> tuple[Tensor, Tensor]:
-    """log Z_q (images,) and the effective sample size of its sum, from log l (images, copies); float64."""
+class LogNorm(NamedTuple):
+    """The q-norm of the losses of noisy copies, (images,) each, float64.
+
+    Attributes:
+        value: log Z_q.
+        ess: the effective sample size of the sum of l^q.
+        largest: the share of the largest term in that sum.
+    """
+
+    value: Tensor
+    ess: Tensor
+    largest: Tensor
+
+
+def log_norm(log_loss: Tensor, q: float) -> LogNorm:
+    """The q-norm from log l (images, copies), float64."""
     highest = log_loss.amax(1, keepdim=True)
     weights = torch.exp(q * (log_loss - highest))
     mass = total(weights)
-    return highest[:, 0] + torch.log(mass / log_loss.shape[1]) / q, mass.square() / total(weights.square())
+    value = highest[:, 0] + torch.log(mass / log_loss.shape[1]) / q
+    return LogNorm(value, mass.square() / total(weights.square()), 1 / mass)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from robaudit.names import ResultName
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
@@ -15,7 +16,7 @@ from robaudit.report.numbers import estimate, signs
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, legend, legend_rows
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.sections import Ask, Entry, Section, by_name
-from robaudit.report.summary import about, approximate, mean_text
+from robaudit.report.summary import about, approximate, by_the_votes, mean_ends, mean_text
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
 from robaudit.stats.frame import with_values
@@ -127,7 +128,7 @@ def bias_table(bias: ClassBias) -> Table:
             Column("n", number=True),
             Column("mean [95% interval]", number=True),
             Column(f"[{THESE_IMAGES}]", number=True, detail=True),
-            Column("median", number=True, detail=True),
+            Column(f"median [{THESE_IMAGES}]", number=True, detail=True),
             Column(OTHERS, number=True),
             *(Column(head, number=True) for head in (*share, "p")),
             Column(""),
@@ -153,7 +154,7 @@ def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Cha
     rows = [
         (
             label_of(stats),
-            *(_mean(by_label[label_of(stats)], first.quantity) if label_of(stats) in by_label else numbers.NONE for by_label in means),
+            *(class_mean(by_label[label_of(stats)], first.quantity) if label_of(stats) in by_label else numbers.NONE for by_label in means),
             *(difference(differences.get(stats.index)) for differences in moved if first.by == "label"),
         )
         for stats in weakest_first(first)
@@ -162,7 +163,12 @@ def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Cha
     conclusions = tuple(replace(cell, text=f"{entry.name}: {cell.text}") for entry in entries for cell in (_conclusion(entry.record),))
     shown = first.by == "label"
     note = f"[ ] 95 % interval for {LIKE_THESE}" + ("; of the differences for all classes together." if shown else ".")
-    notes = (note, *([] if shown else [f"No differences by {first.by}: they are computed by label only."]))
+    single = any(stats.images == 1 for entry in entries for stats in entry.record.classes)
+    notes = (
+        note,
+        *([SINGLE_IMAGE] if single else []),
+        *([] if shown else [f"No differences by {first.by}: they are computed by label only."]),
+    )
     return Table(
         heading_of(first),
         (Column("class" if first.by in _CLASSES else first.by), *run_columns(names, compared=shown)),
@@ -193,7 +199,8 @@ def difference_text(stats: ClassStats) -> str:
     return "" if stats.difference is None else numbers.change(stats.difference, stats.difference_lower, stats.difference_upper)
 
 
-def _mean(stats: ClassStats, quantity: Quantity) -> str:
+def class_mean(stats: ClassStats, quantity: Quantity) -> str:
+    """The mean of a class with its interval; in brackets if it has a single image, with that image's own."""
     text = mean_text(stats.mean, quantity, exact=stats.mean.measured_lower is not None, alone=stats.images == 1)
     return f"({text})" if stats.images == 1 else text
 
@@ -204,7 +211,9 @@ def _cells(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Ce
     median = numbers.quantile_estimate(stats.median, *ends)
     below = [numbers.share(stats.below) if stats.below is not None and stats.images > 1 else ""] if share else []
     p = "" if stats.p_value is None else numbers.p_value(stats.p_value)
-    yield from cells((label_of(stats), f"{stats.images:,}", _mean(stats, quantity), measured, median, difference_text(stats), *below, p))
+    yield from cells(
+        (label_of(stats), f"{stats.images:,}", class_mean(stats, quantity), measured, median, difference_text(stats), *below, p)
+    )
     yield Cell(stats.differs if stats.differs in ("lower", "higher") else "", tone="warning")
 
 
@@ -217,6 +226,8 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
     )
     if any(stats.images == 1 for stats in bias.classes):
         yield SINGLE_IMAGE
+    if bias.by_votes:
+        yield by_the_votes([ResultName.parse(bias.key.estimator).estimator])
     if bias.of_bounds:
         yield "Some values are only bounds: differences and gap are between the bounds, and the true ones may be smaller or larger."
     if any(stats.mean.measured_lower is None for stats in bias.classes):
@@ -248,6 +259,8 @@ def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]
         yield f"{between:,} classes between are not shown."
     if any(stats.images == 1 for bias in biases for stats in bias.classes):
         yield "A class without a dot has a single image."
+    if voted := list(dict.fromkeys(bias.key.estimator for bias in biases if bias.by_votes)):
+        yield by_the_votes(voted)
     if any(bias.of_bounds for bias in biases):
         yield "Some values are only bounds: differences are between the bounds."
     if any(stats.mean.measured_by == "none" for bias in biases for stats in bias.classes):
@@ -299,8 +312,11 @@ def _means(ax: Axes, quantity: Quantity, classes: Mapping[int, ClassStats], show
     texts = []
     for index in shown:
         stats = None if index is None else classes[index]
-        mean = stats and signs(estimate(stats.mean.value, stats.mean.lower, stats.mean.upper, quantity.low, quantity.high))
-        texts.append(f"{mean}, n {stats.images:,}" if stats else "")
+        if stats is None:
+            texts.append("")
+            continue
+        mean = estimate(stats.mean.value, *mean_ends(stats.mean, alone=stats.images == 1), quantity.low, quantity.high)
+        texts.append(f"{signs(mean)}, n {stats.images:,}")
     right.set_yticks(range(len(shown)), texts)
 
 

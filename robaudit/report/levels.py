@@ -27,11 +27,10 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Ask, Entry, Section, by_name
-from robaudit.report.summary import mean_text
+from robaudit.report.summary import covered, mean_ends, mean_text
 from robaudit.report.tables import Column, Table, cells
-from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.levels import LevelCurve, level_curves
-from robaudit.stats.summary import GroupSummary, Mean, NoisyAccuracy
+from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes],
             *([Column(f"difference from {entries[0].name}", number=True)] if changes else []),
         ),
         tuple(map(cells, rows)),
-        notes=(f"[ ] 95 % interval, {LIKE_THESE}.",),
+        notes=(f"[ ] 95 % interval, {covered(points)}.",),
     )
 
 
@@ -187,7 +186,8 @@ def _keys(curves: Sequence[LevelCurve]) -> Iterator[Key]:
 
 
 def _caption(curves: Sequence[LevelCurve], left: Sequence[str]) -> Iterator[str]:
-    yield f"{span([point.images for curve in curves for point in curve])} images. Bands: 95 % intervals of the mean, {LIKE_THESE}."
+    points = [point for curve in curves for point in curve]
+    yield f"{span([point.images for point in points])} images. Bands: 95 % intervals of the mean, {covered(points)}."
     if any(point.noisy_accuracy for curve in curves for point in curve):
         yield "Accuracy: share of noisy copies classified as labelled; ring: accuracy without noise."
     if left:
@@ -202,8 +202,8 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], quantit
     start = (low / 1.5 if at[0].name is not LevelName.PHOTONS else high * 1.5) if far else 0.0
     lowest = 1.0
     for curve, style in lines:
-        means = [(point.key.at.number, point.noisy_accuracy if quantity is None else point.mean) for point in curve]
-        points = [(level, *_ends(mean)) for level, mean in means if mean is not None]
+        drawn = [point for point in curve if quantity is not None or point.noisy_accuracy is not None]
+        points = [(point.key.at.number, *_ends(point, accuracy=quantity is None)) for point in drawn]
         if points:
             x, y, lower, upper = np.array(points).T
             if len(x) > 1:
@@ -231,7 +231,10 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], quantit
             ax.invert_yaxis()
 
 
-def _ends(mean: Mean | NoisyAccuracy) -> tuple[float, float, float]:
+def _ends(point: GroupSummary, *, accuracy: bool) -> tuple[float, float, float]:
     """A mean with its interval; an open end is replaced by the mean."""
-    lower, upper = (end if np.isfinite(end) else mean.value for end in (mean.lower, mean.upper))
-    return mean.value, lower, upper
+    mean, ends = point.mean.value, mean_ends(point.mean, alone=point.images == 1)
+    if accuracy and (share := point.noisy_accuracy) is not None:
+        mean, ends = share.value, (share.lower, share.upper)
+    lower, upper = (mean if end is None or not np.isfinite(end) else end for end in ends)
+    return mean, lower, upper

@@ -27,11 +27,11 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import GRID
 from robaudit.report.sections import Ask, Entry, Section
-from robaudit.report.summary import caveats, covered, group_mean
+from robaudit.report.summary import QUANTILE_ENDS, caveats, covered, group_mean, mean_ends
 from robaudit.report.tables import Column, Table, cells, columns
 from robaudit.report.words import failed_attacks
 from robaudit.stats.groups import GroupKey
-from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
+from robaudit.stats.intervals import THESE_IMAGES
 from robaudit.stats.losses import MOST_WORST, Losses, LossResult, loss_changes, losses
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
@@ -173,7 +173,7 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
         more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first.summary)
         rows.append(cells((levels[at], *_named(first), *means, *more)))
     groups = [result.summary for result in every.values()]
-    about = [f"[ ] 95 % interval, {covered(groups)}."]
+    about = [f"[ ] 95 % interval of the mean, {covered(groups)}." + ("" if several else f" {QUANTILE_ENDS}")]
     if paired:
         about += ["Differences: of the images with a value in both runs, with Student's t for pairs.", f"{P_VALUE}."]
     measured = Column(f"[{THESE_IMAGES}]", number=True, detail=True)
@@ -203,10 +203,7 @@ def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
             cells(
                 (
                     sample.id,
-                    *(
-                        numbers.NONE if (value := result.worst[i]) is None else numbers.plain(value, LOSS.low, LOSS.high)
-                        for result in results
-                    ),
+                    *(_loss(result.worst[i], result.at_least[i]) for result in results),
                 )
             )
             for i, sample in enumerate(level.worst)
@@ -217,6 +214,15 @@ def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
             tuple(rows),
             folded=True,
         )
+
+
+def _loss(value: float | None, at_least: float | None) -> str:
+    """The loss of an image; without an upper end of its interval, the lower end as a bound."""
+    if value is None:
+        return numbers.NONE
+    if at_least is not None:
+        return numbers.beside(value, at_least, None, LOSS.low, LOSS.high)
+    return numbers.plain(value, LOSS.low, LOSS.high)
 
 
 def _named(result: LossResult) -> tuple[str, str]:
@@ -249,7 +255,7 @@ def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], 
 def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool) -> Iterator[str]:
     every = [level for lines in shown.values() for _, level in lines]
     groups = [result.summary for level in every for result in level.results]
-    yield f"{numbers.span([group.images for group in groups])} images. Mean over the images; bars: its 95 % interval, {LIKE_THESE}."
+    yield f"{numbers.span([group.images for group in groups])} images. Mean over the images; bars: its 95 % interval, {covered(groups)}."
     if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
     for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
@@ -261,9 +267,16 @@ def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLev
         yield f"Not shown: {', '.join(numbers.level_texts(left).values())}."
 
 
+def _ends(result: LossResult) -> tuple[float, float]:
+    """The interval of the mean; infinite where it is open."""
+    lower, upper = mean_ends(result.mean, alone=result.summary.images == 1)
+    return -math.inf if lower is None else lower, math.inf if upper is None else upper
+
+
 def _known(result: LossResult) -> bool:
-    """Whether the interval of the mean says anything: with a single image it does not."""
-    return math.isfinite(result.mean.upper) or result.mean.lower > 0
+    """Whether the interval of the mean says anything."""
+    lower, upper = _ends(result)
+    return math.isfinite(upper) or lower > 0
 
 
 # --- drawing
@@ -271,8 +284,9 @@ def _known(result: LossResult) -> bool:
 
 def _limits(every: Sequence[Losses]) -> tuple[float, float]:
     """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic scale."""
-    means = [result.mean for level in every for result in level.results]
-    values, ends = [mean.value for mean in means], [mean.upper for mean in means if math.isfinite(mean.upper)]
+    results = [result for level in every for result in level.results]
+    values = [result.mean.value for result in results]
+    ends = [upper for _, upper in map(_ends, results) if math.isfinite(upper)]
     high, positive = max([*values, *ends, 1e-300]), [value for value in values if value > 1e-300]
     if not positive or max(positive) <= _FAR * min(positive):
         return 0.0, 1.08 * high
@@ -316,7 +330,7 @@ def _xy(points: Sequence[tuple[float, LossResult]], limits: tuple[float, float])
 
 def _bar(ax: Axes, x: float, result: LossResult, limits: tuple[float, float], ink: str) -> None:
     if _known(result):
-        ax.plot([x, x], np.clip([result.mean.lower, result.mean.upper], *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4)
+        ax.plot([x, x], np.clip(_ends(result), *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4)
 
 
 def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:

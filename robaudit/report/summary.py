@@ -42,6 +42,9 @@ MEANINGS = {
 }
 
 
+QUANTILE_ENDS = f"[ ] beside a median or percentile: 95 % interval for {THESE_IMAGES}."
+
+
 class SummarySection(Section[tuple[GroupSummary, ...]]):
     """What was audited, clean accuracy first, and mean, quantiles and shares of each result."""
 
@@ -196,8 +199,9 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         tuple(rows),
         lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
         notes=(
-            f"[ ] 95 % interval of the mean, {covered(groups)}." + (" < 0.5, < 0.9: share of images below." if shares else ""),
-            f"{tail}: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value.",
+            f"[ ] 95 % interval of the mean, {covered(groups)}."
+            + (f" < 0.5, < 0.9: share of images below, [ ] for {LIKE_THESE}." if shares else ""),
+            f"{tail}: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value. {QUANTILE_ENDS}",
             *caveats(groups, "[ ]"),
         ),
     )
@@ -232,9 +236,19 @@ def mean_text(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
     """
     ends = quantity.low, quantity.high
     if alone:
-        return numbers.with_interval(mean.value, mean.measured_lower, mean.measured_upper, *ends)
+        return numbers.with_interval(mean.value, *mean_ends(mean, alone=True), *ends)
     text = numbers.mean_estimate(mean, *ends)
     return text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text
+
+
+def mean_ends(mean: Mean, *, alone: bool) -> tuple[float | None, float | None]:
+    """The interval shown with a mean: for images like these, or the own interval of a single image.
+
+    Args:
+        mean: the mean.
+        alone: it is of a single image.
+    """
+    return (mean.measured_lower, mean.measured_upper) if alone else (mean.lower, mean.upper)
 
 
 def group_mean(group: GroupSummary | None) -> str:
@@ -310,12 +324,15 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
     if biased := named(lambda group: group.approximate):
         verb = "is" if len(biased) == 1 else "are"
         yield f"{', '.join(biased)} {verb} approximate: the interval of an image covers its noise draws, not the bias of the approximation."
+    if voted := named(lambda group: group.by_votes):
+        yield by_the_votes(voted)
     if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
         yield (
             f"{', '.join(leaning)}: images that stopped early are biased towards the side on which they stopped, and so is their mean; "
             f"{interval} allows for it."
         )
     yield from censoring(groups)
+    yield from open_ends(groups)
     if bounds := named(lambda group: group.of_search):
         yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
     if bounds := named(lambda group: group.lower_bounds):
@@ -335,6 +352,29 @@ def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
             if group.not_found:
                 beyond, how = f"not found up to {group.cap:.4g}", f"{how} of the radii that the search finds, not of the true ones"
             yield f"{group.key.estimator}{where}: {group.censored:,} of {count(group.images, 'image')} {beyond}; {how}."
+
+
+def open_ends(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """A line each on estimates whose interval has no lower end, and no upper end."""
+    for end, larger in (("lower", "smaller"), ("upper", "larger")):
+        named = []
+        for group in groups:
+            number = group.open_below if end == "lower" else group.open_above
+            where = "" if group.key.at.noise is None else f" at {group.key.at}"
+            if number:
+                of_all = f"({number:,} of {count(group.images, 'image')})"
+                named.append(f"{group.key.estimator}{where} {of_all}")
+        if named:
+            where = ", ".join(dict.fromkeys(named))
+            yield f"No {end} end: {where}; the true values may be much {larger}, and so may the mean."
+
+
+def by_the_votes(estimators: Sequence[str]) -> str:
+    """The caveat of numbers that rest on votes, although each image's value is an approximation."""
+    return (
+        f"{', '.join(estimators)}: by the votes of the noisy copies, as in gates; "
+        "the value of a single image is an approximation with a small bias."
+    )
 
 
 def approximate(interval: str = "the interval") -> str:
@@ -376,7 +416,7 @@ def _panels(entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Ite
         for group in entry.record:
             key = group.key
             levels = {other.key.at for other in entry.record if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)}
-            values = np.sort(every[key].finite.values)[:: 1 if group.quantity.higher_is_better else -1]
+            values = np.sort(every[key].by_votes().finite.values)[:: 1 if group.quantity.higher_is_better else -1]
             place = (key.estimator, key.quantity, key.noise, entry.name if len(levels) > 1 else "")
             grouped.setdefault(place, []).append(_Line(entry.name, group, values))
     results = list(dict.fromkeys(place[:3] for place in grouped))
@@ -393,7 +433,7 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
     groups = [line.group for panel in shown for line in panel.lines]
     yield (
         f"{numbers.span([group.images for group in groups])} images, sorted from the least to the most robust: a curve gives the share of "
-        f"images with a value or a worse one. Numbers: mean and, where it fits, its [95 % interval, {LIKE_THESE}]."
+        f"images with a value or a worse one. Numbers: mean and, where it fits, its [95 % interval, {covered(groups)}]."
     )
     limits = {panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)}
     if limits:
@@ -413,7 +453,7 @@ def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> Non
         count = len(line.values)
         places = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
         shares, values = np.append(0.0, (places + 1) / count), line.values[np.append(places[:1], places)]
-        mean = numbers.signs(numbers.mean_estimate(line.group.mean, quantity.low, quantity.high))
+        mean = numbers.signs(group_mean(line.group))
         name = _name(line, texts, by_level, len(panel.lines) > 1)
         label = f"{name}{mean}"
         if name and len(label) * look.size * 0.0085 > width - 0.9:  # about as wide as the panel

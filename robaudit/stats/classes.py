@@ -107,9 +107,10 @@ class ClassBias(Document):
         alpha: 1 - confidence of all intervals and decisions.
         verdict: whether the gap is significant.
         of_bounds: some values are only bounds of the true values: differences and gap are between the bounds.
+        by_votes: number of rows that count by the votes of their copies, as their value is an approximation.
     """
 
-    members = "key quantity.unit quantity.higher_is_better by threshold alpha left_out verdict of_bounds gap classes"
+    members = "key quantity.unit quantity.higher_is_better by threshold alpha left_out by_votes verdict of_bounds gap classes"
 
     key: GroupKey
     quantity: Quantity
@@ -120,6 +121,7 @@ class ClassBias(Document):
     left_out: int
     verdict: GapVerdict
     of_bounds: bool
+    by_votes: int = 0
     alpha: float = ALPHA
 
 
@@ -134,7 +136,7 @@ def class_bias(
     permutations: int = 2000,
     seed: int = 0,
 ) -> ClassBias:
-    """Compare the classes of one group of rows.
+    """Compare the classes of one group of rows; approximations count by their votes, as in gates.
 
     One set of shuffles of the class labels (:func:`permutation_null`) gives all p-values, and the intervals belong to the same tests: an
     interval of a class excludes 0 exactly where the class is called different, and so does the interval of the gap. The end of an
@@ -163,7 +165,7 @@ def class_bias(
         raise RobauditError("threshold", f"{threshold} is not a number to compare with", "for example 0.9")
     if permutations < 100:
         raise RobauditError("permutations", f"{permutations} are too few for a p-value", "at least 100, better 2000")
-    finite = columns.finite
+    finite = columns.by_votes().finite
     refuse_no_values(len(finite), finite.not_finite, "classes")
     class_of = finite.label if by == "label" else finite.predicted
     if groups is not None:
@@ -180,7 +182,8 @@ def class_bias(
     tested = [i for i, stats in enumerate(classes) if stats.images >= 2]
     if len(tested) >= 2:
         sizes = np.array([classes[i].images for i in tested])
-        memo_key = ("null", by, permutations, seed)
+        # The classes themselves and not their name: a column of the data set may have changed since.
+        memo_key = ("null", class_of.tobytes(), permutations, seed)
         if memo_key not in columns.memo:
             pooled = np.concatenate([members[classes[i].index].values for i in tested])
             columns.memo[memo_key] = permutation_null(pooled, sizes, permutations, seed)
@@ -206,6 +209,7 @@ def class_bias(
         left_out=len(columns) - len(everyone),
         verdict=verdict,
         of_bounds=any(not math.isfinite(stats.mean.upper - stats.mean.lower) for stats in classes),
+        by_votes=int(columns.approximated.sum()),
     )
 
 

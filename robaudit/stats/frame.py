@@ -275,6 +275,25 @@ class Columns:
         """Number of rows whose true value is at least their value."""
         return int(self.of_kind(IntervalKind.LOWER_BOUND).sum())
 
+    @property
+    def open_below(self) -> int:
+        """Number of rows that are estimates, not bounds, and whose interval has no lower end."""
+        return int((np.isneginf(self.ends[0]) & self._estimated).sum())
+
+    @property
+    def open_above(self) -> int:
+        """Number of rows that are estimates, not bounds, and whose interval has no upper end."""
+        return int(self.is_open_above.sum())
+
+    @property
+    def is_open_above(self) -> Mask:
+        """Whether a row is an estimate whose interval has no upper end (n,)."""
+        return np.isposinf(self.ends[1]) & self._estimated
+
+    @property
+    def _estimated(self) -> Mask:
+        return ~self.of_kind(IntervalKind.UPPER_BOUND, IntervalKind.LOWER_BOUND, IntervalKind.CENSORED)
+
     # --- votes
 
     @cached_property
@@ -311,6 +330,10 @@ class Columns:
         Votes have no bias for any network, and their interval holds for every p. Rows that have none, and rows whose interval
         covers all of their error, stay as they are.
         """
+        return self._voted
+
+    @cached_property
+    def _voted(self) -> Columns:
         return self.of_votes(self.approximated, self.kept, self.draws, self.split)
 
     def of_votes(self, chosen: Mask, kept: Ints, draws: Ints, split: Floats) -> Columns:

@@ -41,6 +41,7 @@ def these_images(number: int, of: str = "", *, like: bool = False) -> str:
 
 
 ROW_CONFIDENCE = 0.95
+_ROUNDING = 1e-9
 TAIL = 0.025
 """Chance that a row's interval misses on a given side."""
 
@@ -353,7 +354,8 @@ def least_shown(usual: Mask, strict: Mask, size: int, tail: float, alpha: float)
 def least_share(shown: int, size: int, tail: float, confidence: float) -> float:
     """A lower bound of the share s of a kind in the population: an image appears to be of it with a chance r <= s + g (1 - s)."""
     rate = float(clopper_pearson(shown, size, confidence)[0])
-    return max(0.0, (rate - tail) / (1.0 - tail))
+    # A single image has a rate equal to its tail: their difference is rounding, not a share.
+    return 0.0 if rate <= tail * (1.0 + _ROUNDING) else (rate - tail) / (1.0 - tail)
 
 
 def miss_quantile(images: int, chance: float, alpha: float) -> int:

@@ -33,11 +33,13 @@ class LossResult:
         q: the order; infinite for the maximum, which an attack looks for.
         summary: over the images.
         worst: the values of :attr:`Losses.worst`; None where an image has none.
+        at_least: where such a value is an estimate without an upper end, its lower end; else None.
     """
 
     q: float
     summary: GroupSummary
     worst: tuple[float | None, ...]
+    at_least: tuple[float | None, ...]
 
     @property
     def name(self) -> str:
@@ -139,7 +141,14 @@ def _losses(
     def result(q: float, name: str) -> LossResult:
         rows = columns[name]
         values = dict(zip(rows.names, rows.values.tolist(), strict=True))
-        return LossResult(q, summaries[rows.key], tuple(values.get(sample.id) for sample in worst))
+        open_ = rows.take(rows.is_open_above)
+        lowers = dict(zip(open_.names, open_.lowers.tolist(), strict=True))
+        return LossResult(
+            q,
+            summaries[rows.key],
+            worst=tuple(values.get(sample.id) for sample in worst),
+            at_least=tuple(lowers.get(sample.id) for sample in worst),
+        )
 
     curves = {label: tuple(result(*point) for point in points) for label, points in orders.items()}
     return Losses(
@@ -159,7 +168,7 @@ def loss_changes(
     """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
 
     Intervals and p-values are by Student's t for pairs, like the interval of a run's mean: losses have no bound, so no interval is free of
-    assumptions.
+    assumptions. A difference of estimates without an upper end has neither.
 
     Raises:
         RunError: a run has no such estimator or noise level.
@@ -171,8 +180,10 @@ def loss_changes(
     changes: dict[GroupKey, PairedDifference] = {}
     for key in sides[0]:
         if key in sides[1] and (names := common_names([side[key] for side in sides])):
-            before, now = (side[key].of_images(names).values for side in sides)
-            changes[key] = _paired_t(now - before)
+            before, now = (side[key].of_images(names) for side in sides)
+            change = _paired_t(now.values - before.values)
+            known = not before.open_above and not now.open_above
+            changes[key] = change if known else change._replace(lower=None, upper=None, p_value=None)
     return changes
 
 

@@ -13,7 +13,6 @@ from robaudit.numerics.intervals import (
     clopper_pearson,
     mean_interval,
     pooled_measurement_error,
-    quantile_ranks,
     share_variance,
 )
 from robaudit.quantities import IntervalKind, Quantity
@@ -21,15 +20,14 @@ from robaudit.stats.frame import Columns, Frame, alike, antithetic, with_values
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import (
     ROW_CONFIDENCE,
-    Floats,
     MeanMethod,
     MeasuredImages,
     measured_mean,
+    measured_quantile,
     opened,
     population_mean,
+    population_quantile,
 )
-
-_NEARLY_INFINITE = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +68,10 @@ class Quantile(Document):
 
     Attributes:
         value: linear interpolation between order statistics.
-        lower, upper: order statistics of the images' own bounds: covers the choice of images, for every distribution, and
-            each image's measurement. With too few images, the end of the range.
-        measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: for exactly these images.
-            None where an image has none.
+        lower, upper: interval over images (:func:`robaudit.stats.intervals.population_quantile`).
+        measured_lower, measured_upper: interval of the quantile of exactly these images
+            (:func:`robaudit.stats.intervals.measured_quantile`); infinite where images that are bounded on
+            one side only leave it open; None where an image has none.
         censored: whether it falls on a censored image, so that the true quantile is only known to be larger.
     """
 
@@ -109,31 +107,24 @@ def mean_of(rows: Columns, quantity: Quantity) -> Mean:
 
 
 def quantile_of(rows: Columns, q: float, quantity: Quantity) -> Quantile:
-    """The q-quantile of the values, with both uncertainties at 95 %."""
-    first, last = quantile_ranks(len(rows), q, ROW_CONFIDENCE)
-    below, lower = _ordered(rows.lowers, q, first - 1)
-    above, upper = _ordered(rows.uppers, q, last - 1)
-    value = float(np.quantile(rows.values, q))
+    """The q-quantile of the values, with both uncertainties at 95 %, by the rules of the gates."""
+    images, value = rows.images(quantity.low, quantity.high), float(np.quantile(rows.values, q))
+    lower, upper = population_quantile(images, q, ROW_CONFIDENCE)
+    censored = bool(rows.censored) and _is_censored(rows, q)
+    if rows.bounded < len(rows):
+        return Quantile(value, lower, upper, None, None, censored)
+    # An end that depends on an image bounded on one side only is open, not at the end of the range.
+    low = -math.inf if np.isneginf(images.lowers).any() else images.low
+    high = math.inf if np.isposinf(images.uppers).any() else images.high
+    below, above = measured_quantile(replace(images, low=low, high=high), q, ROW_CONFIDENCE)
     if rows.censored and math.isinf(above) and not below > quantity.low:  # a failed search, or between it and an upper bound
         below = value
-    measured = (below, above) if rows.bounded == len(rows) else (None, None)
-    ends = quantity.low if lower is None else lower, quantity.high if upper is None else upper
-    return Quantile(value, *ends, measured[0], measured[1], bool(rows.censored) and _is_censored(rows, q))
+    return Quantile(value, lower, upper, below, above, censored)
 
 
 def _is_censored(rows: Columns, q: float) -> bool:
     """Whether both order statistics that the q-quantile lies between are censored values."""
     return len(rows) - rows.censored <= math.floor((len(rows) - 1) * q + 1e-9) and bool(np.quantile(rows.values, q) >= rows.cap)
-
-
-def _ordered(numbers: Floats, q: float, rank: int) -> tuple[float, float | None]:
-    """The q-quantile of numbers, and the order statistic at a zero-based rank (None if out of range)."""
-    ranked = np.sort(numbers)
-    at_rank = float(ranked[rank]) if 0 <= rank < len(ranked) else None
-    if np.isfinite(ranked[[0, -1]]).all():
-        return float(np.quantile(ranked, q, overwrite_input=True)), at_rank
-    quantile = float(np.quantile(ranked.clip(-_NEARLY_INFINITE, _NEARLY_INFINITE), q))  # infinite ends of intervals have no differences
-    return math.copysign(math.inf, quantile) if abs(quantile) > _NEARLY_INFINITE / len(ranked) / 1e9 else quantile, at_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +170,9 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
 class GroupSummary(Document):
     """One estimator at one noise level.
 
+    As in gates, approximations count by the votes of the same copies where there are any
+    (:meth:`robaudit.stats.frame.Columns.by_votes`).
+
     Attributes:
         key: estimator, sigma, noise and quantity.
         quantity: of the values.
@@ -186,6 +180,8 @@ class GroupSummary(Document):
         not_finite: rows left out because their value is not a finite number.
         with_interval: number of rows with an interval of their own.
         approximate: number of those intervals that cover the draws only, not the estimator's bias.
+        by_votes: number of rows that count by the votes of their copies, as their value is an approximation.
+        open_below, open_above: number of rows that are estimates whose interval has no lower end, or no upper end.
         adaptive: number of rows whose sampling stopped adaptively: their values are biased towards the side where they stopped.
         mean, median, p05, p95: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
         minimum: the smallest value.
@@ -200,9 +196,9 @@ class GroupSummary(Document):
     """
 
     members = (
-        "key quantity.unit quantity.higher_is_better confidence images not_finite with_interval approximate adaptive censored cap "
-        "not_found upper_bounds lower_bounds noted mean median p05 p95 minimum share_below_0.5=below_half share_below_0.9=below_ninety "
-        "clean_accuracy noisy_accuracy"
+        "key quantity.unit quantity.higher_is_better confidence images not_finite with_interval approximate by_votes adaptive "
+        "open_below open_above censored cap not_found upper_bounds lower_bounds noted "
+        "mean median p05 p95 minimum share_below_0.5=below_half share_below_0.9=below_ninety clean_accuracy noisy_accuracy"
     )
 
     key: GroupKey
@@ -227,6 +223,9 @@ class GroupSummary(Document):
     not_found: int = 0
     upper_bounds: int = 0
     lower_bounds: int = 0
+    by_votes: int = 0
+    open_below: int = 0
+    open_above: int = 0
     confidence: float = ROW_CONFIDENCE
 
     @property
@@ -256,7 +255,8 @@ def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) ->
 
 
 def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:
-    rows, values = columns.finite, columns.finite.values
+    rows = columns.by_votes().finite
+    values = rows.values
     refuse_no_values(len(rows), rows.not_finite, str(columns.key))
 
     def below(t: float) -> Share | None:
@@ -285,4 +285,7 @@ def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:
         not_found=rows.not_found,
         upper_bounds=rows.upper_bounds,
         lower_bounds=rows.lower_bounds,
+        by_votes=int(columns.approximated.sum()),
+        open_below=rows.open_below,
+        open_above=rows.open_above,
     )

@@ -36,7 +36,7 @@ def main() -> None:
             truth, error = math.exp(golden.log_norm(q)), errors(golden, given, q)
             high, low = sum(lower > truth for lower, _ in ends), sum(upper < truth for _, upper in ends)
             width = torch.tensor([math.log(upper / lower) / 2 for lower, upper in ends]).median()
-            ess = float(log_norm(log_loss, q)[1])
+            ess = float(log_norm(log_loss, q).ess)
             plain = 1.96 / q * math.sqrt(max(0.0, DRAWS / ess - 1) / given[0].forwards)
             held = f"{len(ends) - high - low} of {len(ends)}, {high} high, {low} low"
             what = f"RMSE {error.square().mean().sqrt():.5f}  bias {error.mean():+.5f}  half width {width:.5f}"

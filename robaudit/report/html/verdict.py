@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
-from robaudit.report.classes import label_of
+from robaudit.report.classes import class_mean, label_of
 from robaudit.report.differences import changes_of, difference
 from robaudit.report.html.content import Content, RunView
 from robaudit.report.sections import Entry
@@ -90,12 +90,11 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
     for group in _headline(view):
         noisy, many, bias = group.noisy_accuracy, flagged.get(group.key), biases.get(group.key)
         worst = None if bias is None else worst_class(bias)
-        ends = group.quantity.low, group.quantity.high
         yield (
             Cell(levels[group.key.at]),
             Cell("" if noisy is None else numbers.with_percents(noisy.value, noisy.lower, noisy.upper)),
             Cell(group_mean(group)),
-            Cell("" if worst is None else f"{_class_text(worst)}: {numbers.mean_estimate(worst.mean, *ends)}"),
+            Cell("" if worst is None else f"{_class_text(worst)}: {class_mean(worst, group.quantity)}"),
             Cell("" if many is None else f"{many.beyond:,} of {many.total:,}", tone="bad" if many is not None and many.confirmed else ""),
         )
 

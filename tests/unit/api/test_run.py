@@ -8,6 +8,7 @@ import io
 import pickle
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import robaudit
 from robaudit.api.arguments import in_python
@@ -24,7 +26,7 @@ from robaudit.errors import RobauditError
 from robaudit.results import PARTS
 from tests.conftest import RunCli
 from tests.infos import changed
-from tests.specs import read_rows
+from tests.specs import digits, read_rows
 from tests.unit.api.nets import arrays, network
 
 NAMES = ["<b>zero</b>", "one & only", *map(str, range(2, 9)), "nine\u200b[31m"]
@@ -199,6 +201,27 @@ def test_every_section_of_the_command_line(run: Run) -> None:
         run.section("sections")
     with pytest.raises(RobauditError, match="by: does not apply to the section levels"):
         run.section("levels", by="label")
+
+
+def test_classes_by_a_column_that_has_changed(tmp_path: Path) -> None:
+    images, labels = arrays(40)
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / f"{i}.png")
+
+    def write(scanners: Sequence[str]) -> None:
+        lines = [f"{i}.png,{labels[i]},{scanner}" for i, scanner in enumerate(scanners)]
+        (tmp_path / "data.csv").write_text("\n".join(["path,label,scanner", *lines]))
+
+    write(["A"] * 40)
+    data = {"kind": "csv", "path": str(tmp_path / "data.csv"), "channels": 1}
+    run = robaudit.audit(digits(dataset=data, noise={"sigma": 0.3}), out=tmp_path / "run")
+    order = np.argsort([row.value for row in run.rows])
+    write(["A" if i in order[:20] else "B" for i in range(40)])
+    (apart,) = run.section("classes", by="scanner")
+    write(["A" if i in order[::2] else "B" for i in range(40)])
+    (mixed,) = run.section("classes", by="scanner")
+    assert apart.gap.p_value < 0.01 < 0.1 < mixed.gap.p_value
+    assert (mixed,) == tuple(read_run(run.path).section("classes", by="scanner"))
 
 
 def test_only_public_names_are_offered() -> None:

@@ -13,6 +13,7 @@ from torch import nn
 
 from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
+from robaudit.estimators.qnorm_mc import MOST
 from robaudit.estimators.radius import SearchedRadius
 from robaudit.quantities import CERTIFIED, DIFFICULTY, LOSS, RADIUS, IntervalKind
 from robaudit.results import Result
@@ -67,7 +68,8 @@ def test_estimates_are_sane(name: str) -> None:
             assert math.isfinite(estimate.value)
             assert (estimate.lower is None) == (estimate.interval.text == "none")
             open_above = quantity == CERTIFIED or estimate.interval.kind in (IntervalKind.LOWER_BOUND, IntervalKind.CENSORED)
-            assert (estimate.upper is None) == (estimate.lower is None or open_above)
+            unknown_above = estimate.numbers.get("largest_share", 0.0) > MOST
+            assert (estimate.upper is None) == (estimate.lower is None or open_above or unknown_above)
             assert estimate.flips_to is None or 0 <= estimate.flips_to != predicted
             if estimate.votes is not None:
                 assert estimate.votes.draws == estimate.forwards - 1

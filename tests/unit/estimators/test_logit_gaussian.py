@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from robaudit.estimators.logit_gaussian import LogitGaussian, Statistics, by_votes, fitted, vote_error
+from robaudit.estimators.logit_gaussian import LogitGaussian, Statistics, by_votes, contradicted, fitted, vote_error
 from robaudit.estimators.review import FitReview
 from robaudit.results import NormalFit, Result, Votes
 from robaudit.rows import Row
@@ -59,6 +59,39 @@ def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
     assert all(e.interval.text == "antithetic pairs" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
     error = values(estimates)[doubtful] - truth[doubtful]
     assert np.sqrt(np.mean(error**2)) < 2 * math.sqrt(0.25 / 1024)  # pairs may agree: at most twice the variance of votes
+
+
+def tied(x: Tensor) -> Tensor:
+    """Three classes with the same logits: the first of them always wins."""
+    return 0 * x.flatten(1)[:, :3]
+
+
+def rounded(x: Tensor) -> Tensor:
+    """Logits that are rounded to whole numbers: the margin of the first class, which wins if it is 0, is nearly normal."""
+    u = x.flatten(1) @ torch.cos(1.3 * torch.arange(24, dtype=x.dtype))
+    return torch.stack([(1.7 * u).round(), torch.zeros_like(u)], 1)
+
+
+@pytest.mark.parametrize("network", [tied, rounded])
+def test_logits_in_steps_are_decided_by_votes(network: Callable[[Tensor], Tensor]) -> None:
+    """A margin of 0 keeps the class, but the fit counts it as half lost."""
+    converged = values(build("mc", samples=4096).estimate(work_on(network, sigma=0.1, images=12, seed=5)))
+    rows = LogitGaussian().estimate(work_on(network, sigma=0.1, images=12))
+    doubtful = [(row, p) for row, p in zip(rows, converged, strict=True) if p < 0.9 or network is tied]
+    assert len(doubtful) >= 4
+    for row, p in doubtful:
+        assert known(row.lower) <= p <= known(row.upper)
+        assert row.interval.text == "antithetic pairs"
+        assert "by votes" in row.note
+
+
+def test_fits_near_their_votes_stay() -> None:
+    """The votes rule out the fit of an ordinary network for less than one image in a thousand."""
+    assert not contradicted(0.5, Votes((48, 48), split=48), 0)
+    assert not contradicted(0.99, Votes((96, 0), split=0), 0)
+    assert contradicted(0.8, Votes((96, 0), split=0), 0)
+    rows = LogitGaussian().estimate(work_on(linear(5), sigma=0.5, images=60))
+    assert not any("off the votes" in row.note for row in rows)
 
 
 def jointly_skewed(images: int, pairs: int, seed: int) -> Tensor:

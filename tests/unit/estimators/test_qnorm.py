@@ -149,13 +149,31 @@ def test_intervals_cover(name: str) -> None:
         assert covered(golden, given, q) >= binom.ppf(1e-3, len(given), 0.95), q
 
 
-def test_plain_monte_carlo_tells_of_a_small_effective_sample() -> None:
+def test_copies_that_a_single_one_outweighs_have_no_upper_end() -> None:
     found = values(QNormMc(samples=500), work_of(GOLDENS["tilt"], 5))
     for of_image in found:
-        assert of_image[3].numbers["ess"] < 10
-        assert "effective sample size" in of_image[3].note
-        assert not of_image[0].note
-        assert math.log(of_image[3].value) < GOLDENS["tilt"].log_norm(1000.0) - 1
+        average, far = of_image[0], of_image[3]
+        assert far.numbers["ess"] < 10
+        assert (far.upper, far.std_error) == (None, None)
+        assert far.note == "no upper end: one of 500 copies carries 100 % of the sum"
+        assert known(far.lower) <= far.value < math.exp(GOLDENS["tilt"].log_norm(1000.0) - 1)
+        assert not average.note
+        assert known(average.upper) > average.value
+
+
+@pytest.mark.parametrize("name", [*GOLDENS, *(name for name in UNBOUNDED if name != "cliff")])
+def test_intervals_of_copies_cover_at_every_order(name: str) -> None:
+    """Upper ends that the copies cannot know are left out. No copy meets the bad region of ``cliff``."""
+    golden, images = ALL[name], 60
+    found = values(QNormMc(), work_of(golden, images))
+    most = images * 0.025 + 4 * math.sqrt(images * 0.025 * 0.975)
+    for part, q in enumerate(ORDERS):
+        truth, rows = math.exp(golden.log_norm(q)), column(found, part)
+        assert sum(one.upper is not None and one.upper < truth for one in rows) <= most
+        assert sum(known(one.lower) > truth for one in rows) <= most
+    if name in ("tilt", "flip"):
+        claimed = [sum(one.upper is not None for one in column(found, part)) for part in range(len(ORDERS))]
+        assert claimed == {"tilt": [images, 0, 0, 0], "flip": [images] * 4}[name]
 
 
 def test_values_rise_with_the_order_and_stay_below_the_largest_loss() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.special import bdtr, betaincinv, ndtri, stdtrit
 from robaudit.gates.decide import Decision, decide
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Interval
+from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.store.run import Run
 from tests.unit.estimators.tools import known
@@ -75,6 +77,30 @@ def test_median_by_ranks(run: Run) -> None:
     lower = (betaincinv(80, 21, each) + betaincinv(85, 16, each)) / 2
     upper = (betaincinv(81, 20, 1 - each) + betaincinv(86, 15, 1 - each)) / 2
     assert ends(found) == pytest.approx((lower, upper), rel=1e-6)
+
+
+@pytest.mark.parametrize("population", [False, True])
+def test_the_summary_has_the_numbers_of_the_gates(population: bool) -> None:
+    """Also where rows have an approximation and votes."""
+    fit: dict[str, Any] = {"interval": Interval.parse("jackknife:approximate"), "estimator": "logit_gaussian"}
+    fits = [
+        replace(found, value=found.value / 2, lower=0.0, upper=1.0, votes=Votes(known(found.votes).counts, split=0), **fit)
+        for found in votes(KEPT, 100, LABELS)
+    ]
+    for rows in (votes(KEPT, 100, LABELS), fits):
+        run = run_of(rows)
+        (group,) = run.summary()
+        for text, found in (("mean >= 0.5", group.mean), ("median >= 0.5", group.median), ("p05 >= 0.5", group.p05)):
+            decision = one(run, text, population=population)
+            shown = (found.lower, found.upper) if population else (found.measured_lower, found.measured_upper)
+            assert (decision.value, *ends(decision)) == pytest.approx((found.value, *map(known, shown)))
+        decision = one(run, "share_below(t=0.5) <= 0.5", population=population)
+        assert decision.value == known(group.below_half).value
+
+
+def test_the_share_of_a_single_image_has_a_lower_end_of_zero() -> None:
+    found = one(run_of(votes([0], 100)), "share_below(t=0.5) >= 0.5", population=True)
+    assert ends(found) == (0.0, 1.0)
 
 
 def test_p05_between_two_far_values_lies_between_their_bounds() -> None:

@@ -55,6 +55,7 @@ def test_q_norm_by_hand() -> None:
     """Of the losses 1, 2 and 4: ((1 + 4 + 16) / 3)^(1/2) for q = 2; of losses e^-2000 times as large the same, times that."""
     losses = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).log()
     for shift in (0.0, -2000.0):
-        value, size = log_norm(losses + shift, 2.0)
+        value, size, largest = log_norm(losses + shift, 2.0)
         assert value.item() == pytest.approx(math.log(7) / 2 + shift, abs=1e-12)
         assert size.item() == pytest.approx(21**2 / (1 + 16 + 256))
+        assert largest.item() == pytest.approx(16 / 21)

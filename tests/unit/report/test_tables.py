@@ -14,18 +14,21 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from robaudit.api.run import of_stored
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.classes import bias_table
 from robaudit.report.flagged import flags_table
-from robaudit.report.sections import Ask, Entry, SectionName, section_csv
+from robaudit.report.sections import Ask, Entry, SectionName, section_csv, section_of
 from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
+from robaudit.results import Votes
 from robaudit.rows import Row
 from tests.levels import sigma
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import class_bias, flag, summarise
 from tests.unit.report.html.tools import hand_made
+from tests.unit.report.pictures.made import texts
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 ROW = replace(PLAIN_ROW, level=0.05)
@@ -169,6 +172,69 @@ def test_a_single_image_is_in_brackets_and_explained() -> None:
     assert any("a single image: shown with its own interval" in line for line in lines)
 
 
+def test_a_class_of_one_image_has_the_same_interval_in_the_figure() -> None:
+    pytest.importorskip("matplotlib")
+    from robaudit.report.pictures.kinds import figure_of, look_of, sketch_of
+
+    lower, upper = map(float, clopper_pearson(0, 100))
+    alone = replace(mc(1)[0], sample_id="alone", label=11, predicted=11, value=0.0, lower=lower, upper=upper)
+    run = hand_made([*mc(20), alone])
+    (bias,) = section_of("classes").records(run, Ask())
+    table = next(line for line in shown(bias_table(bias), 160) if line.startswith("11 "))
+    assert "(0.000 [0.000, 0.037])" in table
+    figure = figure_of(sketch_of("classes", [run], Ask()), look_of(7.0))
+    assert "0.000 [0.000, 0.037], n 1" in texts(figure)
+
+
+def test_a_single_image_has_its_own_interval_everywhere() -> None:
+    """Tables, figures and the text of a run in Python."""
+    pytest.importorskip("matplotlib")
+    from matplotlib.lines import Line2D
+
+    from robaudit.report.pictures.kinds import figure_of, look_of, sketch_of
+
+    lower, _ = map(float, clopper_pearson(100, 100))
+    run = hand_made([replace(mc(1)[0], value=1.0, lower=lower, upper=1.0)])
+    own = "1.000 [0.963, 1.000]"
+    assert own in "\n".join(shown(overall_tables(run.summary()), 160))
+    assert own in repr(of_stored(run))
+    assert own in "\n".join(texts(figure_of(sketch_of("summary", [run], Ask()), look_of(7.0))))
+    levels = figure_of(sketch_of("levels", [run], Ask()), look_of(7.0))
+    assert lower in {end for line in levels.findobj(Line2D) if isinstance(line, Line2D) for end in np.asarray(line.get_ydata()).tolist()}
+
+
+def test_every_bracket_of_the_summary_is_explained() -> None:
+    lower, _ = clopper_pearson(2000, 2000)
+    rows = [replace(row, value=1.0, lower=float(lower), upper=1.0, std_error=0.0) for row in mc()]
+    text = " ".join("\n".join(shown(overall_tables(summarise(rows)), 200)).split())
+    assert "[ ] 95 % interval of the mean, images like these." in text
+    assert "[ ] beside a median or percentile: 95 % interval for these images." in text
+    assert "share of images below, [ ] for images like these." in text
+
+
+def test_the_summary_counts_the_images_without_an_end() -> None:
+    """Their mean is a bound, too."""
+    about: dict[str, Any] = {"estimator": "qnorm_mc:q=10", "quantity": "loss", "interval": Interval.parse("lognormal:approximate")}
+    rows = [replace(ROW, sample_id=str(i), value=1.0, lower=0.8, upper=None if i < 3 else 1.3, std_error=None, **about) for i in range(8)]
+    (group,) = summarise(rows)
+    assert (group.with_interval, group.open_below, group.open_above, group.lower_bounds) == (8, 0, 3, 0)
+    assert (group.mean.upper, group.mean.measured_upper) == (math.inf, math.inf)
+    text = " ".join("\n".join(shown(overall_tables([group]), 200)).split())
+    assert "No upper end: qnorm_mc:q=10 at sigma 0.05 (3 of 8 images); the true values may be much larger" in text
+    assert ">= 1.000 [" in text
+    assert "No upper end" not in " ".join(shown(overall_tables(summarise(rows[3:])), 200))
+
+
+def test_numbers_by_votes_are_said_to_be() -> None:
+    fits = [replace(row, interval=Interval.parse("jackknife:approximate"), estimator="logit_gaussian") for row in mc(20)]
+    voted = [replace(row, votes=Votes((90, 6), split=2), label=0, predicted=0) for row in fits]
+    for tables in (overall_tables(summarise(voted)), bias_table(class_bias(voted))):
+        text = " ".join(shown(tables, 300))
+        assert "logit_gaussian: by the votes of the noisy copies, as in gates" in text
+        assert "0.938 [" in text
+    assert "by the votes" not in " ".join(shown(overall_tables(summarise(fits)), 300))
+
+
 def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
     flagged = flag(mc(), below=0.9)
     lines = shown(flags_table(flagged, NAMES, limit=3), 120)
@@ -241,7 +307,8 @@ def test_a_mean_with_bounds_is_one_and_quantiles_are_what_is_known() -> None:
     assert group.mean.value < group.mean.measured_upper < -8
     assert (group.p05.measured_lower, group.p05.measured_upper) == (-math.inf, -12.0)
     assert group.median.measured_lower == -math.inf
-    assert group.median.measured_upper == pytest.approx(-(12 + 5.6) / 2)
+    # Of two neighbours: the bound itself, and an end of b so wide that the ends of all images hold at once.
+    assert group.median.measured_upper == pytest.approx((-12 + -6 + 3 * 0.4) / 2)
     for tables in (overall_tables([group]), bias_table(class_bias(measured + bounds))):
         text = "\n".join(shown(tables, 120))
         assert all(words in text for words in ("power of ten", "lower is better", "<= "))

@@ -13,6 +13,8 @@ from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
+from robaudit.stats import classes
+from robaudit.stats.frame import Columns
 from tests.rows import ROW, class_bias
 from tests.unit.estimators.tools import known
 
@@ -112,6 +114,18 @@ def test_classes_are_labels_or_predictions() -> None:
     rows = [replace(row, predicted=1 - (row.label or 0)) for row in rows_of({0: [0.1, 0.2], 1: [0.8, 0.9]})]
     by_label, by_predicted = class_bias(rows), class_bias(rows, by="predicted")
     assert (known(by_label.gap).least, known(by_predicted.gap).least) == (0, 1)
+
+
+def test_tests_are_of_the_groups_that_are_given() -> None:
+    """A column of the data set has the same name after its values have changed."""
+    rows = rows_of({0: [0.1, 0.12, 0.15, 0.2, 0.21, 0.3], 1: [0.8, 0.82, 0.85, 0.9, 0.91, 0.95]})
+    columns = Columns.of(rows)
+    apart = {name: name[0] for name in columns.names}
+    mixed = {name: str(i // 2 % 2) for i, name in enumerate(columns.names)}
+    first, second = (classes.class_bias(columns, by="scanner", groups=groups) for groups in (apart, mixed))
+    assert known(first.gap).p_value < 0.05 < known(second.gap).p_value
+    alone = class_bias(rows, groups=mixed)
+    assert (second.gap, second.classes) == (alone.gap, alone.classes)
 
 
 def test_samples_without_label_are_left_out_and_counted() -> None:

@@ -13,6 +13,8 @@ from scipy.stats import ttest_rel
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
 from robaudit.quantities import LOSS, P_ROBUST, Interval
+from robaudit.report.losses import LossesSection
+from robaudit.report.sections import Ask, Entry
 from robaudit.rows import Row
 from robaudit.stats.losses import loss_changes, losses
 from robaudit.store.run import Run
@@ -137,3 +139,17 @@ def test_mean_losses_of_two_runs_differ_on_the_images_that_both_have() -> None:
     assert tuple(change[:4]) == pytest.approx((0.7, *expected.confidence_interval(), expected.pvalue))
     (same,) = loss_changes(base, base).values()
     assert tuple(same[:4]) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_estimates_without_an_upper_end_are_bounds_and_have_no_difference() -> None:
+    rows = [bounded(i, 1.0 + i % 3, 0.5, "qnorm_mc:q=10") for i in range(12)]
+    half = [replace(one, upper=None) if i % 2 else one for i, one in enumerate(rows)]
+    (change,) = loss_changes(run(rows), run([replace(one, value=one.value + 0.1) for one in half])).values()
+    assert change.value == pytest.approx(0.1)
+    assert (change.lower, change.upper, change.p_value) == (None, None, None)
+    (one,) = losses(run(half))
+    (result,) = one.results
+    assert result.at_least == tuple(0.5 if int(sample.id) % 2 else None for sample in one.worst)
+    *_, table = LossesSection().tables([Entry("", run(half), (one,))], Ask())
+    shown = {row[0].text: row[1].text for row in table.rows}
+    assert shown == {sample.id: ">= 0.500" if int(sample.id) % 2 else f"{sample.value:.3f}" for sample in one.worst}

@@ -15,7 +15,7 @@ from robaudit.report.numbers import ends
 from robaudit.results import Votes
 from robaudit.rows import Row
 from tests.rows import ROW as PLAIN_ROW
-from tests.rows import summarise
+from tests.rows import class_bias, summarise
 from tests.unit.estimators.tools import known
 
 ROW = replace(PLAIN_ROW, lower=0.4, upper=0.97, std_error=0.13, votes=Votes((8, 2)))
@@ -114,13 +114,14 @@ def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
 
 
 def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:
-    """32 pairs that agree are worth 32 draws: the accuracy's error and interval say so."""
+    """32 pairs that agree are worth 32 draws: the errors and intervals say so."""
     paired = replace(counted((48, 16), 0, 0), interval=Interval.parse("jackknife:approximate"), votes=Votes((48, 16), split=0))
     (group,) = summarise([paired, paired])
-    assert group.mean.measured_by == "mover"
+    assert group.mean.measured_by == "antithetic pairs:pooled"
+    assert group.mean.measurement_error == pytest.approx(math.sqrt(2 * 0.1875 / 32) / 2)
     assert group.noisy_accuracy is not None
     assert group.noisy_accuracy.value == 0.75
-    assert group.noisy_accuracy.std_error == pytest.approx(math.sqrt(2 * 0.1875 / 32) / 2)
+    assert group.noisy_accuracy.std_error == pytest.approx(group.mean.measurement_error)
     ends = group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper
     assert ends == pytest.approx(tuple(map(float, clopper_pearson(48, 64))))
 
@@ -168,3 +169,32 @@ def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None
     assert group.median.upper == math.inf
     assert group.document()["median"]["upper"] is None
     assert not group.quantity.higher_is_better
+
+
+def test_intervals_of_percentiles_cover() -> None:
+    """The 5th percentile is the last of eleven images alike: the largest of eleven lower ends is often above it."""
+    repeats, true = 40, np.array([0.3] * 11 + [0.9] * 190)
+    low, high = 0, 0
+    for seed in range(repeats):
+        kept = np.random.default_rng(seed).binomial(50, true)
+        (group,) = summarise([counted((k, 50 - k), 0, 0, str(i)) for i, k in enumerate(kept.tolist())])
+        low += known(group.p05.measured_lower) > 0.3
+        high += known(group.p05.measured_upper) < 0.3
+    assert max(low, high) <= repeats * 0.025 + 4 * math.sqrt(repeats * 0.025 * 0.975)
+
+
+def test_approximations_count_by_the_votes_of_their_copies() -> None:
+    """As in gates: the approximation is biased, and its interval does not say by how much."""
+    votes = [counted((k, 96 - k), 0, 0, str(k)) for k in (90, 80, 60, 96)]
+    fits = [
+        replace(row, value=0.5, lower=0.4, upper=0.6, interval=Interval.parse("jackknife:approximate"), estimator="logit_gaussian")
+        for row in votes
+    ]
+    (plain,), (group,) = summarise(votes), summarise(fits)
+    assert (group.by_votes, group.approximate, group.with_interval) == (4, 0, 4)
+    assert replace(group, key=plain.key, by_votes=0) == plain
+    biased, exact = class_bias(fits, permutations=100), class_bias(votes, permutations=100)
+    assert (biased.by_votes, biased.classes) == (4, exact.classes)
+    without = [replace(row, votes=None, estimator="mmse") for row in fits]
+    (group,) = summarise(without)
+    assert (group.mean.value, group.by_votes, group.approximate) == (0.5, 0, 4)
