@@ -324,7 +324,7 @@ class Shapes(nn.Module):
         y = y + nn.functional.normalize(x, dim=1) + nn.functional.cosine_similarity(x, y).unsqueeze(1)
         y = y + x.unbind(1)[0][:, None] + x.split(1, 1)[0] + x.swapaxes(2, 3) + x.view(x.size(0), 4, 8, 8)
         z = torch.baddbmm(y[:, 0], y[:, 1], y[:, 2]).flatten(1)
-        return z + y[:, 3].contiguous().view(x.size(0), -1)  # type: ignore[no-any-return]  # no annotations of variables in TorchScript
+        return torch.add(z, y[:, 3].contiguous().view(x.size(0), -1))
 
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
