@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -13,9 +14,10 @@ from robaudit.errors import ModelError
 from robaudit.models.architectures import build_architecture
 from robaudit.models.base import LoadedNetwork, Source, file_sha256
 from robaudit.models.transformers_model import TRANSFORMERS, build_transformers, config_of
-from robaudit.text import clipped
+from robaudit.text import clipped, count
 
-_PREFIXES = ("module", "_orig_mod", "model", "net", "backbone", "network", "ema_model", "timm_model")
+AVERAGED = ("state_dict_ema", "model_ema", "ema", "ema_state_dict", "ema_model", "model_ema_state_dict")
+"""The usual keys of averaged weights."""
 _OLD_DENSENET = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$")
 
 
@@ -41,37 +43,120 @@ def fill(source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: 
         sha256 = hashlib.sha256(f"{sha256}\n{file_sha256(config_of(source))}".encode()).hexdigest()
     else:
         network = build_architecture(source, tensors)
-        fitted, more = _stripped(tensors, network.state_dict().keys())
+        fitted, more = _fitted(tensors, network.state_dict(), source.where)
         notes = (*notes, *more)
         _check_state(network, fitted, source.where)
         network.load_state_dict(fitted)
     return LoadedNetwork(network, form, sha256, notes=tuple(notes))
 
 
-def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
-    """The tensors without prefixes that all keys share and the architecture lacks, and notes on the changes.
+def _fitted(
+    tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor], where: str
+) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The tensors for an architecture, without the prefix of their keys, and notes on what was changed and left aside.
 
-    The counter of averaged weights (``n_averaged``) is removed, too; tensors of torchvision's first densenets are renamed.
+    Where no prefix has all of the architecture's tensors, the ones under the nearest prefix, for the message about them.
+
+    Raises:
+        ModelError: several prefixes have all of them, with different values, or other layers of the same sequence have weights.
     """
-    known, notes = set(wanted), list[str]()
-    state = {key: value for key, value in tensors.items() if key != "n_averaged" or key in known}
-    removed: list[str] = []
-    while state and not known & state.keys():
-        heads = {key.partition(".")[0] for key in state}
-        if len(heads) != 1 or not heads <= set(_PREFIXES):
-            break
-        prefix = f"{heads.pop()}."
-        removed.append(prefix)
-        state = {key.removeprefix(prefix): value for key, value in state.items()}
-    if removed and not known & state.keys():
-        return dict(tensors), ()  # removal does not help: the message names the keys as in the file
-    if removed:
-        notes.append(f"the prefix {''.join(removed)!r} was removed from every key")
-    renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in state.items()}
-    if renamed.keys() != state.keys() and len(known & renamed.keys()) > len(known & state.keys()):
-        notes.append("the layers had the names of torchvision's first densenets and were renamed")
-        state = renamed
-    return state, tuple(notes)
+    renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in tensors.items()}
+    for state in (tensors, renamed):
+        prefixes = _complete(state, wanted)
+        if not prefixes:
+            continue
+        prefix, others = _chosen(state, wanted, prefixes, where)
+        copies = tuple(other for other in prefixes if other != prefix and other.startswith(prefix))
+        own = [key for key in state if key.startswith(prefix) and not key.startswith(copies)]
+        aside = sorted(state.keys() - own)
+        _refuse_layers_of_sequence(prefix, aside, where)
+        notes = _notes(prefix, aside, others)
+        if state is renamed:
+            notes.append("the layers had the names of torchvision's first densenets and were renamed")
+        return {key.removeprefix(prefix): state[key] for key in own}, tuple(notes)
+    return under(tensors, _nearest(tensors, wanted)), ()
+
+
+def under(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors whose keys begin with a prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def _required(wanted: Iterable[str]) -> list[str]:
+    return [key for key in wanted if not key.endswith("num_batches_tracked")]  # old files lack this counter
+
+
+def _complete(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> list[str]:
+    """The prefixes under which all of the architecture's tensors are found; of the right shape, if there are such."""
+    required = _required(wanted)
+    if not required:
+        return []
+    first = required[0]
+    candidates = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")]
+    complete = [prefix for prefix in candidates if all(prefix + key in state for key in required)]
+    fitting = [prefix for prefix in complete if all(state[prefix + key].shape == wanted[key].shape for key in required)]
+    return fitting or complete
+
+
+def _chosen(state: Mapping[str, torch.Tensor], wanted: Iterable[str], prefixes: Sequence[str], where: str) -> tuple[str, list[str]]:
+    """The prefix of the network's own weights, and the prefixes that have other values.
+
+    The outermost, and plain weights before averaged ones.
+
+    Raises:
+        ModelError: several could be meant.
+    """
+    outer = [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]
+    plain = [one for one in outer if not set(one.split(".")) & set(AVERAGED)] or outer
+    chosen = min(plain, key=len)
+    required = _required(wanted)
+    others = []
+    for one in sorted(set(outer) - {chosen}):
+        if not all(torch.equal(state[one + key], state[chosen + key]) for key in required):
+            others.append(one)
+    if set(others) & set(plain):
+        names = few(one.removesuffix(".") for one in plain)
+        remedy = f"say which: model.entry: {chosen.removesuffix('.')}"
+        raise ModelError(where, f"has the architecture's weights under several prefixes ({names})", remedy)
+    return chosen, others
+
+
+def _refuse_layers_of_sequence(prefix: str, aside: Iterable[str], where: str) -> None:
+    """Refuse to leave out a layer with weights from the nn.Sequential that the network is a layer of."""
+    *outside, position = prefix.removesuffix(".").split(".")
+    parent = "".join(f"{part}." for part in outside)
+    if not position.isdecimal():
+        return
+    for key in aside:
+        sibling, _, name = key.removeprefix(parent).partition(".")
+        if key.startswith(parent) and sibling.isdecimal() and name.rpartition(".")[2] == "weight":
+            what = f"has the architecture's tensors under {prefix!r}, and another layer of the same sequence has weights ({key})"
+            raise ModelError(where, what, "give an architecture with all its layers: package.module:function")
+
+
+def _notes(prefix: str, aside: Sequence[str], others: Sequence[str]) -> list[str]:
+    """What the user should know about a prefix, and about everything that is not under it."""
+    if not aside:
+        return [f"the prefix {prefix!r} was removed from every key"] if prefix else []
+    note = f"the weights are those under the prefix {prefix!r}" if prefix else "the weights are those without a prefix"
+    note += f"; left aside: {count(len(aside), 'tensor')} ({few(aside)})"
+    if others:
+        names = [other.removesuffix(".") for other in others]
+        note += f"; {few(names)} has other weights of the same names: choose with model.entry: {names[0]}"
+    return [note]
+
+
+def _nearest(state: Iterable[str], wanted: Iterable[str]) -> str:
+    """The prefix under which most of the architecture's tensors are found; '' if no prefix has half of them."""
+    known = set(wanted)
+    depth = max((name.count(".") for name in known), default=0)
+    found = Counter[str]()
+    for key in state:
+        words = key.rsplit(".", depth + 1)
+        names = (".".join(words[i:]) for i in range(len(words)))
+        found.update(key.removesuffix(name) for name in names if name in known)
+    prefix, most = max(found.items(), key=lambda item: item[1], default=("", 0))
+    return prefix if 2 * most >= len(known) else ""
 
 
 def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
@@ -81,7 +166,7 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
         ModelError: keys are missing or unexpected, or shapes differ; the first few are named.
     """
     wanted = network.state_dict()
-    missing = [key for key in wanted if key not in tensors and not key.endswith("num_batches_tracked")]  # old files lack this counter
+    missing = [key for key in _required(wanted) if key not in tensors]
     unexpected = [key for key in tensors if key not in wanted]
     complaints = []
     if missing:
@@ -89,7 +174,10 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
     if unexpected:
         complaints.append(f"{len(unexpected)} are not the architecture's ({few(unexpected)})")
     if complaints:
-        raise ModelError(where, ", ".join(complaints), "check architecture and architecture_options")
+        remedy = "check architecture and architecture_options"
+        if not missing:
+            remedy += "; if they take no part in the prediction, save the weights without them"
+        raise ModelError(where, ", ".join(complaints), remedy)
     differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
     if differing:
         classes = _other_classes(wanted, tensors, differing)
