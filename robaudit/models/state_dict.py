@@ -10,7 +10,7 @@ import torch
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.models.base import Format, LoadedNetwork, Source
 from robaudit.models.safety import load_tensors
-from robaudit.models.weights import AVERAGED, few, fill, under
+from robaudit.models.weights import AVERAGED, few, fill, quantised, under
 
 _PLAIN = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
 
@@ -81,6 +81,8 @@ def _refusal(content: Mapping[Any, Any], states: Mapping[str, object], where: st
         return ModelError(where, f"has weights under several keys ({few(states)})", "say which: model.entry")
     inner = next((value for name in (*_PLAIN, *AVERAGED) if isinstance(value := content.get(name), Mapping)), content)
     others = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
+    if packed := [key for key in others if key.rpartition(".")[2].startswith("_packed_params")]:
+        return quantised(where, packed[0])
     what = "has tensors under keys that are not text" if inner else "is empty"
     if others:
         what = f"holds pickled Python objects or other values that are no tensors ({few(others)})"

@@ -192,12 +192,17 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
 def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
     """Refuse quantised weights, and tensors that are not plain real numbers in memory."""
     for key, value in tensors.items():
-        if _in_few_bits(key, value):
-            what = f"holds quantised weights ({key} is {str(value.dtype).removeprefix('torch.')}), which cannot be audited"
-            raise ModelError(where, what, "give the weights before quantisation, in float32, float16 or bfloat16")
-        if value.layout is not torch.strided or value.is_meta or value.is_quantized or value.is_complex():
+        if value.is_quantized or _in_few_bits(key, value):
+            raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
+        if value.layout is not torch.strided or value.is_meta or value.is_complex():
             what = f"the tensor {key} is not a plain array of real numbers ({value.layout}, {value.dtype}, {value.device})"
             raise ModelError(where, what, "save it as plain dense numbers, as state_dict() does")
+
+
+def quantised(where: str, which: str) -> ModelError:
+    """The error about quantised weights; ``which`` names one of them."""
+    what = f"holds quantised weights ({which}), which cannot be audited"
+    return ModelError(where, what, "give the weights before quantisation, in float32, float16 or bfloat16")
 
 
 def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:

@@ -151,6 +151,27 @@ def test_weights_without_their_scale(tmp_path: Path, state: State, dtype: torch.
         load(saved(tmp_path, {key: tensor.to(fine) for key, tensor in state.items()}), architecture=ARCHITECTURE)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch has another place for quantisation now
+def test_networks_that_torch_has_quantised(tmp_path: Path, state: State) -> None:
+    """They are neither damaged nor crafted."""
+    network = digits_cnn().eval()
+    network.load_state_dict(state)
+    small = torch.ao.quantization.quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8)
+    torch.jit.save(torch.jit.script(small), tmp_path / "net.pt")
+    said = refusal(tmp_path / "net.pt")
+    assert said.endswith(
+        "is quantised (it holds LinearPackedParamsBase), and cannot be audited; export the network before quantisation, in float32"
+    )
+    said = refusal(saved(tmp_path, small.state_dict()), architecture=ARCHITECTURE)
+    assert "holds quantised weights (6._packed_params" in said
+    assert said.endswith("which cannot be audited; give the weights before quantisation, in float32, float16 or bfloat16")
+    eight = {key: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8) for key, tensor in state.items()}
+    said = refusal(saved(tmp_path, eight), architecture=ARCHITECTURE)
+    assert "holds quantised weights (0.weight is qint8)" in said or "holds quantised weights (0.bias is qint8)" in said
+
+
 def test_averaged_by_torch(tmp_path: Path, state: State) -> None:
     network = digits_cnn()
     network.load_state_dict(state)
