@@ -121,10 +121,12 @@ def ended_by_sigterm() -> Iterator[None]:
 def _run() -> NoReturn:
     import typer
 
-    from robaudit.cli.streams import discard_output
+    from robaudit.cli.streams import discard_output, prepare_output
     from robaudit.errors import RobauditError
 
+    prepare_output()
     _refuse_empty()
+    _refuse_deleted_folder()
     try:
         code = program()(prog_name="robaudit", standalone_mode=False)
     except RobauditError as error:
@@ -161,6 +163,14 @@ def _refuse_empty() -> None:
         before = sys.argv[sys.argv.index("", 1) - 1]
         what = f"{before}: the value" if before.startswith("-") else "an argument"
         _fail(f"error: {what} is empty; is a shell variable unset?", 2)
+
+
+def _refuse_deleted_folder() -> None:
+    """Refuse to start in a folder that has been deleted: no relative path has a meaning, and libraries end the process."""
+    try:
+        os.getcwd()  # noqa: PTH109  pathlib would not fail
+    except FileNotFoundError:
+        _fail("error: the current folder has been deleted; change to one that exists", 2)
 
 
 def _completing() -> bool:

@@ -65,6 +65,18 @@ def _discard(stream: Any) -> None:
         os.close(nowhere)
 
 
+def prepare_output() -> None:
+    """Make standard output one that can be printed to.
+
+    If the process was started without one (``>&-``), what is printed is dropped, and the exit code still counts. A character that its
+    encoding lacks becomes an escape.
+    """
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")  # no file of ours gets the free number 1
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def discard_output() -> None:
     """Drop everything printed to standard output from now on."""
     _discard(sys.stdout)
