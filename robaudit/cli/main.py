@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from inspect import cleandoc
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args, get_type_hints
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _refuse_empty() -> None:
 def _refuse_deleted_folder() -> None:
     """Refuse to start in a folder that has been deleted: no relative path has a meaning, and libraries end the process."""
     try:
-        os.getcwd()  # noqa: PTH109  pathlib would not fail
+        Path.cwd()
     except FileNotFoundError:
         _fail("error: the current folder has been deleted; change to one that exists", 2)
 

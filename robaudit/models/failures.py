@@ -21,29 +21,35 @@ class Cause(Enum):
         r"no NVIDIA driver|not compiled with CUDA|No CUDA GPUs|invalid device ordinal|on the same device|type \(torch\.cuda\."
     )
     PRECISION = re.compile(r"\bdtypes?\b|scalar type|Input type \(|not implemented for '(?:Half|BFloat16|Double)'")
+    RESHAPE = re.compile(r"shape '\[.*\]' is invalid for input|cannot be reshaped")
     SHAPE = re.compile(r"\b(?:shapes?|sizes?|channels?|dim(?:ension)?s?|height|width)\b", re.IGNORECASE)
 
 
 REMEDIES = {
     Cause.DEVICE: "its graph names a device: save it from the CPU, without .cuda() in forward, and with device=x.device for new tensors",
     Cause.PRECISION: "its graph mixes precisions: save it in float32, without .half() or .to(dtype) in forward",
+    Cause.RESHAPE: "check the size and channels of the images, and that no reshape in its graph fixes the number of images",
     Cause.SHAPE: "check the size and channels of the images (of image files: resize, crop, channels: 1 for grey)",
 }
 
 
 def cause_text(error: BaseException) -> str:
-    """What went wrong, in one line: the text of the error, without TorchScript's listing of the code around it."""
-    lines = str(error).strip().splitlines()
-    if any(line.startswith(_LISTING) for line in lines):
-        named = [number for number, line in enumerate(lines) if _ERROR.match(line)]
-        lines = lines[named[-1] if named else -1 :]
-    text = " ".join(" ".join(lines).split())
-    return clipped(_CODE.sub("", text), _LONGEST) or "without a message"
+    """What went wrong, in one line of at most 300 characters."""
+    return clipped(_said(error), _LONGEST) or "without a message"
 
 
 def known_cause(error: BaseException) -> Cause | None:
     """The first known cause that the text of the error names; None for any other."""
     if isinstance(error, _OF_PYTHON):
         return None
-    text = str(error)
-    return next((cause for cause in Cause if cause.value.search(text)), None)
+    said = _said(error)
+    return next((cause for cause in Cause if cause.value.search(said)), None)
+
+
+def _said(error: BaseException) -> str:
+    """The text of an error in one line, without TorchScript's listing of the code around it."""
+    lines = str(error).strip().splitlines()
+    if any(line.startswith(_LISTING) for line in lines):
+        named = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+        lines = lines[named[-1] if named else -1 :]
+    return _CODE.sub("", " ".join(" ".join(lines).split()))

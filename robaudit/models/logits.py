@@ -282,7 +282,7 @@ class LogitModel(nn.Module):
             return ModelError(self.name, what, "it must take batches of any size, however often it is called" if alone else "")
         if alone:
             what = f"the network takes one image of {shape}, but not {len(inputs)} at once ({said})"
-            return ModelError(self.name, what, "export it for batches of any size: x.flatten(1), not x.view(1, -1)")
+            return ModelError(self.name, what, "it must take batches of any size: x.flatten(1), not x.view(1, -1)")
         cause = known_cause(error)
         if self._compute is not self.dtype:
             remedy = f"its graph may hold float32 constants, which do not mix with bfloat16: {_exactly(self.in_memory)}"
