@@ -106,9 +106,13 @@ def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str,
 
 
 def _without_masks(logits: torch.Tensor) -> torch.Tensor:
-    """The logits (images, classes) with `NEVER` in place of minus infinity; unchanged where all classes are masked, and none wins."""
-    all_masked = logits.detach().amax(1, keepdim=True) == -torch.inf
-    return torch.where(all_masked, logits, logits.clamp_min(NEVER))
+    """The logits (images, classes) with `NEVER` in place of minus infinity.
+
+    Without gradients, an image whose classes are all masked keeps minus infinity: no class wins.
+    """
+    if logits.requires_grad:  # each operation is a kernel of its own on a GPU, and a search makes many short passes
+        return logits.clamp_min(NEVER)
+    return torch.clamp(logits, min=logits.amax(1, keepdim=True).clamp_max(NEVER))
 
 
 class LogitModel(nn.Module):
