@@ -128,16 +128,15 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         yield Step(task, time.perf_counter() - started, len(usable), rows=rows, refused=refused)
 
 
-_BROKEN = "logits or gradients are not finite under noise, its class is masked by a logit of -inf, or the estimator is broken"
-
-
 def _not_finite(sample: Sample, where: str) -> SampleError:
     return SampleError(f"{where}: {sample.id}", "its clean logits are not finite", "look for NaN weights or extreme pixels")
 
 
 def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> SampleError:
     what = f"{name} gave {value} at {task.at}"
-    return SampleError(f"{where}: {sample.id}", what, _BROKEN)
+    remedy = "logits or gradients are not finite under noise, its class is masked by a logit of -inf, "
+    remedy += "or the estimator is broken"
+    return SampleError(f"{where}: {sample.id}", what, remedy)
 
 
 def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: str) -> Row:

@@ -167,7 +167,7 @@ def _refuse_empty() -> None:
 
 
 def _refuse_deleted_folder() -> None:
-    """Refuse to start in a folder that has been deleted: no relative path has a meaning, and libraries end the process."""
+    """Refuse to start in a folder that has been deleted, where no relative path has a meaning."""
     try:
         Path.cwd()
     except FileNotFoundError:

@@ -68,11 +68,12 @@ def _discard(stream: Any) -> None:
 def prepare_output() -> None:
     """Make standard output one that can be printed to.
 
-    If the process was started without one (``>&-``), what is printed is dropped, and the exit code still counts. A character that its
-    encoding lacks becomes an escape.
+    If the process was started without one (``>&-``), what is printed is dropped, and the exit code
+    still counts. A character that its encoding lacks becomes an escape.
     """
     if sys.stdout is None:
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")  # no file of ours gets the free number 1
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # so that no other file gets the free number 1
+        sys.stdout = os.fdopen(nowhere, "w", encoding="utf-8")
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

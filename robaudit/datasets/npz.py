@@ -44,7 +44,9 @@ class NpzSpec(BaseDatasetSpec):
         return {"path": written} if place.suffix.lower() == ".npz" and not place.is_dir() else None
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
-        """Read the arrays into memory, in the file's own type; ids are indices in the file. Labels may be text, as in a CSV file.
+        """Read the arrays into memory, in the file's own type; ids are indices in the file.
+
+        Labels may be text, as in a CSV file.
 
         Raises:
             DataError: the file or an array is missing, damaged, or has no images or labels.
@@ -79,7 +81,9 @@ class NpzSpec(BaseDatasetSpec):
 
 def _texts(values: NDArray[Any]) -> list[str]:
     """The values of an array of one dimension as text."""
-    return [value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value) for value in values.tolist()]
+    if values.dtype.kind == "S":
+        return [value.decode(errors="backslashreplace") for value in values.tolist()]
+    return [str(value) for value in values.tolist()]
 
 
 def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
@@ -109,9 +113,10 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
         raise DataError(where, what, "it may be truncated; save it again with numpy.savez_compressed") from None
     except Exception as error:  # noqa: BLE001  damaged archives and headers raise nearly anything
         what = f"array {key!r} cannot be read ({first_line(error)})"
-        raise DataError(
-            where, what, "it may be damaged; save it again with numpy.savez_compressed, as numbers (or labels as text: .astype(str))"
-        ) from None
+        remedy = "it may be damaged; save it again with numpy.savez_compressed, as numbers"
+        if option == "labels_key":
+            remedy += " or text (.astype(str))"
+        raise DataError(where, what, remedy) from None
     return array
 
 

@@ -47,7 +47,15 @@ class Difficulty(Estimator):
         results = []
         for (g, margin), never in zip(ease(batch.logits, y), masked, strict=True):
             value = -math.inf if never else g
-            results.append(Result(value, lower=value, upper=value, forwards=1, interval=self.interval, clean=CleanImage(margin)))
+            result = Result(
+                value,
+                lower=value,
+                upper=value,
+                forwards=1,
+                interval=self.interval,
+                clean=CleanImage(margin),
+            )
+            results.append(result)
         return results
 
 

@@ -112,7 +112,10 @@ def file_sha256(path: Path) -> str:
 
 
 def check_finite(network: nn.Module, where: str) -> None:
-    """Refuse NaN and infinite weights, by name. Minus infinity is allowed in buffers: it masks classes, or attention."""
+    """Refuse NaN and infinite weights, by name.
+
+    Minus infinity is allowed in buffers: it masks classes, or attention.
+    """
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             _refuse_odd_numbers(name, parameter, where)
@@ -120,7 +123,13 @@ def check_finite(network: nn.Module, where: str) -> None:
             _refuse_odd_numbers(name, buffer, where, masks=True)
 
 
-def _refuse_odd_numbers(name: str, tensor: torch.Tensor, where: str, *, masks: bool = False) -> None:
+def _refuse_odd_numbers(
+    name: str,
+    tensor: torch.Tensor,
+    where: str,
+    *,
+    masks: bool = False,
+) -> None:
     if not tensor.is_floating_point() or torch.isfinite(tensor).all():
         return
     if masks and not (torch.isnan(tensor) | torch.isposinf(tensor)).any():

@@ -1,4 +1,4 @@
-"""The cause of an exception that a network raised, in the words of torch or onnxruntime, and the remedy where the cause is known."""
+"""The cause of an exception that a network raised, and the remedy where the cause is known."""
 
 from __future__ import annotations
 
@@ -11,25 +11,33 @@ _LONGEST = 300
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 _LISTING = "Traceback of TorchScript"
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b")
-_OF_PYTHON = (AttributeError, ImportError, KeyError, NameError, TypeError)  # in the network's own code, whatever words they have
+_OF_PYTHON = (AttributeError, ImportError, KeyError, NameError, TypeError)
+"""Mistakes in the network's own code, where a word such as "size" means nothing."""
 
 
 class Cause(Enum):
     """A known cause; its value recognises it in the text of an exception."""
 
     DEVICE = re.compile(
-        r"no NVIDIA driver|not compiled with CUDA|No CUDA GPUs|invalid device ordinal|on the same device|type \(torch\.cuda\."
+        r"no NVIDIA driver|not compiled with CUDA|No CUDA GPUs|invalid device ordinal"
+        r"|on the same device|type \(torch\.cuda\."
     )
-    PRECISION = re.compile(r"\bdtypes?\b|scalar type|Input type \(|not implemented for '(?:Half|BFloat16|Double)'")
+    PRECISION = re.compile(
+        r"\bdtypes?\b|scalar type|Input type \("
+        r"|not implemented for '(?:Half|BFloat16|Double)'"
+    )
     RESHAPE = re.compile(r"shape '\[.*\]' is invalid for input|cannot be reshaped")
-    SHAPE = re.compile(r"\b(?:shapes?|sizes?|channels?|dim(?:ension)?s?|height|width)\b", re.IGNORECASE)
+    SHAPE = re.compile(
+        r"\b(?:shapes?|sizes?|channels?|dim(?:ension)?s?|height|width)\b",
+        re.IGNORECASE,
+    )
 
 
 REMEDIES = {
-    Cause.DEVICE: "its graph names a device: save it from the CPU, without .cuda() in forward, and with device=x.device for new tensors",
-    Cause.PRECISION: "its graph mixes precisions: save it in float32, without .half() or .to(dtype) in forward",
-    Cause.RESHAPE: "check the size and channels of the images, and that no reshape in its graph fixes the number of images",
-    Cause.SHAPE: "check the size and channels of the images (of image files: resize, crop, channels: 1 for grey)",
+    Cause.DEVICE: "its graph names a device: save it from the CPU, without .cuda() in forward",
+    Cause.PRECISION: "its graph mixes precisions: save it in float32, without .half() in forward",
+    Cause.RESHAPE: "check the size and channels of the images; no reshape may fix their number",
+    Cause.SHAPE: "check the size and channels of the images (resize, crop, channels: 1 for grey)",
 }
 
 

@@ -31,14 +31,20 @@ def _exactly(in_memory: bool) -> str:
     return "use precision='fp32'" if in_memory else "use run.precision fp32"
 
 
-def pick_output(returned: object, output: str | int | None, where: str, *, in_memory: bool = False) -> torch.Tensor:
+def pick_output(
+    returned: object,
+    output: str | int | None,
+    where: str,
+    *,
+    in_memory: bool = False,
+) -> torch.Tensor:
     """The tensor that ``output`` names in a network's result.
 
     Args:
         returned: a tensor, or a mapping or sequence of tensors.
         output: key or index; not needed for a plain tensor (``logits`` is accepted), nor for a mapping that holds only logits.
         where: the model's name in messages.
-        in_memory: whether ``output`` is an argument in Python rather than a key of a spec, for messages.
+        in_memory: whether messages name an argument in Python rather than a key of a spec.
 
     Raises:
         ModelError: a key or index is needed, does not exist, or names something other than a tensor.
@@ -46,7 +52,8 @@ def pick_output(returned: object, output: str | int | None, where: str, *, in_me
     option = "output" if in_memory else "model.output"
     if isinstance(returned, torch.Tensor):
         if output not in (None, "logits"):
-            raise ModelError(where, f"the network returns one tensor, but {option} asks for {output!r}", f"remove {option}")
+            what = f"the network returns one tensor, but {option} asks for {output!r}"
+            raise ModelError(where, what, f"remove {option}")
         return returned
     kind = type(returned).__name__
     if isinstance(returned, Mapping):
@@ -73,7 +80,14 @@ def pick_output(returned: object, output: str | int | None, where: str, *, in_me
     return picked
 
 
-def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str, *, in_memory: bool = False) -> torch.Tensor:
+def as_logits(
+    tensor: torch.Tensor,
+    images: int,
+    dtype: torch.dtype,
+    where: str,
+    *,
+    in_memory: bool = False,
+) -> torch.Tensor:
     """The tensor as logits (images, classes); one logit z becomes the two classes (0, z).
 
     Shapes (images, classes, 1) and (images, classes, 1, 1), as of a last convolution, are accepted.
@@ -94,7 +108,8 @@ def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str,
             remedy += "; a map of scores (segmentation) cannot be audited"
         raise ModelError(where, f"the network returns shape {shape} for {images} images", remedy)
     if dtype is torch.float64 and tensor.dtype is not torch.float64:
-        what = f"the network returns {str(tensor.dtype).removeprefix('torch.')} although fp64 was requested"
+        returned = str(tensor.dtype).removeprefix("torch.")
+        what = f"the network returns {returned} although fp64 was requested"
         remedy = f"its code or graph fixes the precision: {_exactly(in_memory)}"
         if not in_memory:
             remedy += ", or load it from safetensors or an unfrozen TorchScript file"
@@ -110,7 +125,7 @@ def _without_masks(logits: torch.Tensor) -> torch.Tensor:
 
     Without gradients, an image whose classes are all masked keeps minus infinity: no class wins.
     """
-    if logits.requires_grad:  # each operation is a kernel of its own on a GPU, and a search makes many short passes
+    if logits.requires_grad:  # a search makes many short passes: each operation costs a kernel
         return logits.clamp_min(NEVER)
     return torch.clamp(logits, min=logits.amax(1, keepdim=True).clamp_max(NEVER))
 
@@ -137,7 +152,7 @@ class LogitModel(nn.Module):
         clip: whether the pixels are clipped to [0, 1] first: see :meth:`clipping`.
         rounds: whether the network's float32 products may be rounded on CUDA: see :meth:`rounding`.
         info: the `LoadedNetwork`.
-        in_memory: whether it was an object of a Python program, so that messages name arguments rather than keys of a spec.
+        in_memory: whether it was an object of a Python program, whose messages name arguments.
         format, sha256, differentiable: from ``info``.
         memory_format: the fastest memory format for inputs.
         notes: lines for the user; may grow with the first call.
@@ -208,7 +223,9 @@ class LogitModel(nn.Module):
         return self
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Logits (n, classes) of pixels (n, channels, height, width), `NEVER` for a class whose logit is minus infinity.
+        """Logits (n, classes) of pixels (n, channels, height, width).
+
+        A class whose logit is minus infinity has the logit `NEVER`.
 
         Raises:
             ModelError: the network raises an exception, or its results are not logits. Lack of memory passes through unchanged.
@@ -238,12 +255,10 @@ class LogitModel(nn.Module):
         if images.dim() != 4:
             raise ModelError(self.name, f"images have shape {tuple(images.shape)}", "they must be (n, channels, height, width)")
         if channels not in (1, images.shape[1]):
-            raise ModelError(
-                self.name,
-                f"{'mean and std' if self.in_memory else 'model.mean and model.std'} have {channels} values, "
-                f"but the images have {count(images.shape[1], 'channel')}",
-                "give one value for each channel, or one for all",
-            )
+            options = "mean and std" if self.in_memory else "model.mean and model.std"
+            has = count(images.shape[1], "channel")
+            what = f"{options} have {channels} values, but the images have {has}"
+            raise ModelError(self.name, what, "give one value for each channel, or one for all")
         if images.dtype != self.dtype:
             images = images.to(self.dtype)
         if self.clip:
@@ -277,26 +292,33 @@ class LogitModel(nn.Module):
         self.memory_format = memory_format
 
     def _refusal(self, inputs: torch.Tensor, error: Exception) -> ModelError:
-        """The error for the user about an exception of the network; with a remedy where its cause is known."""
+        """The error about an exception of the network, with a remedy where its cause is known."""
         shape = " x ".join(map(str, inputs.shape[1:]))
         said = cause_text(error)
         alone = len(inputs) > 1 and self._takes(inputs[:1])
         if inputs.shape[1:] in self._proven:
-            what = f"the network took images of {shape}, but then raised {type(error).__name__} ({said})"
-            return ModelError(self.name, what, "it must take batches of any size, however often it is called" if alone else "")
+            kind = type(error).__name__
+            what = f"the network took images of {shape}, but then raised {kind} ({said})"
+            always = "it must take batches of any size, however often it is called"
+            return ModelError(self.name, what, always if alone else "")
         if alone:
             what = f"the network takes one image of {shape}, but not {len(inputs)} at once ({said})"
-            return ModelError(self.name, what, "it must take batches of any size: x.flatten(1), not x.view(1, -1)")
+            remedy = "it must take batches of any size: x.flatten(1), not x.view(1, -1)"
+            return ModelError(self.name, what, remedy)
         cause = known_cause(error)
         if self._compute is not self.dtype:
-            remedy = f"its graph may hold float32 constants, which do not mix with bfloat16: {_exactly(self.in_memory)}"
+            remedy = "its graph may hold float32 constants, which do not mix with bfloat16: "
+            remedy += _exactly(self.in_memory)
         elif cause is Cause.PRECISION and self.dtype is torch.float64:
-            remedy = f"it must run in float64, but its graph may hold float32 constants: {_exactly(self.in_memory)}"
+            remedy = "it must run in float64, but its graph may hold float32 constants: "
+            remedy += _exactly(self.in_memory)
         elif cause is not None:
             remedy = REMEDIES[cause]
         else:
-            return ModelError(self.name, f"on images of {shape} the network raised {type(error).__name__}: {said}")
-        return ModelError(self.name, f"the network does not take images of {shape} ({said})", remedy)
+            what = f"on images of {shape} the network raised {type(error).__name__}: {said}"
+            return ModelError(self.name, what)
+        what = f"the network does not take images of {shape} ({said})"
+        return ModelError(self.name, what, remedy)
 
     def _takes(self, inputs: torch.Tensor) -> bool:
         """Whether the network takes these normalised images."""
@@ -370,7 +392,8 @@ def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
         ModelError: the network cannot be copied and cast to bfloat16, or computes in float32 only.
     """
     if not model.differentiable and precision in ("bf16", "tf32"):
-        raise ModelError(model.name, f"{model.format} networks run in fp32 only", _exactly(model.in_memory))
+        what = f"{model.format} networks run in fp32 only"
+        raise ModelError(model.name, what, _exactly(model.in_memory))
     if precision != "bf16":
         return model.rounding(precision == "tf32")
     try:

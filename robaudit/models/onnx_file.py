@@ -22,7 +22,7 @@ from robaudit.models.weights import few
 from robaudit.text import first_line
 
 _SCORES = ("tensor(float)", "tensor(double)", "tensor(float16)")
-"""Types of outputs that may be logits; others are labels (numbers or text), or maps of scores by label."""
+"""Types of outputs that may be logits; others are labels, or maps of scores by label."""
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
 _MOST_BYTES = 2**31  # of a protobuf message
 
@@ -40,8 +40,9 @@ class OnnxNetwork(nn.Module):
         super().__init__()
         self.session, self.device, self.channels_last = session, device, channels_last
         self.input_name = session.get_inputs()[0].name
-        self.output_names = [output.name for output in session.get_outputs()]
-        self.score_names = [output.name for output in session.get_outputs() if output.type in _SCORES]
+        outputs = session.get_outputs()
+        self.output_names = [output.name for output in outputs]
+        self.score_names = [output.name for output in outputs if output.type in _SCORES]
 
     def forward(self, images: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor | None]:
         """Run the session on the images.
@@ -56,8 +57,10 @@ class OnnxNetwork(nn.Module):
             raise ModelError("onnx", "the network gives no gradients", "use an estimator without gradients, or another format")
         if self.channels_last:
             images = images.movedim(1, -1)
-        values = self.session.run(self.score_names, {self.input_name: images.contiguous().cpu().numpy()})
-        scores = {name: torch.from_numpy(value).to(self.device) for name, value in zip(self.score_names, values, strict=True)}
+        pixels = images.contiguous().cpu().numpy()
+        values = self.session.run(self.score_names, {self.input_name: pixels})
+        tensors = [torch.from_numpy(value).to(self.device) for value in values]
+        scores: dict[str, torch.Tensor] = dict(zip(self.score_names, tensors, strict=True))
         if len(self.output_names) == 1:
             return scores[self.output_names[0]]
         return {name: scores.get(name) for name in self.output_names}
@@ -97,9 +100,9 @@ def load_onnx(source: Source) -> LoadedNetwork:
     notes = [NOTE] if batch is None else [NOTE, batch_note("onnx", batch)]
     channels_last = _channels_last(session.get_inputs()[0].shape)
     if channels_last:
-        notes.append("onnx: its input is n x height x width x channels, and images are given to it in this order")
+        notes.append("onnx: images are given to it as n x height x width x channels")
     if output is not None and source.spec.output is None:
-        notes.append(f"onnx: the logits are its output {output!r}; the others are not scores, and not used")
+        notes.append(f"onnx: the logits are its output {output!r}; the others are no scores")
     return LoadedNetwork(
         OnnxNetwork(session, source.device, channels_last=channels_last).eval(),
         "onnx",
@@ -148,7 +151,7 @@ def _channels_last(shape: Sequence[int | str | None]) -> bool:
 
 
 def _output(session: Any, source: Source) -> str | None:
-    """The name of the output with scores, where there is one beside labels in numbers or text, or maps; otherwise None.
+    """The name of the only output with scores beside others, such as labels; otherwise None.
 
     Raises:
         ModelError: no output holds scores, or the chosen one does not.
@@ -160,8 +163,9 @@ def _output(session: Any, source: Source) -> str | None:
         chosen = list(kinds)[chosen]
     described = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
     if not scores:
-        remedy = "export it with the scores as a tensor (of scikit-learn: options={'zipmap': False})"
-        raise ModelError(source.where, f"no output of the network is a tensor of scores ({described})", remedy)
+        what = f"no output of the network is a tensor of scores ({described})"
+        remedy = "export it with scores as a tensor (of scikit-learn: options={'zipmap': False})"
+        raise ModelError(source.where, what, remedy)
     if chosen in kinds and chosen not in scores:
         what = f"model.output names {chosen!r}, which is not a tensor of scores ({described})"
         raise ModelError(source.where, what, f"name {few(scores)}")

@@ -28,8 +28,10 @@ def load_safetensors(source: Source) -> LoadedNetwork:
     if (entry := source.spec.entry) is None:
         return fill(source, FORMAT.name, tensors)
     if part := under(tensors, f"{entry}."):
-        return fill(source, FORMAT.name, part, (f"the weights are those under the prefix '{entry}.'",))
-    raise ModelError(source.where, f"has no weights under the prefix '{entry}.'", "remove model.entry")
+        note = f"the weights are those under the prefix '{entry}.'"
+        return fill(source, FORMAT.name, part, (note,))
+    what = f"has no weights under the prefix '{entry}.'"
+    raise ModelError(source.where, what, "remove model.entry")
 
 
 def _recognises(head: bytes, _: Sequence[str]) -> bool:

@@ -59,7 +59,10 @@ def _chosen(content: Any, entry: str | None, where: str) -> tuple[dict[str, torc
 
 
 def _entry(
-    content: Mapping[Any, Any], states: Mapping[str, dict[str, torch.Tensor]], entry: str, where: str
+    content: Mapping[Any, Any],
+    states: Mapping[str, dict[str, torch.Tensor]],
+    entry: str,
+    where: str,
 ) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     """The state dict under a key of the checkpoint, or the tensors under a prefix of its keys.
 

@@ -130,7 +130,7 @@ def _check_tensors(reader: Any, where: str) -> None:
 
 
 class _UnsupportedError(Exception):
-    """A pickle holds something sound that cannot be audited; the arguments say what, and what would be right."""
+    """A pickle holds something sound that cannot be audited; it has what and remedy."""
 
 
 class _FalseClaimError(Exception):
@@ -169,7 +169,8 @@ class _Tensors(pickle.Unpickler):
             what = f"is quantised (it holds {name}), and cannot be audited"
             raise _UnsupportedError(what, "export the network before quantisation, in float32")
         if "torch.classes" in written:  # TorchScript would make an object of a library's own class
-            raise _UnsupportedError(f"holds an object of {name}, a class of a library", "export it with tensors only")
+            what = f"holds an object of {name}, a class of a library"
+            raise _UnsupportedError(what, "export it with tensors only")
         if name.endswith("Storage"):
             return _Kind(_ITEM_BYTES.get(name.removesuffix("Storage"), 1))
         return _check_extent if name.startswith("_rebuild") else Unread

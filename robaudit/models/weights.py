@@ -53,12 +53,14 @@ def fill(source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: 
 def _fitted(
     tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor], where: str
 ) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
-    """The tensors for an architecture, without the prefix of their keys, and notes on what was changed and left aside.
+    """The tensors for an architecture, without the prefix of their keys, and notes for the user.
 
-    Where no prefix has all of the architecture's tensors, the ones under the nearest prefix, for the message about them.
+    If no prefix has all of the architecture's tensors, these are the ones under the nearest prefix,
+    for the message about them.
 
     Raises:
-        ModelError: several prefixes have all of them, with different values, or other layers of the same sequence have weights.
+        ModelError: several prefixes have all of them, with different values, or other layers of the
+            same sequence have weights.
     """
     renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in tensors.items()}
     for state in (tensors, renamed):
@@ -79,26 +81,37 @@ def _fitted(
 
 def under(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
     """The tensors whose keys begin with a prefix, without it."""
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+    found = [key for key in tensors if key.startswith(prefix)]
+    return {key.removeprefix(prefix): tensors[key] for key in found}
 
 
 def _required(wanted: Iterable[str]) -> list[str]:
-    return [key for key in wanted if not key.endswith("num_batches_tracked")]  # old files lack this counter
+    """The tensors that a file must have; old files lack the counters of batch norms."""
+    return [key for key in wanted if not key.endswith("num_batches_tracked")]
 
 
 def _complete(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> list[str]:
-    """The prefixes under which all of the architecture's tensors are found; of the right shape, if there are such."""
+    """The prefixes with all of the architecture's tensors; those with the right shapes, if any."""
     required = _required(wanted)
     if not required:
         return []
     first = required[0]
     candidates = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")]
     complete = [prefix for prefix in candidates if all(prefix + key in state for key in required)]
-    fitting = [prefix for prefix in complete if all(state[prefix + key].shape == wanted[key].shape for key in required)]
+    shapes = {key: wanted[key].shape for key in required}
+    fitting = []
+    for prefix in complete:
+        if all(state[prefix + key].shape == shape for key, shape in shapes.items()):
+            fitting.append(prefix)
     return fitting or complete
 
 
-def _chosen(state: Mapping[str, torch.Tensor], wanted: Iterable[str], prefixes: Sequence[str], where: str) -> tuple[str, list[str]]:
+def _chosen(
+    state: Mapping[str, torch.Tensor],
+    wanted: Iterable[str],
+    prefixes: Sequence[str],
+    where: str,
+) -> tuple[str, list[str]]:
     """The prefix of the network's own weights, and the prefixes that have other values.
 
     The outermost, and plain weights before averaged ones.
@@ -106,7 +119,8 @@ def _chosen(state: Mapping[str, torch.Tensor], wanted: Iterable[str], prefixes: 
     Raises:
         ModelError: several could be meant.
     """
-    outer = [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]
+    by_length = sorted(prefixes, key=len)
+    outer = [one for i, one in enumerate(by_length) if not one.startswith(tuple(by_length[:i]))]
     plain = [one for one in outer if not set(one.split(".")) & set(AVERAGED)] or outer
     chosen = min(plain, key=len)
     required = _required(wanted)
@@ -117,12 +131,13 @@ def _chosen(state: Mapping[str, torch.Tensor], wanted: Iterable[str], prefixes: 
     if set(others) & set(plain):
         names = few(one.removesuffix(".") for one in plain)
         remedy = f"say which: model.entry: {chosen.removesuffix('.')}"
-        raise ModelError(where, f"has the architecture's weights under several prefixes ({names})", remedy)
+        what = f"has the architecture's weights under several prefixes ({names})"
+        raise ModelError(where, what, remedy)
     return chosen, others
 
 
 def _refuse_layers_of_sequence(prefix: str, aside: Iterable[str], where: str) -> None:
-    """Refuse to leave out a layer with weights from the nn.Sequential that the network is a layer of."""
+    """Refuse to leave out a layer with weights of the nn.Sequential that the network is part of."""
     *outside, position = prefix.removesuffix(".").split(".")
     parent = "".join(f"{part}." for part in outside)
     if not position.isdecimal():
@@ -130,24 +145,28 @@ def _refuse_layers_of_sequence(prefix: str, aside: Iterable[str], where: str) ->
     for key in aside:
         sibling, _, name = key.removeprefix(parent).partition(".")
         if key.startswith(parent) and sibling.isdecimal() and name.rpartition(".")[2] == "weight":
-            what = f"has the architecture's tensors under {prefix!r}, and another layer of the same sequence has weights ({key})"
-            raise ModelError(where, what, "give an architecture with all its layers: package.module:function")
+            what = f"has the architecture's tensors under {prefix!r}, and another layer"
+            what += f" of the same sequence has weights ({key})"
+            remedy = "give an architecture with all its layers: package.module:function"
+            raise ModelError(where, what, remedy)
 
 
 def _notes(prefix: str, aside: Sequence[str], others: Sequence[str]) -> list[str]:
     """What the user should know about a prefix, and about everything that is not under it."""
     if not aside:
         return [f"the prefix {prefix!r} was removed from every key"] if prefix else []
-    note = f"the weights are those under the prefix {prefix!r}" if prefix else "the weights are those without a prefix"
+    place = f"under the prefix {prefix!r}" if prefix else "without a prefix"
+    note = f"the weights are those {place}"
     note += f"; left aside: {count(len(aside), 'tensor')} ({few(aside)})"
     if others:
         names = [other.removesuffix(".") for other in others]
-        note += f"; {few(names)} has other weights of the same names: choose with model.entry: {names[0]}"
+        note += f"; {few(names)} has other weights of the same names: "
+        note += f"choose with model.entry: {names[0]}"
     return [note]
 
 
 def _nearest(state: Iterable[str], wanted: Iterable[str]) -> str:
-    """The prefix under which most of the architecture's tensors are found; '' if no prefix has half of them."""
+    """The prefix with most of the architecture's tensors; '' if no prefix has half of them."""
     known = set(wanted)
     depth = max((name.count(".") for name in known), default=0)
     found = Counter[str]()
@@ -202,7 +221,8 @@ def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
 def quantised(where: str, which: str) -> ModelError:
     """The error about quantised weights; ``which`` names one of them."""
     what = f"holds quantised weights ({which}), which cannot be audited"
-    return ModelError(where, what, "give the weights before quantisation, in float32, float16 or bfloat16")
+    remedy = "give the weights before quantisation, in float32, float16 or bfloat16"
+    return ModelError(where, what, remedy)
 
 
 def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:

@@ -22,7 +22,8 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         target: class indices t (n,).
 
     Returns:
-        log CE (n,) and d log CE / d f (n, classes), float64; both are NaN if a logit is not finite, or the target never wins.
+        log CE (n,) and d log CE / d f (n, classes), float64; both are NaN if a logit is not finite,
+        or the target never wins.
 
     Source: Rice et al., Robustness between the worst and average case, for the loss; the formulas are robaudit's.
     """

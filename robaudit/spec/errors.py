@@ -73,7 +73,8 @@ def _location(error: ErrorDetails) -> Location:
 
 def wanted(error: ErrorDetails) -> str:
     """What would be right, in plain English."""
-    if error["type"] == "string_type" and isinstance(value := error.get("input"), bool | int | float | date):
+    value = error.get("input")
+    if error["type"] == "string_type" and isinstance(value, bool | int | float | date):
         return unquoted(value)
     if error["type"] in _PLAIN:
         return _PLAIN[error["type"]].format(**error.get("ctx", {}))

@@ -173,9 +173,9 @@ class Script(nn.Module):
     ("way", "said"),
     [
         ("one image", "takes one image of 1 x 8 x 8, but not 5 at once (RuntimeError: shape '[1, 64]' is invalid for input of size 320"),
-        ("half", "save it in float32, without .half() or .to(dtype) in forward"),
+        ("half", "save it in float32, without .half() in forward"),
         ("device", "its graph names a device: save it from the CPU"),
-        ("two images", "that no reshape in its graph fixes the number of images"),
+        ("two images", "no reshape may fix their number"),
     ],
 )
 @pytest.mark.parametrize("scripted", [False, True])

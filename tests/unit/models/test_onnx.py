@@ -91,7 +91,7 @@ def test_channels_at_the_end(tmp_path: Path) -> None:
     images = torch.rand(2, 3, 4, 5)
     weights = torch.arange(180, dtype=torch.float32).view(60, 3).sin()
     assert torch.allclose(model(images), images.permute(0, 2, 3, 1).flatten(1) @ weights, atol=1e-5)
-    assert any("its input is n x height x width x channels" in note for note in model.notes)
+    assert any("given to it as n x height x width x channels" in note for note in model.notes)
     with pytest.raises(ModelError, match=r"does not take images of 3 x 4 x 4 \(Got invalid dimensions .* index: 2 Got: 4 Expected: 5"):
         model(images[..., :4])
 
