@@ -151,8 +151,7 @@ def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
 def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
     sums_to_one = (logits.sum(1) - 1).abs().max() < 1e-3
     if bool(sums_to_one) and float(logits.min()) >= 0:
-        option = "output" if model.in_memory else "model.output"
-        advice = f"their margins are far from normal: name the logits in {option}"
+        advice = "their margins are far from normal: name the logits in model.output"
         yield f"{model.name}: the outputs look like probabilities, not logits; {advice}"
     elif logits.shape[1] == 2 and bool((logits[:, 0] == 0).all()) and float(logits.min()) >= 0 and float(logits.max()) <= 1:
         yield f"{model.name}: its one output lies within [0, 1] and looks like a probability; give the logit, which is positive for class 1"

@@ -295,8 +295,8 @@ def test_remedies_name_arguments() -> None:
     images = torch.rand(4, 1, 4, 4)
     with pytest.raises(RobauditError, match=r"say which are the logits: output=INDEX, from 0$"):
         robaudit.audit(lambda x: (x.flatten(1), x), images, sigma=0.1)
-    with pytest.warns(RobauditWarning, match="name the logits in output$"):
-        robaudit.audit(lambda x: x.flatten(1).softmax(1), images, sigma=0.1)
+    with pytest.raises(RobauditError, match=r"output asks for 'z'; remove output$"):
+        robaudit.audit(lambda x: x.flatten(1), images, sigma=0.1, output="z")
 
 
 def test_a_warning_ends_an_audit_only_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
