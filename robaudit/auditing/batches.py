@@ -10,7 +10,7 @@ from torch import Tensor
 from robaudit.estimators.engine import Engine
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
-from robaudit.numerics.margins import margin_gradients
+from robaudit.numerics.margins import NEVER, margin_gradients
 from robaudit.stats.info import RowBits, Rows
 
 IMAGES = 7
@@ -95,6 +95,6 @@ def _in_batches(model: LogitModel, x: Tensor, rows: int, values: _Values) -> Ten
 
 
 def _spread(values: Tensor) -> float:
-    """The range of the finite values."""
-    finite = values[values.isfinite()]
+    """The range of the finite values, without the logits of masked classes."""
+    finite = values[values.isfinite() & (values > NEVER)]
     return float(finite.max() - finite.min()) if len(finite) else 0.0

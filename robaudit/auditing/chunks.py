@@ -134,7 +134,9 @@ def _not_finite(sample: Sample, where: str) -> SampleError:
 
 def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> SampleError:
     what = f"{name} gave {value} at {task.at}"
-    return SampleError(f"{where}: {sample.id}", what, "logits or gradients are not finite under noise, or the estimator is broken")
+    remedy = "logits or gradients are not finite under noise, its class is masked by a logit of -inf, "
+    remedy += "or the estimator is broken"
+    return SampleError(f"{where}: {sample.id}", what, remedy)
 
 
 def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: str) -> Row:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from inspect import cleandoc
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args, get_type_hints
 
 from robaudit.cli.signals import INTERRUPTED, TERMINATED, ended_by_signals
@@ -95,10 +96,12 @@ def program() -> TyperGroup:
 def _run() -> NoReturn:
     import typer
 
-    from robaudit.cli.streams import discard_output
+    from robaudit.cli.streams import discard_output, prepare_output
     from robaudit.errors import RobauditError
 
+    prepare_output()
     _refuse_empty()
+    _refuse_deleted_folder()
     try:
         code = program()(prog_name="robaudit", standalone_mode=False)
     except RobauditError as error:
@@ -135,6 +138,14 @@ def _refuse_empty() -> None:
         before = sys.argv[sys.argv.index("", 1) - 1]
         what = f"{before}: the value" if before.startswith("-") else "an argument"
         _fail(f"error: {what} is empty; is a shell variable unset?", 2)
+
+
+def _refuse_deleted_folder() -> None:
+    """Refuse to start in a folder that has been deleted, where no relative path has a meaning."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        _fail("error: the current folder has been deleted; change to one that exists", 2)
 
 
 def _completing() -> bool:

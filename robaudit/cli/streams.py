@@ -65,6 +65,19 @@ def _discard(stream: Any) -> None:
         os.close(nowhere)
 
 
+def prepare_output() -> None:
+    """Make standard output one that can be printed to.
+
+    If the process was started without one (``>&-``), what is printed is dropped, and the exit code
+    still counts. A character that its encoding lacks becomes an escape.
+    """
+    if sys.stdout is None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # so that no other file gets the free number 1
+        sys.stdout = os.fdopen(nowhere, "w", encoding="utf-8")
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def discard_output() -> None:
     """Drop everything printed to standard output from now on."""
     _discard(sys.stdout)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from robaudit.datasets.base import find
-from robaudit.datasets.classes import label_array
+from robaudit.datasets.classes import label_array, text_labels
 from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.fields import Positive
@@ -46,17 +46,26 @@ class NpzSpec(BaseDatasetSpec):
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the arrays into memory, in the file's own type; ids are indices in the file.
 
+        Labels may be text, as in a CSV file.
+
         Raises:
             DataError: the file or an array is missing, damaged, or has no images or labels.
         """
         from robaudit.datasets.decode import as_pixels  # imports torch, which reading a spec does not need
 
-        path, labels = find(self.path, base_dir, "file"), None
+        path = find(self.path, base_dir, "file")
+        labels = None
+        names = self.class_names
         images = _array(path, self.path, self.images_key, "images_key")
         decode = partial(as_pixels, scale=self.scale, channels_last=_layout_of(images, self) == "nhwc")
         if self.labels_key is not None:
-            labels = label_array(_array(path, self.path, self.labels_key, "labels_key"), self.path, len(images))
-        return ImageSet(self.path, images, decode, labels=labels)
+            written = _array(path, self.path, self.labels_key, "labels_key")
+            if written.dtype.kind in "SU" and written.shape in ((len(images),), (len(images), 1)):
+                texts = [text.strip() for text in _texts(written.ravel())]
+                labels, names = text_labels(texts, self.path, self.class_names, self.class_ids)
+            else:
+                labels = label_array(written, self.path, len(images))
+        return ImageSet(self.path, images, decode, labels=labels, class_names=names)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
         """The values of another array, one for each image.
@@ -67,7 +76,14 @@ class NpzSpec(BaseDatasetSpec):
         values = _array(find(self.path, base_dir, "file"), self.path, name, "--by")
         if values.ndim != 1:
             raise DataError(self.path, f"array {name!r} has shape {values.shape}", "it needs one value for each image")
-        return [value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value) for value in values.tolist()]
+        return _texts(values)
+
+
+def _texts(values: NDArray[Any]) -> list[str]:
+    """The values of an array of one dimension as text."""
+    if values.dtype.kind == "S":
+        return [value.decode(errors="backslashreplace") for value in values.tolist()]
+    return [str(value) for value in values.tolist()]
 
 
 def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
@@ -97,7 +113,10 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
         raise DataError(where, what, "it may be truncated; save it again with numpy.savez_compressed") from None
     except Exception as error:  # noqa: BLE001  damaged archives and headers raise nearly anything
         what = f"array {key!r} cannot be read ({first_line(error)})"
-        raise DataError(where, what, "it may be damaged; save it again as numbers with numpy.savez_compressed") from None
+        remedy = "it may be damaged; save it again with numpy.savez_compressed, as numbers"
+        if option == "labels_key":
+            remedy += " or text (.astype(str))"
+        raise DataError(where, what, remedy) from None
     return array
 
 

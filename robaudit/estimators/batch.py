@@ -17,7 +17,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import Noise, shape_of
 from robaudit.noise.process import NoiseProcess
-from robaudit.numerics.margins import halves, margin_gradients, margins, other_classes
+from robaudit.numerics.margins import NEVER, halves, margin_gradients, margins, other_classes
 from robaudit.numerics.rowwise import mean_over, variance_over
 
 HELD_BYTES = 2**25
@@ -25,7 +25,6 @@ HELD_BYTES = 2**25
 
 _STEP = 1 / 64
 _BARE = NoiseLevel()
-_FAILED = -1e30
 _ALIKE_ROWS = 8  # on the CPU as fast as more rows (measured), and fewer images are padded to the most margins of any
 
 
@@ -217,7 +216,7 @@ class ImageBatch:
             broken = ~logits.isfinite().all(1)
             if broken.any():
                 logits[broken] = 0.0
-                logits[broken, self.predicted[image[broken]]] = _FAILED
+                logits[broken, self.predicted[image[broken]]] = NEVER
                 self.lost.update(image[broken].tolist())
             yield logits, image
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
+from robaudit.numerics.margins import NEVER
 from robaudit.quantities import DIFFICULTY, Interval, IntervalKind
 from robaudit.results import CleanImage, Result
 
@@ -41,9 +43,20 @@ class Difficulty(Estimator):
     def estimate(self, batch: ImageBatch) -> list[Result]:
         """g of each image, which is exact, with its margin."""
         y = batch.labels if self.target == "label" else batch.predicted
-        return [
-            Result(g, lower=g, upper=g, forwards=1, interval=self.interval, clean=CleanImage(margin)) for g, margin in ease(batch.logits, y)
-        ]
+        masked = (batch.logits.gather(1, y[:, None])[:, 0] <= NEVER).tolist()
+        results = []
+        for (g, margin), never in zip(ease(batch.logits, y), masked, strict=True):
+            value = -math.inf if never else g
+            result = Result(
+                value,
+                lower=value,
+                upper=value,
+                forwards=1,
+                interval=self.interval,
+                clean=CleanImage(margin),
+            )
+            results.append(result)
+        return results
 
 
 def ease(logits: Tensor, y: Tensor) -> list[tuple[float, float]]:

@@ -15,6 +15,7 @@ from robaudit.estimators.certificate import CERTIFICATE
 from robaudit.estimators.radius import ByNorm
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.models.logits import LogitModel
+from robaudit.numerics.margins import NEVER
 from robaudit.quantities import CERTIFIED
 from robaudit.spec.fields import SpecSection
 
@@ -99,7 +100,8 @@ def rounding(batch: ImageBatch, logits: Tensor, constants: Tensor, span: float =
     Returns:
         (rows, ...).
     """
-    largest = logits.abs().amax(1).reshape(-1, *[1] * (constants.dim() - 1))
+    unmasked = torch.where(logits <= NEVER, 0.0, logits)
+    largest = unmasked.abs().amax(1).reshape(-1, *[1] * (constants.dim() - 1))
     return torch.finfo(batch.engine.model.dtype).eps * (_ROUNDING * largest + constants * max(span, math.sqrt(batch.x[0].numel())))
 
 

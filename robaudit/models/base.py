@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 import torch
@@ -27,6 +26,7 @@ class LoadedNetwork:
         differentiable: whether gradients with respect to the input exist (not for onnx).
         least_batch: the smallest batch it accepts.
         most_batch: the largest batch it accepts; None where there is no limit.
+        output: key of the logits in what it returns, where the format says so.
         notes: lines for the user ("torchscript: a graph of torch operators ...").
     """
 
@@ -36,6 +36,7 @@ class LoadedNetwork:
     differentiable: bool = True
     least_batch: int = 1
     most_batch: int | None = None
+    output: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -111,11 +112,28 @@ def file_sha256(path: Path) -> str:
 
 
 def check_finite(network: nn.Module, where: str) -> None:
-    """Refuse NaN and infinite weights, by name."""
+    """Refuse NaN and infinite weights, by name.
+
+    Minus infinity is allowed in buffers: it masks classes, or attention.
+    """
     with torch.no_grad():
-        for name, tensor in chain(network.named_parameters(), network.named_buffers()):
-            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-                kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
-                raise ModelError(
-                    where, f"the tensor {name.removeprefix('network.')} has {kind}", "train again, or take an earlier checkpoint"
-                )
+        for name, parameter in network.named_parameters():
+            _refuse_odd_numbers(name, parameter, where)
+        for name, buffer in network.named_buffers():
+            _refuse_odd_numbers(name, buffer, where, masks=True)
+
+
+def _refuse_odd_numbers(
+    name: str,
+    tensor: torch.Tensor,
+    where: str,
+    *,
+    masks: bool = False,
+) -> None:
+    if not tensor.is_floating_point() or torch.isfinite(tensor).all():
+        return
+    if masks and not (torch.isnan(tensor) | torch.isposinf(tensor)).any():
+        return
+    kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
+    what = f"the tensor {name.removeprefix('network.')} has {kind}"
+    raise ModelError(where, what, "train again, or take an earlier checkpoint")

@@ -159,7 +159,9 @@ def record(model: Model, image: Tensor) -> Graph:
     x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
     recorder = _Recorder(x, _leaving_scripts(model))
     with torch.enable_grad(), recorder, _Leaving(recorder):  # some operations take hidden shortcuts where gradients are off
-        logits = model(x)
+        logits = getattr(model, "raw", model)(x)
+    if bool(torch.isneginf(logits.detach()).any()):
+        return Graph((), logits.shape[-1], "a logit is minus infinity")
     return recorder.graph(logits)
 
 

@@ -16,29 +16,44 @@ from torch import nn
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.memory import is_out_of_memory
 from robaudit.models.base import LoadedNetwork, check_finite
-from robaudit.spec.model import Precision
+from robaudit.models.failures import REMEDIES, Cause, cause_text, known_cause
+from robaudit.numerics.margins import NEVER
+from robaudit.spec.model import IN_MEMORY, Precision
 from robaudit.text import count
 
 T = TypeVar("T")
 PIXELS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 """The dtype of pixels, clean passes and gradients by precision."""
-_EXACT = "use run.precision fp32"
 
 
-def pick_output(returned: object, output: str | int | None, where: str) -> torch.Tensor:
+def _exactly(in_memory: bool) -> str:
+    """How to ask for full precision, in a spec or in Python."""
+    return "use precision='fp32'" if in_memory else "use run.precision fp32"
+
+
+def pick_output(
+    returned: object,
+    output: str | int | None,
+    where: str,
+    *,
+    in_memory: bool = False,
+) -> torch.Tensor:
     """The tensor that ``output`` names in a network's result.
 
     Args:
         returned: a tensor, or a mapping or sequence of tensors.
         output: key or index; not needed for a plain tensor (``logits`` is accepted), nor for a mapping that holds only logits.
         where: the model's name in messages.
+        in_memory: whether messages name an argument in Python rather than a key of a spec.
 
     Raises:
         ModelError: a key or index is needed, does not exist, or names something other than a tensor.
     """
+    option = "output" if in_memory else "model.output"
     if isinstance(returned, torch.Tensor):
         if output not in (None, "logits"):
-            raise ModelError(where, f"the network returns one tensor, but model.output asks for {output!r}", "remove model.output")
+            what = f"the network returns one tensor, but {option} asks for {output!r}"
+            raise ModelError(where, what, f"remove {option}")
         return returned
     kind = type(returned).__name__
     if isinstance(returned, Mapping):
@@ -52,7 +67,8 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
     if output is None and names == ["logits"]:
         output = "logits"
     if output is None:
-        raise ModelError(where, f"the network returns {described}", f"say which are the logits: model.output: {wanted}")
+        remedy = f"say which are the logits: {option}{'=' if in_memory else ': '}{wanted}"
+        raise ModelError(where, f"the network returns {described}", remedy)
     place = names.index(output) if output in names else output
     if not isinstance(place, int) or not -len(values) <= place < len(values):
         remedy = did_you_mean(str(output), names) if names else f"give an index from 0 to {len(values) - 1}"
@@ -60,12 +76,21 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
     picked = values[place]
     if not isinstance(picked, torch.Tensor):
         what = f"the network's output {output!r} is {type(picked).__name__}, not a tensor"
-        raise ModelError(where, what, "pick the logits with model.output")
+        raise ModelError(where, what, f"pick the logits with {option}")
     return picked
 
 
-def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str) -> torch.Tensor:
+def as_logits(
+    tensor: torch.Tensor,
+    images: int,
+    dtype: torch.dtype,
+    where: str,
+    *,
+    in_memory: bool = False,
+) -> torch.Tensor:
     """The tensor as logits (images, classes); one logit z becomes the two classes (0, z).
+
+    Shapes (images, classes, 1) and (images, classes, 1, 1), as of a last convolution, are accepted.
 
     Raises:
         ModelError: the tensor has another shape, integers, or less than the requested precision.
@@ -75,21 +100,34 @@ def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str)
         raise ModelError(
             where, f"the network returns {str(tensor.dtype).removeprefix('torch.')}, not logits", "return the scores, not the class"
         )
+    while tensor.dim() > 2 and tensor.shape[-1] == 1:
+        tensor = tensor.squeeze(-1)
     if tensor.dim() not in (1, 2) or tensor.shape[0] != images or tensor.shape[-1] == 0:
         remedy = "it must return logits of shape n x classes"
         if tensor.dim() == 4 and tensor.shape[0] == images:
             remedy += "; a map of scores (segmentation) cannot be audited"
         raise ModelError(where, f"the network returns shape {shape} for {images} images", remedy)
     if dtype is torch.float64 and tensor.dtype is not torch.float64:
-        raise ModelError(
-            where,
-            f"the network returns {str(tensor.dtype).removeprefix('torch.')} although fp64 was requested",
-            "its graph fixes the precision: use run.precision fp32, or load it from safetensors or an unfrozen TorchScript file",
-        )
+        returned = str(tensor.dtype).removeprefix("torch.")
+        what = f"the network returns {returned} although fp64 was requested"
+        remedy = f"its code or graph fixes the precision: {_exactly(in_memory)}"
+        if not in_memory:
+            remedy += ", or load it from safetensors or an unfrozen TorchScript file"
+        raise ModelError(where, what, remedy)
     logits = tensor.to(dtype)
     if logits.dim() == 1:
         logits = logits.unsqueeze(1)
     return F.pad(logits, (1, 0)) if logits.shape[1] == 1 else logits
+
+
+def _without_masks(logits: torch.Tensor) -> torch.Tensor:
+    """The logits (images, classes) with `NEVER` in place of minus infinity.
+
+    Without gradients, an image whose classes are all masked keeps minus infinity: no class wins.
+    """
+    if logits.requires_grad:  # a search makes many short passes: each operation costs a kernel
+        return logits.clamp_min(NEVER)
+    return torch.clamp(logits, min=logits.amax(1, keepdim=True).clamp_max(NEVER))
 
 
 class LogitModel(nn.Module):
@@ -114,6 +152,7 @@ class LogitModel(nn.Module):
         clip: whether the pixels are clipped to [0, 1] first: see :meth:`clipping`.
         rounds: whether the network's float32 products may be rounded on CUDA: see :meth:`rounding`.
         info: the `LoadedNetwork`.
+        in_memory: whether it was an object of a Python program, whose messages name arguments.
         format, sha256, differentiable: from ``info``.
         memory_format: the fastest memory format for inputs.
         notes: lines for the user; may grow with the first call.
@@ -134,7 +173,9 @@ class LogitModel(nn.Module):
         name: str = "model",
     ) -> None:
         super().__init__()
-        self.info, self.name, self.output = loaded, name, output
+        self.info, self.name = loaded, name
+        self.output = loaded.output if output is None else output
+        self.in_memory = loaded.format == IN_MEMORY
         self.format, self.sha256, self.differentiable = loaded.format, loaded.sha256, loaded.differentiable
         self.clip = self.rounds = False
         self.device, self.dtype = device or torch.device("cpu"), dtype
@@ -184,9 +225,15 @@ class LogitModel(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Logits (n, classes) of pixels (n, channels, height, width).
 
+        A class whose logit is minus infinity has the logit `NEVER`.
+
         Raises:
             ModelError: the network raises an exception, or its results are not logits. Lack of memory passes through unchanged.
         """
+        return _without_masks(self.raw(images))
+
+    def raw(self, images: torch.Tensor) -> torch.Tensor:
+        """As :meth:`forward`, with minus infinity for classes that the network masks."""
         inputs, contiguous = self._normalise(images).to(self._compute), self.memory_format is torch.contiguous_format
         try:
             logits = self._logits(inputs)
@@ -199,7 +246,7 @@ class LogitModel(nn.Module):
             if contiguous or proven:
                 raise self._refusal(inputs, error) from error
             self._lay_out(torch.contiguous_format)
-            return self.forward(images)
+            return self.raw(images)
         self._proven.add(images.shape[1:])
         return logits
 
@@ -208,11 +255,10 @@ class LogitModel(nn.Module):
         if images.dim() != 4:
             raise ModelError(self.name, f"images have shape {tuple(images.shape)}", "they must be (n, channels, height, width)")
         if channels not in (1, images.shape[1]):
-            raise ModelError(
-                self.name,
-                f"model.mean and model.std have {channels} values, but the images have {count(images.shape[1], 'channel')}",
-                "give one value for each channel, or one for all",
-            )
+            options = "mean and std" if self.in_memory else "model.mean and model.std"
+            has = count(images.shape[1], "channel")
+            what = f"{options} have {channels} values, but the images have {has}"
+            raise ModelError(self.name, what, "give one value for each channel, or one for all")
         if images.dtype != self.dtype:
             images = images.to(self.dtype)
         if self.clip:
@@ -237,7 +283,8 @@ class LogitModel(nn.Module):
     def _once(self, inputs: torch.Tensor) -> torch.Tensor:
         with rounded_products(True) if self.rounds else nullcontext():
             returned = self.network(inputs)
-        return as_logits(pick_output(returned, self.output, self.name), len(inputs), self.dtype, self.name)
+        picked = pick_output(returned, self.output, self.name, in_memory=self.in_memory)
+        return as_logits(picked, len(inputs), self.dtype, self.name, in_memory=self.in_memory)
 
     def _lay_out(self, memory_format: torch.memory_format) -> None:
         with torch.inference_mode(False), torch.no_grad():
@@ -245,17 +292,41 @@ class LogitModel(nn.Module):
         self.memory_format = memory_format
 
     def _refusal(self, inputs: torch.Tensor, error: Exception) -> ModelError:
-        reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), type(error).__name__)
+        """The error about an exception of the network, with a remedy where its cause is known."""
         shape = " x ".join(map(str, inputs.shape[1:]))
+        said = cause_text(error)
+        alone = len(inputs) > 1 and self._takes(inputs[:1])
         if inputs.shape[1:] in self._proven:
-            what = f"the network took images of {shape}, but then raised {type(error).__name__} ({reason[:200]})"
-            return ModelError(self.name, what, "it must take batches of any size, however often it is called")
-        remedy = "check the size and channels of the images (of image files: resize, crop, channels: 1 for grey)"
-        if self.dtype is torch.float64:
-            remedy += ", and that it runs in float64 (a frozen or exported graph may hold float32 constants: use run.precision fp32)"
+            kind = type(error).__name__
+            what = f"the network took images of {shape}, but then raised {kind} ({said})"
+            always = "it must take batches of any size, however often it is called"
+            return ModelError(self.name, what, always if alone else "")
+        if alone:
+            what = f"the network takes one image of {shape}, but not {len(inputs)} at once ({said})"
+            remedy = "it must take batches of any size: x.flatten(1), not x.view(1, -1)"
+            return ModelError(self.name, what, remedy)
+        cause = known_cause(error)
         if self._compute is not self.dtype:
-            remedy = "its graph may hold float32 constants, which do not mix with bfloat16: use run.precision fp32"
-        return ModelError(self.name, f"the network does not take images of {shape} ({reason[:200]})", remedy)
+            remedy = "its graph may hold float32 constants, which do not mix with bfloat16: "
+            remedy += _exactly(self.in_memory)
+        elif cause is Cause.PRECISION and self.dtype is torch.float64:
+            remedy = "it must run in float64, but its graph may hold float32 constants: "
+            remedy += _exactly(self.in_memory)
+        elif cause is not None:
+            remedy = REMEDIES[cause]
+        else:
+            what = f"on images of {shape} the network raised {type(error).__name__}: {said}"
+            return ModelError(self.name, what)
+        what = f"the network does not take images of {shape} ({said})"
+        return ModelError(self.name, what, remedy)
+
+    def _takes(self, inputs: torch.Tensor) -> bool:
+        """Whether the network takes these normalised images."""
+        try:
+            self._logits(inputs)
+        except Exception:  # noqa: BLE001  networks may raise anything
+            return False
+        return True
 
 
 def once_a_model(compute: Callable[[LogitModel, torch.Tensor], T]) -> Callable[[LogitModel, torch.Tensor], T]:
@@ -321,7 +392,8 @@ def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
         ModelError: the network cannot be copied and cast to bfloat16, or computes in float32 only.
     """
     if not model.differentiable and precision in ("bf16", "tf32"):
-        raise ModelError(model.name, f"{model.format} networks run in fp32 only", _EXACT)
+        what = f"{model.format} networks run in fp32 only"
+        raise ModelError(model.name, what, _exactly(model.in_memory))
     if precision != "bf16":
         return model.rounding(precision == "tf32")
     try:
@@ -329,5 +401,6 @@ def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
             lower = copy.deepcopy(model)
             lower.compute_in(torch.bfloat16)
     except Exception as error:
-        raise ModelError(model.name, f"cannot be copied and cast to bfloat16 ({type(error).__name__}: {error})"[:300], _EXACT) from error
+        what = f"cannot be copied and cast to bfloat16 ({type(error).__name__}: {error})"[:300]
+        raise ModelError(model.name, what, _exactly(model.in_memory)) from error
     return lower

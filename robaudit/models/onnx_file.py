@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,11 @@ from torch import nn
 from robaudit.errors import ModelError, needs_extra
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
 from robaudit.models.operators import Operator, check_operators
+from robaudit.models.weights import few
 from robaudit.text import first_line
 
+_SCORES = ("tensor(float)", "tensor(double)", "tensor(float16)")
+"""Types of outputs that may be logits; others are labels, or maps of scores by label."""
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
 _MOST_BYTES = 2**31  # of a protobuf message
 _MOST_NODES = 100_000  # once functions are expanded; large networks have 20,000
@@ -30,25 +33,42 @@ _OWN_DOMAINS = ("ai.onnx", "com.microsoft", "com.ms")
 
 
 class OnnxNetwork(nn.Module):
-    """An onnxruntime session as a module; returns a tensor, or several as a dict by output name."""
+    """An onnxruntime session as a module.
 
-    def __init__(self, session: Any, device: torch.device) -> None:
+    Args:
+        session: of a graph with one input.
+        device: of the images and the results.
+        channels_last: whether its input is (n, height, width, channels).
+    """
+
+    def __init__(self, session: Any, device: torch.device, *, channels_last: bool = False) -> None:
         super().__init__()
-        self.session, self.device = session, device
+        self.session, self.device, self.channels_last = session, device, channels_last
         self.input_name = session.get_inputs()[0].name
-        self.output_names = [output.name for output in session.get_outputs()]
+        outputs = session.get_outputs()
+        self.output_names = [output.name for output in outputs]
+        self.score_names = [output.name for output in outputs if output.type in _SCORES]
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor]:
+    def forward(self, images: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor | None]:
         """Run the session on the images.
+
+        Returns:
+            A tensor, or of several outputs a dict by name, with None for those that are no scores.
 
         Raises:
             ModelError: gradients are requested.
         """
         if images.requires_grad and torch.is_grad_enabled():
             raise ModelError("onnx", "the network gives no gradients", "use an estimator without gradients, or another format")
-        values = self.session.run(self.output_names, {self.input_name: images.contiguous().cpu().numpy()})
-        outputs = {name: torch.from_numpy(value).to(self.device) for name, value in zip(self.output_names, values, strict=True)}
-        return outputs[self.output_names[0]] if len(outputs) == 1 else outputs
+        if self.channels_last:
+            images = images.movedim(1, -1)
+        pixels = images.contiguous().cpu().numpy()
+        values = self.session.run(self.score_names, {self.input_name: pixels})
+        tensors = [torch.from_numpy(value).to(self.device) for value in values]
+        scores: dict[str, torch.Tensor] = dict(zip(self.score_names, tensors, strict=True))
+        if len(self.output_names) == 1:
+            return scores[self.output_names[0]]
+        return {name: scores.get(name) for name in self.output_names}
 
 
 def load_onnx(source: Source) -> LoadedNetwork:
@@ -82,9 +102,23 @@ def load_onnx(source: Source) -> LoadedNetwork:
     except Exception as error:
         raise ModelError(source.where, f"onnxruntime cannot load it: {first_line(error)}", "check the file with onnx.checker") from error
     batch = _check_input(session, source.where)
-    notes = (NOTE,) if batch is None else (NOTE, batch_note("onnx", batch))
-    network, sha256 = OnnxNetwork(session, source.device).eval(), weights_sha256(source.file, contents.files)
-    return LoadedNetwork(network, "onnx", sha256, differentiable=False, least_batch=batch or 1, most_batch=batch, notes=notes)
+    output = _output(session, source)
+    notes = [NOTE] if batch is None else [NOTE, batch_note("onnx", batch)]
+    channels_last = _channels_last(session.get_inputs()[0].shape)
+    if channels_last:
+        notes.append("onnx: images are given to it as n x height x width x channels")
+    if output is not None and source.spec.output is None:
+        notes.append(f"onnx: the logits are its output {output!r}; the others are no scores")
+    return LoadedNetwork(
+        OnnxNetwork(session, source.device, channels_last=channels_last).eval(),
+        "onnx",
+        weights_sha256(source.file, contents.files),
+        differentiable=False,
+        least_batch=batch or 1,
+        most_batch=batch,
+        output=output,
+        notes=tuple(notes),
+    )
 
 
 FORMAT = Format("onnx", load_onnx, (".onnx",))
@@ -115,6 +149,33 @@ def _check_input(session: Any, where: str) -> int | None:
             where, f"the network takes an input of {len(shape)} dimensions", "export it for images (n, channels, height, width)"
         )
     return shape[0] if isinstance(shape[0], int) else None
+
+
+def _channels_last(shape: Sequence[int | str | None]) -> bool:
+    """Whether the declared shape of an input, with 1 or 3 channels, has them at its end."""
+    return shape[3] in (1, 3) and shape[1] not in (1, 3)
+
+
+def _output(session: Any, source: Source) -> str | None:
+    """The name of the only output with scores beside others, such as labels; otherwise None.
+
+    Raises:
+        ModelError: no output holds scores, or the chosen one does not.
+    """
+    kinds = {output.name: output.type for output in session.get_outputs()}
+    scores = [name for name, kind in kinds.items() if kind in _SCORES]
+    chosen = source.spec.output
+    if isinstance(chosen, int) and -len(kinds) <= chosen < len(kinds):
+        chosen = list(kinds)[chosen]
+    described = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+    if not scores:
+        what = f"no output of the network is a tensor of scores ({described})"
+        remedy = "export it with scores as a tensor (of scikit-learn: options={'zipmap': False})"
+        raise ModelError(source.where, what, remedy)
+    if chosen in kinds and chosen not in scores:
+        what = f"model.output names {chosen!r}, which is not a tensor of scores ({described})"
+        raise ModelError(source.where, what, f"name {few(scores)}")
+    return scores[0] if len(scores) == 1 < len(kinds) else None
 
 
 def weights_sha256(path: Path, others: list[str]) -> str:

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 
 from robaudit.errors import ModelError
 from robaudit.models.base import Format, LoadedNetwork, Source
-from robaudit.models.weights import fill
+from robaudit.models.weights import fill, under
 
 
 def load_safetensors(source: Source) -> LoadedNetwork:
     """Load a .safetensors file into its architecture.
 
     Raises:
-        ModelError: the file is damaged, or too large to map.
+        ModelError: the file is damaged, or too large to map, or has no such entry.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if source.spec.entry is not None:
-        raise ModelError(source.where, "has no entries: safetensors holds the weights themselves", "remove model.entry")
     try:
         tensors = load_file(source.file)
     except (RuntimeError, MemoryError) as error:  # torch's part: mapping the file
@@ -27,7 +25,13 @@ def load_safetensors(source: Source) -> LoadedNetwork:
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         what = f"is not a complete safetensors file ({error})"
         raise ModelError(source.where, what, "the file is truncated or damaged; save it again") from error
-    return fill(source, FORMAT.name, tensors)
+    if (entry := source.spec.entry) is None:
+        return fill(source, FORMAT.name, tensors)
+    if part := under(tensors, f"{entry}."):
+        note = f"the weights are those under the prefix '{entry}.'"
+        return fill(source, FORMAT.name, part, (note,))
+    what = f"has no weights under the prefix '{entry}.'"
+    raise ModelError(source.where, what, "remove model.entry")
 
 
 def _recognises(head: bytes, _: Sequence[str]) -> bool:

@@ -10,10 +10,9 @@ import torch
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.models.base import Format, LoadedNetwork, Source
 from robaudit.models.safety import load_tensors
-from robaudit.models.weights import few, fill
+from robaudit.models.weights import AVERAGED, few, fill, quantised, under
 
 _PLAIN = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
-_AVERAGED = ("state_dict_ema", "model_ema", "ema", "ema_state_dict", "ema_model", "model_ema_state_dict")
 
 
 def load_state_dict_file(source: Source) -> LoadedNetwork:
@@ -43,14 +42,10 @@ def _chosen(content: Any, entry: str | None, where: str) -> tuple[dict[str, torc
         raise ModelError(where, f"holds {type(content).__name__}, not a state dict", "save model.state_dict() as safetensors")
     states = {str(key): state for key, value in content.items() if (state := _state(value)) is not None}
     if entry is not None:
-        if entry not in states:
-            raise ModelError(
-                where, f"has no weights under the key {entry!r}", did_you_mean(entry, states) if states else "remove model.entry"
-            )
-        return states[entry], (f"the weights are those under the key {entry!r}",)
+        return _entry(content, states, entry, where)
     if _is_state(content):
         return dict(content), ()
-    names = [name for name in (*_PLAIN, *_AVERAGED) if name in states] or (list(states) if len(states) == 1 else [])
+    names = [name for name in (*_PLAIN, *AVERAGED) if name in states] or (list(states) if len(states) == 1 else [])
     if not names:
         raise _refusal(content, states, where)
     others = [name for name in states if name != names[0]]
@@ -63,12 +58,34 @@ def _chosen(content: Any, entry: str | None, where: str) -> tuple[dict[str, torc
     return states[names[0]], (note,)
 
 
+def _entry(
+    content: Mapping[Any, Any],
+    states: Mapping[str, dict[str, torch.Tensor]],
+    entry: str,
+    where: str,
+) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The state dict under a key of the checkpoint, or the tensors under a prefix of its keys.
+
+    Raises:
+        ModelError: there is neither.
+    """
+    if entry in states:
+        return states[entry], (f"the weights are those under the key {entry!r}",)
+    for state in [dict(content)] if _is_state(content) else states.values():
+        if part := under(state, f"{entry}."):
+            return part, (f"the weights are those under the prefix '{entry}.'",)
+    remedy = did_you_mean(entry, states) if states else "remove model.entry"
+    raise ModelError(where, f"has no weights under the key {entry!r}", remedy)
+
+
 def _refusal(content: Mapping[Any, Any], states: Mapping[str, object], where: str) -> ModelError:
     remedy = "save model.state_dict() as safetensors"
     if states:
         return ModelError(where, f"has weights under several keys ({few(states)})", "say which: model.entry")
-    inner = next((value for name in (*_PLAIN, *_AVERAGED) if isinstance(value := content.get(name), Mapping)), content)
+    inner = next((value for name in (*_PLAIN, *AVERAGED) if isinstance(value := content.get(name), Mapping)), content)
     others = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
+    if packed := [key for key in others if key.rpartition(".")[2].startswith("_packed_params")]:
+        return quantised(where, packed[0])
     what = "has tensors under keys that are not text" if inner else "is empty"
     if others:
         what = f"holds pickled Python objects or other values that are no tensors ({few(others)})"

@@ -131,10 +131,16 @@ def _check_tensors(reader: Any, where: str) -> None:
         if reader.has_record(name):
             try:
                 _Tensors(reader, name).load()
+            except _UnsupportedError as error:
+                raise ModelError(where, *error.args) from error
             except _FalseClaimError as error:
                 raise ModelError(where, f"{name}: {error}", "the file is damaged, or crafted to read other memory") from error
             except Exception as error:
                 raise ModelError(where, f"{name} is not a torch pickle ({error})", "the file is damaged; save it again") from error
+
+
+class _UnsupportedError(Exception):
+    """A pickle holds something sound that cannot be audited; it has what and remedy."""
 
 
 class _FalseClaimError(Exception):
@@ -156,6 +162,7 @@ class _Storage(NamedTuple):
 _ITEM_BYTES = {"ComplexDouble": 16} | dict.fromkeys(("Double", "Long", "UInt64", "ComplexFloat"), 8)
 _ITEM_BYTES |= dict.fromkeys(("Float", "Int", "UInt32", "QInt32", "ComplexHalf"), 4)
 _ITEM_BYTES |= dict.fromkeys(("Half", "BFloat16", "Short", "UInt16"), 2)  # all others: 1
+_SUB_BYTE = ("QUInt4x2Storage", "QUInt2x4Storage")
 
 
 class _Tensors(pickle.Unpickler):
@@ -167,8 +174,13 @@ class _Tensors(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a stand-in; nothing is imported."""
-        if "torch.classes" in f"{module}.{name}":  # TorchScript would make an object of a library's own class
-            raise _FalseClaimError(f"holds an object of {name}")
+        written = f"{module}.{name}"
+        if "torch.classes.quantized." in written or name in _SUB_BYTE:
+            what = f"is quantised (it holds {name}), and cannot be audited"
+            raise _UnsupportedError(what, "export the network before quantisation, in float32")
+        if "torch.classes" in written:  # TorchScript would make an object of a library's own class
+            what = f"holds an object of {name}, a class of a library"
+            raise _UnsupportedError(what, "export it with tensors only")
         if name.endswith("Storage"):
             return _Kind(_ITEM_BYTES.get(name.removesuffix("Storage"), 1))
         return _check_extent if name.startswith("_rebuild") else Unread

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -13,9 +14,10 @@ from robaudit.errors import ModelError
 from robaudit.models.architectures import build_architecture
 from robaudit.models.base import LoadedNetwork, Source, file_sha256
 from robaudit.models.transformers_model import TRANSFORMERS, build_transformers, config_of
-from robaudit.text import clipped
+from robaudit.text import clipped, count
 
-_PREFIXES = ("module", "_orig_mod", "model", "net", "backbone", "network", "ema_model", "timm_model")
+AVERAGED = ("state_dict_ema", "model_ema", "ema", "ema_state_dict", "ema_model", "model_ema_state_dict")
+"""The usual keys of averaged weights."""
 _OLD_DENSENET = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$")
 
 
@@ -41,37 +43,139 @@ def fill(source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: 
         sha256 = hashlib.sha256(f"{sha256}\n{file_sha256(config_of(source))}".encode()).hexdigest()
     else:
         network = build_architecture(source, tensors)
-        fitted, more = _stripped(tensors, network.state_dict().keys())
+        fitted, more = _fitted(tensors, network.state_dict(), source.where)
         notes = (*notes, *more)
         _check_state(network, fitted, source.where)
         network.load_state_dict(fitted)
     return LoadedNetwork(network, form, sha256, notes=tuple(notes))
 
 
-def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
-    """The tensors without prefixes that all keys share and the architecture lacks, and notes on the changes.
+def _fitted(
+    tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor], where: str
+) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The tensors for an architecture, without the prefix of their keys, and notes for the user.
 
-    The counter of averaged weights (``n_averaged``) is removed, too; tensors of torchvision's first densenets are renamed.
+    If no prefix has all of the architecture's tensors, these are the ones under the nearest prefix,
+    for the message about them.
+
+    Raises:
+        ModelError: several prefixes have all of them, with different values, or other layers of the
+            same sequence have weights.
     """
-    known, notes = set(wanted), list[str]()
-    state = {key: value for key, value in tensors.items() if key != "n_averaged" or key in known}
-    removed: list[str] = []
-    while state and not known & state.keys():
-        heads = {key.partition(".")[0] for key in state}
-        if len(heads) != 1 or not heads <= set(_PREFIXES):
-            break
-        prefix = f"{heads.pop()}."
-        removed.append(prefix)
-        state = {key.removeprefix(prefix): value for key, value in state.items()}
-    if removed and not known & state.keys():
-        return dict(tensors), ()  # removal does not help: the message names the keys as in the file
-    if removed:
-        notes.append(f"the prefix {''.join(removed)!r} was removed from every key")
-    renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in state.items()}
-    if renamed.keys() != state.keys() and len(known & renamed.keys()) > len(known & state.keys()):
-        notes.append("the layers had the names of torchvision's first densenets and were renamed")
-        state = renamed
-    return state, tuple(notes)
+    renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in tensors.items()}
+    for state in (tensors, renamed):
+        prefixes = _complete(state, wanted)
+        if not prefixes:
+            continue
+        prefix, others = _chosen(state, wanted, prefixes, where)
+        copies = tuple(other for other in prefixes if other != prefix and other.startswith(prefix))
+        own = [key for key in state if key.startswith(prefix) and not key.startswith(copies)]
+        aside = sorted(state.keys() - own)
+        _refuse_layers_of_sequence(prefix, aside, where)
+        notes = _notes(prefix, aside, others)
+        if state is renamed:
+            notes.append("the layers had the names of torchvision's first densenets and were renamed")
+        return {key.removeprefix(prefix): state[key] for key in own}, tuple(notes)
+    return under(tensors, _nearest(tensors, wanted)), ()
+
+
+def under(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors whose keys begin with a prefix, without it."""
+    found = [key for key in tensors if key.startswith(prefix)]
+    return {key.removeprefix(prefix): tensors[key] for key in found}
+
+
+def _required(wanted: Iterable[str]) -> list[str]:
+    """The tensors that a file must have; old files lack the counters of batch norms."""
+    return [key for key in wanted if not key.endswith("num_batches_tracked")]
+
+
+def _complete(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> list[str]:
+    """The prefixes with all of the architecture's tensors; those with the right shapes, if any."""
+    required = _required(wanted)
+    if not required:
+        return []
+    first = required[0]
+    candidates = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")]
+    complete = [prefix for prefix in candidates if all(prefix + key in state for key in required)]
+    shapes = {key: wanted[key].shape for key in required}
+    fitting = []
+    for prefix in complete:
+        if all(state[prefix + key].shape == shape for key, shape in shapes.items()):
+            fitting.append(prefix)
+    return fitting or complete
+
+
+def _chosen(
+    state: Mapping[str, torch.Tensor],
+    wanted: Iterable[str],
+    prefixes: Sequence[str],
+    where: str,
+) -> tuple[str, list[str]]:
+    """The prefix of the network's own weights, and the prefixes that have other values.
+
+    The outermost, and plain weights before averaged ones.
+
+    Raises:
+        ModelError: several could be meant.
+    """
+    by_length = sorted(prefixes, key=len)
+    outer = [one for i, one in enumerate(by_length) if not one.startswith(tuple(by_length[:i]))]
+    plain = [one for one in outer if not set(one.split(".")) & set(AVERAGED)] or outer
+    chosen = min(plain, key=len)
+    required = _required(wanted)
+    others = []
+    for one in sorted(set(outer) - {chosen}):
+        if not all(torch.equal(state[one + key], state[chosen + key]) for key in required):
+            others.append(one)
+    if set(others) & set(plain):
+        names = few(one.removesuffix(".") for one in plain)
+        remedy = f"say which: model.entry: {chosen.removesuffix('.')}"
+        what = f"has the architecture's weights under several prefixes ({names})"
+        raise ModelError(where, what, remedy)
+    return chosen, others
+
+
+def _refuse_layers_of_sequence(prefix: str, aside: Iterable[str], where: str) -> None:
+    """Refuse to leave out a layer with weights of the nn.Sequential that the network is part of."""
+    *outside, position = prefix.removesuffix(".").split(".")
+    parent = "".join(f"{part}." for part in outside)
+    if not position.isdecimal():
+        return
+    for key in aside:
+        sibling, _, name = key.removeprefix(parent).partition(".")
+        if key.startswith(parent) and sibling.isdecimal() and name.rpartition(".")[2] == "weight":
+            what = f"has the architecture's tensors under {prefix!r}, and another layer"
+            what += f" of the same sequence has weights ({key})"
+            remedy = "give an architecture with all its layers: package.module:function"
+            raise ModelError(where, what, remedy)
+
+
+def _notes(prefix: str, aside: Sequence[str], others: Sequence[str]) -> list[str]:
+    """What the user should know about a prefix, and about everything that is not under it."""
+    if not aside:
+        return [f"the prefix {prefix!r} was removed from every key"] if prefix else []
+    place = f"under the prefix {prefix!r}" if prefix else "without a prefix"
+    note = f"the weights are those {place}"
+    note += f"; left aside: {count(len(aside), 'tensor')} ({few(aside)})"
+    if others:
+        names = [other.removesuffix(".") for other in others]
+        note += f"; {few(names)} has other weights of the same names: "
+        note += f"choose with model.entry: {names[0]}"
+    return [note]
+
+
+def _nearest(state: Iterable[str], wanted: Iterable[str]) -> str:
+    """The prefix with most of the architecture's tensors; '' if no prefix has half of them."""
+    known = set(wanted)
+    depth = max((name.count(".") for name in known), default=0)
+    found = Counter[str]()
+    for key in state:
+        words = key.rsplit(".", depth + 1)
+        names = (".".join(words[i:]) for i in range(len(words)))
+        found.update(key.removesuffix(name) for name in names if name in known)
+    prefix, most = max(found.items(), key=lambda item: item[1], default=("", 0))
+    return prefix if 2 * most >= len(known) else ""
 
 
 def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
@@ -81,7 +185,7 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
         ModelError: keys are missing or unexpected, or shapes differ; the first few are named.
     """
     wanted = network.state_dict()
-    missing = [key for key in wanted if key not in tensors and not key.endswith("num_batches_tracked")]  # old files lack this counter
+    missing = [key for key in _required(wanted) if key not in tensors]
     unexpected = [key for key in tensors if key not in wanted]
     complaints = []
     if missing:
@@ -89,7 +193,10 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
     if unexpected:
         complaints.append(f"{len(unexpected)} are not the architecture's ({few(unexpected)})")
     if complaints:
-        raise ModelError(where, ", ".join(complaints), "check architecture and architecture_options")
+        remedy = "check architecture and architecture_options"
+        if not missing:
+            remedy += "; if they take no part in the prediction, save the weights without them"
+        raise ModelError(where, ", ".join(complaints), remedy)
     differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
     if differing:
         classes = _other_classes(wanted, tensors, differing)
@@ -104,12 +211,18 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
 def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
     """Refuse quantised weights, and tensors that are not plain real numbers in memory."""
     for key, value in tensors.items():
-        if _in_few_bits(key, value):
-            what = f"holds quantised weights ({key} is {str(value.dtype).removeprefix('torch.')}), which cannot be audited"
-            raise ModelError(where, what, "give the weights before quantisation, in float32, float16 or bfloat16")
-        if value.layout is not torch.strided or value.is_meta or value.is_quantized or value.is_complex():
+        if value.is_quantized or _in_few_bits(key, value):
+            raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
+        if value.layout is not torch.strided or value.is_meta or value.is_complex():
             what = f"the tensor {key} is not a plain array of real numbers ({value.layout}, {value.dtype}, {value.device})"
             raise ModelError(where, what, "save it as plain dense numbers, as state_dict() does")
+
+
+def quantised(where: str, which: str) -> ModelError:
+    """The error about quantised weights; ``which`` names one of them."""
+    what = f"holds quantised weights ({which}), which cannot be audited"
+    remedy = "give the weights before quantisation, in float32, float16 or bfloat16"
+    return ModelError(where, what, remedy)
 
 
 def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:

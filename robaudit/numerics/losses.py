@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from robaudit.numerics.margins import NEVER
 from robaudit.numerics.rowwise import total
 
 _TINY, _LARGE = -700.0, 40.0  # below, e^s underflows and log CE = s; above, CE = s. Elsewhere s < CE and log CE < s
@@ -23,16 +24,19 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         target: class indices t (n,).
 
     Returns:
-        log CE (n,) and d log CE / d f (n, classes), float64; both are NaN if a logit is not finite.
+        log CE (n,) and d log CE / d f (n, classes), float64; both are NaN if a logit is not finite,
+        or the target never wins.
 
     Source: Rice et al., Robustness between the worst and average case, for the loss; the formulas are robaudit's.
     """
     f = logits.double()
     f = f + (f - f)  # NaN where a logit is not finite, which propagates
     column = target[:, None]
+    own = f.gather(1, column)
+    own = torch.where(own <= NEVER, torch.nan, own)  # its loss is infinite
     others = f.scatter(1, column, -torch.inf)
     shares = others.softmax(1)
-    s = others.amax(1, keepdim=True).sub_(shares.amax(1, keepdim=True).log_()).sub_(f.gather(1, column))
+    s = others.amax(1, keepdim=True).sub_(shares.amax(1, keepdim=True).log_()).sub_(own)
     ce = torch.maximum(s.clamp(_TINY, _LARGE).exp_().log1p_(), s)
     value = torch.minimum(ce.log(), s)
     less = ce.neg_()

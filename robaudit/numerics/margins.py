@@ -11,6 +11,8 @@ from torch import Tensor
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import gram, mean_over, total, variance_over
 
+NEVER = -1e30
+"""The logit of a class that never wins, in place of minus infinity: margins to it stay finite."""
 SOFTNESS = 0.25
 """Softness of the votes in :func:`reflection_shift`, in standard deviations of a margin."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import ValidationInfo
 
 from robaudit.files import expanded
+from robaudit.spec.fields import unquoted
 from robaudit.text import distinct
 
 BASE_DIR = "base_dir"
@@ -110,6 +111,10 @@ def _by_index(names: object) -> list[str]:
         by_name = all(type(index) is int for index in names.values())
         by_index = {str(index): name for index, name in ((v, k) if by_name else (k, v) for k, v in names.items())}
         names = [by_index.get(str(index)) for index in range(len(names))]
+    listed = names if isinstance(names, list) else []
+    odd = [name for name in listed if isinstance(name, bool | int | float)]
+    if odd:
+        raise ValueError(f"has the name {odd[0]!r}, which {unquoted(odd[0])}")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("must be a list of names, {index: name} or {name: index}, with all indices from 0")
     return names

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from robaudit.errors import SpecError
-from robaudit.spec.fields import KEY, MISSING_KEY, UNKNOWN_KEY
+from robaudit.spec.fields import KEY, MISSING_KEY, UNKNOWN_KEY, unquoted
 from robaudit.spec.origin import Location, Origin, key_text
 
 _UNION_MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|[\w-]+\[.*\]|\[key\]")
@@ -72,6 +73,9 @@ def _location(error: ErrorDetails) -> Location:
 
 def wanted(error: ErrorDetails) -> str:
     """What would be right, in plain English."""
+    value = error.get("input")
+    if error["type"] == "string_type" and isinstance(value, bool | int | float | date):
+        return unquoted(value)
     if error["type"] in _PLAIN:
         return _PLAIN[error["type"]].format(**error.get("ctx", {}))
     text = error["msg"].removeprefix("Value error, ")

@@ -6,6 +6,7 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
@@ -28,6 +29,15 @@ def about_key(kind: str, key: str, text: str = "") -> PydanticCustomError:
         text: what is wrong with it; for an unknown or missing key, what would be right.
     """
     return PydanticCustomError(kind, "{text}", {KEY: key, "text": text})
+
+
+def unquoted(value: bool | float | date) -> str:
+    """What would be right in place of a value that YAML does not read as text."""
+    remedy = "must be text: put it in quotes"
+    if isinstance(value, bool):
+        words = "yes, on and true" if value else "no, off and false"
+        remedy += f" (without them, YAML reads {words} as one value)"
+    return remedy
 
 
 def as_number(value: object) -> object:

@@ -52,7 +52,10 @@ class ModelSpec(SpecSection):
         None,
         description="weights file, or a folder as timm and Transformers save it, relative to the spec file; optional for format python",
     )
-    entry: str | None = Field(None, description="key of the weights in a checkpoint that holds several, for example model_ema")
+    entry: str | None = Field(
+        None,
+        description="key of the weights in a checkpoint that holds several, for example model_ema; or the prefix of their names",
+    )
     format: Literal["torchscript", "pt2", "safetensors", "onnx", "python", "memory"] | None = Field(
         None, description="default: guessed from the file's suffix and content"
     )

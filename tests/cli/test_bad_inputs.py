@@ -6,12 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
+from torch import nn
 
+from robaudit.models.architectures import digits_cnn
 from tests.cli.conftest import Refuse
-from tests.specs import NETWORK, WEIGHTS, boxed, digits, save_npz, write
+from tests.conftest import RunCli
+from tests.specs import NETWORK, WEIGHTS, boxed, digits, read_rows, save_npz, write
 from tests.system.hostile.models import onnx_bytes
+from tests.unit.models.test_files import script
 
 KEYS = {
     "class_names of another count": ({"class_names": list("abcd")}, "has 4 class names, but"),
@@ -51,6 +56,34 @@ def test_logits_that_overflow(tmp_path: Path, refuse: Refuse) -> None:
     save_file({key: tensor * 1e30 for key, tensor in load_file(WEIGHTS).items()}, tmp_path / "huge.safetensors")
     spec = write(tmp_path, digits(model={**NETWORK, "path": "huge.safetensors"}))
     refuse("estimate", spec, says="its logits are not finite on any of 8 clean images; look for NaN weights")
+
+
+class Masked(nn.Module):
+    """The embedded network without the class 7."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = digits_cnn()
+        self.network.load_state_dict(load_file(WEIGHTS))
+        self.register_buffer("mask", torch.where(torch.arange(10) == 7, -torch.inf, 0.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.network(x) + self.mask
+        return logits
+
+
+def test_a_label_that_the_network_masks(tmp_path: Path, run_cli: RunCli) -> None:
+    script(tmp_path, Masked().eval())
+    by_label = [{"difficulty": {"target": "label"}}]
+    spec = write(tmp_path, digits(limit=12, model={"path": "net.pt"}, estimators=by_label))
+    refused = run_cli("estimate", spec, "--out", "by_label")
+    assert refused.code == 2
+    assert "17: difficulty gave -inf at no noise; " in refused.err.splitlines()[-1]
+    spec = write(tmp_path, digits(limit=12, model={"path": "net.pt"}, estimators=["mc", "difficulty"]))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    rows = read_rows(tmp_path / "run")
+    assert len(rows) == 24
+    assert "7" not in {row["predicted"] for row in rows}
 
 
 def test_what_onnx_cannot(tmp_path: Path, refuse: Refuse) -> None:

@@ -118,6 +118,22 @@ def test_reader_of_the_pipe_may_leave(args: list[str], folder: Path) -> None:
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.parametrize(("args", "code"), [(["show", "run"], 0), (["gate", "run", "warnings <= 0"], 1)], ids=["show", "gate"])
+def test_without_standard_output(args: list[str], code: int, folder: Path) -> None:
+    """What would be printed is dropped; the exit code counts."""
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", str(PROGRAM), *args]
+    done = subprocess.run(command, cwd=folder, env=plain({}), stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert (done.returncode, "internal error" in done.stderr) == (code, False)
+
+
+def test_in_a_folder_that_was_deleted(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    command = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", str(PROGRAM), "report", str(folder / "run"), "-o", "x.html"]
+    done = subprocess.run(command, cwd=tmp_path / "gone", env=plain({}), capture_output=True, text=True, timeout=120, check=False)
+    line = "error: the current folder has been deleted; change to one that exists\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
+
+
 def test_a_bug_shows_its_traceback_only_when_asked(folder: Path) -> None:
     code = (
         "import sys, robaudit.store.run\n"

@@ -63,6 +63,15 @@ def test_a_real_terminal(run: Path) -> None:
     assert shown.count("\r\n") == shown.count("\r") == len(IDS) + 1
 
 
+def test_a_table_on_an_output_that_knows_ascii_only(run: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "robaudit", "flag-samples", str(run), "--threshold", "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+    assert b"Katze \\u732b, \\xe9" in done.stdout
+
+
 @pytest.mark.parametrize(("terminal", "expected"), [(True, b"a\\x1b\n\\u732b\n"), (False, "a\\x1b\n猫\n".encode())])
 def test_an_output_that_knows_ascii_only(monkeypatch: pytest.MonkeyPatch, terminal: bool, expected: bytes) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")

@@ -46,6 +46,19 @@ NEVER = {
 }
 """Operators that are left out although a network may use them, with the reason."""
 
+ALSO: Collected = {
+    "torch": set(),
+    "onnx": {
+        # The same layers in files of other exporters (Keras, PaddlePaddle, older versions of torch).
+        *(("", name) for name in ("Dropout", "GlobalMaxPool", "LRN", "LpNormalization", "LpPool", "Mean")),
+        *(("", name) for name in ("MeanVarianceNormalization", "ReduceL1", "ReduceLogSum", "ReduceSumSquare")),
+        *(("", name) for name in ("Size", "Softsign", "SpaceToDepth", "Sum", "ThresholdedRelu", "Upsample")),
+        # Labels and maps beside the scores: a look-up in a table of the file.
+        *(("ai.onnx.ml", name) for name in ("LabelEncoder", "ZipMap")),
+    },
+}
+"""What the networks here do not use, and other ordinary ones do."""
+
 HEAD = """\
 # Operators that a model file may use without --trust: what ordinary image classifiers use.
 # Made by `python -m tests.research.operators`. An operator that is missing here needs --trust.
@@ -145,6 +158,7 @@ def quantised(network: nn.Module, images: torch.Tensor) -> Collected:
     used = set[Operator]()
     with tempfile.TemporaryDirectory() as folder:
         path = _legacy(network, images, Path(folder))
+        library.shape_inference.quant_pre_process(path, path, skip_symbolic_shape=True)
         result = path.with_name("quantised.onnx")
         library.quantize_dynamic(path, result)
         used |= set(onnx_file.read_contents(result).operators)
@@ -163,7 +177,7 @@ IN_TRAINING = ("layer:batch_norm", "layer:dropouts")
 QUANTISED = (
     *("torchvision:resnet18", "torchvision:mobilenet_v2", "torchvision:mobilenet_v3_small"),
     *("torchvision:shufflenet_v2_x0_5", "torchvision:squeezenet1_1", "torchvision:densenet121"),
-    *("timm:efficientnet_lite0", "timm:vit_tiny_patch16_224", "timm:swin_tiny_patch4_window7_224"),
+    *("timm:resnet26", "timm:vit_tiny_patch16_224", "timm:swin_tiny_patch4_window7_224"),
 )
 
 
@@ -460,7 +474,7 @@ def as_document(used: Collected) -> dict[str, dict[str, list[str]]]:
     document: dict[str, dict[str, list[str]]] = {}
     for part, found in used.items():
         spaces = document.setdefault(part, {})
-        for space, name in sorted(found - NEVER.keys()):
+        for space, name in sorted((found | ALSO[part]) - NEVER.keys()):
             spaces.setdefault(space, []).append(name)
     return document
 

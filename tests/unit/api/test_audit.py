@@ -290,6 +290,15 @@ def test_warnings_reach_the_caller() -> None:
     assert run._repr_markdown_().index("check the order of the classes") < run._repr_markdown_().index("clean accuracy  0.0%")
 
 
+def test_remedies_name_arguments() -> None:
+    """A key of a spec means nothing to a Python program."""
+    images = torch.rand(4, 1, 4, 4)
+    with pytest.raises(RobauditError, match=r"say which are the logits: output=INDEX, from 0$"):
+        robaudit.audit(lambda x: (x.flatten(1), x), images, sigma=0.1)
+    with pytest.raises(RobauditError, match=r"output asks for 'z'; remove output$"):
+        robaudit.audit(lambda x: x.flatten(1), images, sigma=0.1, output="z")
+
+
 def test_a_warning_ends_an_audit_only_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

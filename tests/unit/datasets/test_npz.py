@@ -44,6 +44,23 @@ def test_pixels_labels_and_ids(tmp_path: Path) -> None:
         torch.testing.assert_close(sample.pixels, torch.from_numpy(IMAGES[index]).double() / 255, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+@pytest.mark.parametrize("dtype", ["U", "S"])
+def test_labels_as_text(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    texts = np.array(["owl", "cat", " Cat ", ""]).astype(dtype).reshape(shape)
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=texts)
+    dataset = opened(tmp_path, class_names=("dog", "cat", "owl"))
+    assert reading.labels(dataset) == [2, 1, 1, -1]
+    assert dataset[0].label == 2
+    assert "the label 'owl' is not in class_names; " in message(tmp_path, class_names=("dog", "cat"))
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=np.array(["b", "a", "b", "c"]))
+    assert reading.labels(opened(tmp_path, class_names=("x", "y", "z"), class_ids=("c", "b", "a"))) == [1, 2, 1, 0]
+    named = opened(tmp_path)
+    assert (reading.labels(named), named.class_names) == ([1, 0, 1, 2], ("a", "b", "c"))
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=np.array(["10", "2", "0", "1"]))
+    assert reading.labels(opened(tmp_path)) == [10, 2, 0, 1]
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     images=hnp.arrays(np.uint8, st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(4, 6), st.integers(4, 6))),

@@ -11,13 +11,14 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
+from robaudit.errors import ModelError
 from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.qnorm_mc import MOST
 from robaudit.estimators.radius import SearchedRadius
 from robaudit.quantities import CERTIFIED, DIFFICULTY, LOSS, RADIUS, IntervalKind
 from robaudit.results import Result
-from tests.unit.estimators.tools import Counter, built, installed_estimators, linear, network_for, values, work_on
+from tests.unit.estimators.tools import Counter, built, installed_estimators, known, linear, network_for, values, work_on
 
 ESTIMATORS: dict[str, type[Estimator]] = installed_estimators()
 pytestmark = pytest.mark.parametrize("name", sorted(ESTIMATORS))
@@ -124,6 +125,39 @@ def test_two_classes(name: str) -> None:
     estimator = build(name)
     found = values(estimator, work_on(linear(2)))
     assert all(estimator.quantity.low <= e.value <= estimator.quantity.high for of_image in found for e in of_image)
+
+
+class Masked(nn.Module):
+    """A network whose last class is masked by minus infinity, or left out."""
+
+    mask: torch.Tensor
+
+    def __init__(self, network: nn.Module, *, left_out: bool) -> None:
+        super().__init__()
+        self.network, self.left_out = network, left_out
+        self.register_buffer("mask", torch.tensor([0.0, 0.0, 0.0, 0.0, -math.inf]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.network(x)
+        return logits[:, :4] if self.left_out else logits + self.mask
+
+
+def test_a_masked_class_never_wins(name: str) -> None:
+    estimator = build(name)
+    five = network_for(estimator, 5)
+    masked = work_on(Masked(five, left_out=False))
+    if name in ("margin_radius", "smoothed_margin", "moments"):
+        with pytest.raises(ModelError, match="a logit is minus infinity"):
+            values(estimator, masked)
+        if name == "moments":
+            return
+        estimator = known(estimator.having(lipschitz={"l2": 10.0, "source": "a test"}))
+    found = values(estimator, masked)
+    without = values(estimator, work_on(Masked(five, left_out=True)))
+    for a, b in zip(itertools.chain(*found), itertools.chain(*without), strict=True):
+        assert a.value == pytest.approx(b.value, rel=1e-6)
+        assert a.flips_to == b.flips_to
+        assert (a.lower is None) == (b.lower is None)
 
 
 @pytest.mark.bits

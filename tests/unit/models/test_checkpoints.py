@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -70,6 +70,62 @@ def test_prefixes_in_any_order(tmp_path: Path, state: State, prefix: str) -> Non
     assert f"the prefix '{prefix}' was removed from every key" in model.notes
 
 
+@pytest.mark.parametrize(
+    ("prefix", "beside", "aside"),
+    [
+        ("model.", {"criterion.weight": torch.ones(10)}, "1 tensor (criterion.weight)"),
+        ("1.", {"0.mean": torch.zeros(1, 3, 1, 1), "0.std": torch.ones(1, 3, 1, 1)}, "2 tensors (0.mean, 0.std)"),
+        ("classifier_of_ours.", {"loss.log_vars": torch.ones(2)}, "1 tensor (loss.log_vars)"),
+    ],
+)
+def test_a_prefix_with_something_beside_it(prefix: str, beside: State, aside: str, tmp_path: Path, state: State) -> None:
+    model = load(saved(tmp_path, {**beside, **prefixed(state, prefix)}), architecture=ARCHITECTURE)
+    assert same(model)
+    assert f"the weights are those under the prefix '{prefix}'; left aside: {aside}" in model.notes
+
+
+def test_the_same_weights_under_two_prefixes(tmp_path: Path, state: State) -> None:
+    """An attacker that holds the network, as adversarial training saves it."""
+    attacker = {"module.attacker.step": torch.ones(1), **prefixed(state, "module.attacker.model.")}
+    path = saved(tmp_path, {"epoch": 3, "model": {**attacker, **prefixed(state, "module.model.")}})
+    model = load(path, architecture=ARCHITECTURE)
+    assert same(model)
+    (note,) = [note for note in model.notes if "left aside" in note]
+    assert note.startswith("the weights are those under the prefix 'module.model.'; left aside: 7 tensors (")
+
+
+def test_other_weights_under_a_second_prefix(tmp_path: Path, state: State) -> None:
+    other = {key: 2 * tensor for key, tensor in state.items()}
+    path = saved(tmp_path, {"state_dict": {**prefixed(other, "ema."), **prefixed(state, "model.")}})
+    model = load(path, architecture=ARCHITECTURE)
+    assert same(model)
+    assert any("ema has other weights of the same names: choose with model.entry: ema" in note for note in model.notes)
+    assert not same(load(path, architecture=ARCHITECTURE, entry="ema"))
+
+    both = {**prefixed(other, "teacher."), **prefixed(state, "student.")}
+    save_file(both, tmp_path / "both.safetensors")
+    for path in (saved(tmp_path, both), tmp_path / "both.safetensors"):
+        said = refusal(path, architecture=ARCHITECTURE)
+        assert "has the architecture's weights under several prefixes (" in said
+        assert "; say which: model.entry: " in said
+        assert same(load(path, architecture=ARCHITECTURE, entry="student"))
+        assert "has no weights under the" in refusal(path, architecture=ARCHITECTURE, entry="nobody")
+
+
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_more_layers_than_the_architecture(prefix: str, tmp_path: Path, state: State) -> None:
+    """Weights inside the network cannot be left aside: it would be another network."""
+    deeper = {**state, "7.weight": torch.ones(10, 10)}
+    said = refusal(saved(tmp_path, prefixed(deeper, prefix)), architecture=ARCHITECTURE)
+    assert "1 are not the architecture's (7.weight); check architecture" in said
+
+
+def test_a_layer_of_a_larger_sequence(tmp_path: Path, state: State) -> None:
+    path = saved(tmp_path, {**prefixed(state, "net.0."), "net.1.weight": torch.ones(5, 10), "net.1.bias": torch.ones(5)})
+    said = refusal(path, architecture=ARCHITECTURE)
+    assert "another layer of the same sequence has weights (net.1.weight); give an architecture with all its layers" in said
+
+
 def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State) -> None:
     other = {key: 2 * tensor for key, tensor in state.items()}
     path = saved(tmp_path, {"epoch": 1, "model": state, "model_ema": prefixed(other, "module.")})
@@ -93,6 +149,27 @@ def test_weights_without_their_scale(tmp_path: Path, state: State, dtype: torch.
     assert f"holds quantised weights ({next(iter(state))} is {str(dtype).removeprefix('torch.')}), which cannot be audited" in said
     for fine in (torch.float16, torch.bfloat16, torch.float64):
         load(saved(tmp_path, {key: tensor.to(fine) for key, tensor in state.items()}), architecture=ARCHITECTURE)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch has another place for quantisation now
+def test_networks_that_torch_has_quantised(tmp_path: Path, state: State) -> None:
+    """They are neither damaged nor crafted."""
+    network = digits_cnn().eval()
+    network.load_state_dict(state)
+    small = torch.ao.quantization.quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8)
+    torch.jit.save(torch.jit.script(small), tmp_path / "net.pt")
+    said = refusal(tmp_path / "net.pt")
+    assert said.endswith(
+        "is quantised (it holds LinearPackedParamsBase), and cannot be audited; export the network before quantisation, in float32"
+    )
+    said = refusal(saved(tmp_path, small.state_dict()), architecture=ARCHITECTURE)
+    assert "holds quantised weights (6._packed_params" in said
+    assert said.endswith("which cannot be audited; give the weights before quantisation, in float32, float16 or bfloat16")
+    eight = {key: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8) for key, tensor in state.items()}
+    said = refusal(saved(tmp_path, eight), architecture=ARCHITECTURE)
+    assert "holds quantised weights (0.weight is qint8)" in said or "holds quantised weights (0.bias is qint8)" in said
 
 
 def test_averaged_by_torch(tmp_path: Path, state: State) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models import LoadedNetwork, LogitModel, from_module
-from tests.unit.models.conftest import one_line, pixels, small_net
+from tests.unit.models.conftest import load, one_line, pixels, small_net
+from tests.unit.models.test_files import script
 
 
 class Function(nn.Module):
@@ -88,22 +90,115 @@ def test_picks_the_output(wrap: Callable[[torch.Tensor], Any], output: str | int
 @pytest.mark.parametrize(
     ("returned", "output", "said"),
     [
-        (lambda x: {"logits": x, "aux": x}, None, "a mapping with the keys logits, aux"),
-        (lambda x: (x, x), None, "a tuple of 2"),
+        (lambda x: {"logits": x, "aux": x}, None, "a mapping with the keys logits, aux; say which are the logits: output=KEY"),
+        (lambda x: (x, x), None, "a tuple of 2; say which are the logits: output=INDEX, from 0"),
         (lambda x: {"logits": x}, "logit", "did you mean 'logits'?"),
         (lambda x: (x, x), 2, "give an index from 0 to 1"),
         (lambda x: (x, x), "logits", "has no 'logits'"),
-        (lambda x: x, 1, "remove model.output"),
+        (lambda x: x, 1, "remove output"),
         (lambda x: {"logits": [x]}, "logits", "is list, not a tensor"),
         (lambda x: x.numpy(), None, "returns ndarray, not a tensor"),
         (lambda x: x.argmax(1), None, "returns int64, not logits"),
-        (lambda x: x[:, :, None, None], None, "segmentation"),
-        (lambda x: x[:, :, None], None, "returns shape 5 x 64 x 1 for 5 images"),
+        (lambda x: x.view(-1, 1, 8, 8), None, "segmentation"),
+        (lambda x: x.view(-1, 32, 2), None, "returns shape 5 x 32 x 2 for 5 images"),
         (lambda x: x.sum(), None, "returns shape a single number"),
     ],
 )
 def test_refuses_what_are_no_logits(returned: Callable[[torch.Tensor], Any], output: str | int | None, said: str) -> None:
     assert said in fails(from_module(Function(returned), output=output), pixels())
+
+
+@pytest.mark.parametrize("ones", [1, 2])
+def test_trailing_axes_of_one_value(ones: int) -> None:
+    """As a last convolution or pooling gives them."""
+    model = from_module(Function(lambda x: x.reshape(*x.shape, *[1] * ones)))
+    assert torch.equal(model(pixels()), pixels().flatten(1))
+
+
+def test_masked_classes_never_win() -> None:
+    def masked(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x[:, :3], torch.full((len(x), 1), -torch.inf)], 1)
+
+    logits = from_module(Function(masked))(pixels())
+    assert torch.equal(logits[:, :3], pixels().flatten(1)[:, :3])
+    assert logits.isfinite().all()
+    assert (logits[:, 3] < -1e29).all()
+    nothing = from_module(Function(lambda x: x[:, :3] - torch.inf))(pixels())
+    assert not nothing.isfinite().any(), "with every class masked, none wins"
+
+
+class WithMask(nn.Module):
+    """A network that holds a mask."""
+
+    mask: torch.Tensor
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.tensor([0.0, value]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1)[:, :2] + self.mask
+
+
+def test_a_mask_may_be_a_buffer() -> None:
+    assert (from_module(WithMask(-torch.inf))(pixels()).argmax(1) == 0).all()
+    for value in (torch.inf, torch.nan):
+        with pytest.raises(ModelError, match="the tensor mask has"):
+            from_module(WithMask(value))
+
+
+class Script(nn.Module):
+    """Flattens, and does something that only works for one image, on one device or in one precision."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.layer = way, nn.Linear(64, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.way == "one image":
+            x = x.view(1, 64)
+        elif self.way == "half":
+            x = x.flatten(1).half()
+        elif self.way == "device":
+            x = x.flatten(1).to(torch.device("cuda:7"))
+        elif self.way == "two images":
+            x = x.view(2, 64)
+        elif x.shape[2] == 8:
+            raise ValueError("the teapot is short")
+        logits: torch.Tensor = self.layer(x)
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("one image", "takes one image of 1 x 8 x 8, but not 5 at once (RuntimeError: shape '[1, 64]' is invalid for input of size 320"),
+        ("half", "save it in float32, without .half() in forward"),
+        ("device", "its graph names a device: save it from the CPU"),
+        ("two images", "no reshape may fix their number"),
+    ],
+)
+@pytest.mark.parametrize("scripted", [False, True])
+def test_what_is_wrong_with_a_network(way: str, said: str, scripted: bool, tmp_path: Path) -> None:
+    network = Script(way).eval()
+    model = load(script(tmp_path, network)) if scripted else from_module(network)
+    line = fails(model, pixels())
+    assert said.replace("" if scripted else "RuntimeError: ", "") in line
+    assert "channels: 1 for grey" not in line
+    assert "Traceback" not in line
+
+
+def test_no_remedy_for_an_unknown_cause(tmp_path: Path) -> None:
+    assert fails(from_module(Script("other").eval()), pixels()) == (
+        "model: on images of 1 x 8 x 8 the network raised ValueError: the teapot is short"
+    )
+    line = fails(load(script(tmp_path, Script("other").eval())), pixels())
+    assert line.endswith("ValueError: the teapot is short"), "the code that TorchScript lists around it names no cause"
+
+
+def test_words_of_the_networks_own_code_are_no_cause() -> None:
+    line = fails(from_module(Function(lambda x: vars(x)["sizes"])), pixels())
+    assert line.endswith("the network raised KeyError: 'sizes'")
 
 
 def test_images_of_another_size_or_channels() -> None:
@@ -122,7 +217,7 @@ def test_a_network_that_raises_later() -> None:
     model = from_module(Function(few))
     model(pixels())
     assert fails(model, pixels().repeat(2, 1, 1, 1)) == (
-        "model: the network took images of 1 x 8 x 8, but then raised ValueError (images at once); "
+        "model: the network took images of 1 x 8 x 8, but then raised ValueError (at most 5 images at once); "
         "it must take batches of any size, however often it is called"
     )
 

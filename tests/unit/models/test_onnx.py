@@ -72,6 +72,67 @@ def test_output_by_name_or_index(tmp_path: Path) -> None:
         load(path)(pixels())
 
 
+def flat(folder: Path, shape: list[Any], values: int, extra: list[Any] = [], exits: list[Any] = []) -> Path:  # noqa: B006
+    """A linear network on flat pixels with the logits z, further nodes and further outputs, which come first."""
+    weights = torch.arange(values * 3, dtype=torch.float32).view(values, 3).sin()
+    nodes = [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["z"]), *extra]
+    entries = [helper.make_tensor_value_info("x", FLOAT, shape)]
+    ends = [*exits, helper.make_tensor_value_info("z", FLOAT, ["n", 3])]
+    held = [onnx.numpy_helper.from_array(weights.numpy(), "w")]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    made = helper.make_model(helper.make_graph(nodes, "net", entries, ends, held), opset_imports=imports, ir_version=8)
+    (folder / "net.onnx").write_bytes(made.SerializeToString())
+    return folder / "net.onnx"
+
+
+def test_channels_at_the_end(tmp_path: Path) -> None:
+    """As exports of TensorFlow have them."""
+    model = load(flat(tmp_path, ["n", 4, 5, 3], 60))
+    images = torch.rand(2, 3, 4, 5)
+    weights = torch.arange(180, dtype=torch.float32).view(60, 3).sin()
+    assert torch.allclose(model(images), images.permute(0, 2, 3, 1).flatten(1) @ weights, atol=1e-5)
+    assert any("given to it as n x height x width x channels" in note for note in model.notes)
+    with pytest.raises(ModelError, match=r"does not take images of 3 x 4 x 4 \(Got invalid dimensions .* index: 2 Got: 4 Expected: 5"):
+        model(images[..., :4])
+
+
+def beside(kind: str) -> tuple[list[Any], list[Any]]:
+    """Nodes and outputs that scikit-learn's converter puts beside the scores."""
+    nodes = [helper.make_node("ArgMax", ["z"], ["index"], axis=1, keepdims=0)]
+    if kind == "numbers":
+        return nodes, [helper.make_tensor_value_info("index", onnx.TensorProto.INT64, ["n"])]
+    if kind == "text":
+        names = {"keys_int64s": [0, 1, 2], "values_strings": ["cat", "dog", "owl"]}
+        nodes.append(helper.make_node("LabelEncoder", ["index"], ["label"], domain="ai.onnx.ml", **names))
+        return nodes, [helper.make_tensor_value_info("label", onnx.TensorProto.STRING, ["n"])]
+    nodes = [helper.make_node("ZipMap", ["z"], ["scores"], domain="ai.onnx.ml", classlabels_strings=["cat", "dog", "owl"])]
+    entry = onnx.ValueInfoProto(name="scores")
+    each = helper.make_map_type_proto(onnx.TensorProto.STRING, helper.make_tensor_type_proto(FLOAT, []))
+    entry.type.CopyFrom(helper.make_sequence_type_proto(each))
+    return nodes, [entry]
+
+
+@pytest.mark.parametrize("output", [None, "z", 1])
+@pytest.mark.parametrize("kind", ["numbers", "text", "map"])
+def test_labels_and_maps_beside_the_scores(kind: str, output: str | int | None, tmp_path: Path) -> None:
+    model = load(flat(tmp_path, ["n", 1, 8, 8], 64, *beside(kind)), output=output)
+    weights = torch.arange(192, dtype=torch.float32).view(64, 3).sin()
+    assert torch.allclose(model(pixels()), pixels().flatten(1) @ weights, atol=1e-5)
+    assert any("the logits are its output 'z'" in note for note in model.notes) == (output is None)
+
+
+def test_an_output_that_holds_no_scores(tmp_path: Path) -> None:
+    path = flat(tmp_path, ["n", 1, 8, 8], 64, *beside("text"))
+    for output in ("label", 0):
+        said = refusal(path, output=output)
+        assert "model.output names 'label', which is not a tensor of scores (label: tensor(string), z: tensor(float)); name z" in said
+    model = onnx.load(flat(tmp_path, ["n", 1, 8, 8], 64, *beside("map")))
+    del model.graph.output[1]
+    onnx.save_model(model, tmp_path / "net.onnx")
+    said = refusal(tmp_path / "net.onnx")
+    assert "no output of the network is a tensor of scores (scores: seq(map(string,tensor(float))))" in said
+
+
 @pytest.mark.parametrize("precision", ["bf16", "tf32"])
 def test_lower_precisions_are_refused(precision: Any, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"onnx networks run in fp32 only; use run.precision fp32"):

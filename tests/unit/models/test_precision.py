@@ -102,12 +102,12 @@ def test_networks_that_cannot_be_cast_say_so() -> None:
     lower = for_noisy_passes(from_module(Stubborn()), "bf16")
     with pytest.raises(ModelError) as caught:
         lower(pixels())
-    assert "use run.precision fp32" in one_line(caught.value)
+    assert "use precision='fp32'" in one_line(caught.value)
     model = from_module(lambda x: x.flatten(1))
     model.network = Uncopyable()
     with pytest.raises(ModelError, match="cannot be copied and cast to bfloat16") as caught:
         for_noisy_passes(model, "bf16")
-    assert one_line(caught.value).endswith("use run.precision fp32")
+    assert one_line(caught.value).endswith("use precision='fp32'")
 
 
 def settings() -> list[Any]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from robaudit.numerics.losses import log_cross_entropy, log_norm
+from robaudit.numerics.margins import NEVER
 
 EPSILON = torch.finfo(torch.float64).eps
 MARGINS = [-1000.0, -700.5, -699.5, -41.0, -40.0, -39.0, -20.0, -1.0, 0.0, 1.0, 16.0, 20.0, 45.0, 699.5, 700.5, 1000.0]
@@ -25,6 +26,14 @@ def test_value_and_gradient_against_exact_arithmetic(margin: float) -> None:
     value, gradient = log_cross_entropy(torch.tensor([[margin, 0.0]], dtype=torch.float64), torch.tensor([0]))
     assert value.item() == pytest.approx(wanted, rel=8 * EPSILON, abs=8 * EPSILON)
     assert gradient[0].tolist() == pytest.approx([-rate, rate], rel=8 * EPSILON)
+
+
+def test_a_target_that_never_wins_has_no_loss() -> None:
+    logits = torch.tensor([[0.0, 1.0, NEVER], [0.0, 1.0, NEVER]])
+    value, gradient = log_cross_entropy(logits, torch.tensor([2, 0]))
+    assert value.isnan().tolist() == [True, False]
+    assert gradient.isnan().all(1).tolist() == [True, False]
+    assert value[1] == log_cross_entropy(logits[1:, :2], torch.tensor([0]))[0]
 
 
 def test_gradient_is_that_of_many_classes() -> None:

@@ -56,3 +56,25 @@ def test_wrong_files(tmp_path: Path, name: str, text: str | bytes, says: str) ->
         names_in(tmp_path, name, text)
     assert f"spec.yaml:6: dataset.class_names: got 'lists/{name}'; " in str(caught.value)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("class_names: [no, yes]", "class_names[0]: got False; must be text: put it in quotes (without them, YAML reads no, off and false"),
+        ("class_names: [yes, no]", "class_names[0]: got True; must be text: put it in quotes (without them, YAML reads yes, on and true"),
+        ("class_names: [0, 1]", "class_names[0]: got 0; must be text: put it in quotes"),
+        ("class_names: [2024-01-31, b]", "class_names[0]: must be text: put it in quotes"),
+        ("class_names: {0: no, 1: yes}", "class_names: has the name False, which must be text: put it in quotes"),
+        ("class_names: {no: 0, yes: 1}", "class_names: has the name False, which must be text: put it in quotes"),
+        ("class_ids: [on, off]", "class_ids[0]: got True; must be text: put it in quotes"),
+    ],
+)
+def test_names_that_yaml_does_not_read_as_text(written: str, says: str, tmp_path: Path) -> None:
+    text = f"model: {{path: net.pt}}\ndataset:\n  kind: digits\n  {written}\n"
+    with pytest.raises(SpecError) as caught:
+        load_spec(write(tmp_path, text))
+    assert says in str(caught.value)
+    quoted = text.replace("no", "'no'").replace("yes", "'yes'").replace("[0, 1]", "['0', '1']")
+    if "class_names" in written and "2024" not in written:
+        assert set(load_spec(write(tmp_path, quoted)).dataset.class_names or ()) in ({"no", "yes"}, {"0", "1"})
