@@ -19,6 +19,7 @@ from robaudit.auditing.units import accepted, level_findings, within_unit
 from robaudit.datasets.ahead import readers
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
+from robaudit.datasets.select import Selected
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
 from robaudit.estimators.base import Need
 from robaudit.estimators.engine import Engine, fitting_rows
@@ -182,7 +183,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     listener.doing("loading the model")
     network = make_model(spec, request.model, device, trust=request.trust)
     limit = memory_limit(spec.run.memory, request.share)
-    for text in (*spec.origin.taken, *network.notes):
+    for text in (*spec.origin.taken, *network.notes, *(data.notes if isinstance(data, Selected) else ())):
         listener.note(text)
     if by_gradients and not network.differentiable:
         raise ModelError(
@@ -200,7 +201,8 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     image = first[0].pixels
     check_noises(opened.noises, image, data)
     findings = level_findings(opened.noises, image, first[0].id) if within_unit(*check.pixels) else ()
-    check = replace(check, warnings=(*accepted(findings, as_given=spec.run.as_given), *check.warnings))
+    left_out = data.warnings if isinstance(data, Selected) else ()
+    check = replace(check, warnings=(*left_out, *accepted(findings, as_given=spec.run.as_given), *check.warnings))
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from robaudit import audit, load_spec
@@ -89,6 +90,24 @@ def test_networks_that_no_audit_is_made_for_warn(network: nn.Module, says: str, 
     data = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0)), [0, 1] * 3
     warnings = audit(document, model=network, dataset=data, out=tmp_path / "run").info.warnings
     assert any(says in line for line in warnings)
+
+
+def test_files_that_are_not_read(tmp_path: Path, run_cli: RunCli) -> None:
+    for number in range(12):
+        (tmp_path / f"val/{number}").mkdir(parents=True)
+        Image.new("L", (8, 8), 20 * number).save(tmp_path / f"val/{number}/a.png")
+    (tmp_path / "val/3/b.avif").write_bytes(b"")
+    network = {"format": "python", "architecture": "net:Net"}
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x.flatten(1)[:, :12]\n"
+    )
+    path = write(tmp_path, spec(model=network, dataset={"kind": "images", "path": "val", "channels": 1}, noise={"sigma": [0.1]}))
+    code, _, err = run_cli("estimate", path, "--out", "run", "--trust")
+    assert code == 0
+    assert "note: val: the class folders are sorted as numbers (0, 1, 2, ...), not as text (0, 1, 10, ...)" in " ".join(err.split())
+    (warning, *_) = read_info(tmp_path / "run")["warnings"]
+    assert warning.startswith("val: not read: 1 file of other formats (.avif); ")
+    assert run_cli("gate", "run", "warnings <= 0").code == 1
 
 
 def test_other_formats_keep_standard_output(run: Path, run_cli: RunCli) -> None:
