@@ -12,13 +12,14 @@ from torch import Tensor
 
 from robaudit.auditing.environment import image_digest
 from robaudit.auditing.mistakes import accuracy_warnings
-from robaudit.auditing.units import accepted, pixel_findings
+from robaudit.auditing.units import Finding, accepted, pixel_findings
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import Engine, rows_by_rule
 from robaudit.levels import NoiseLevel
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
+from robaudit.models.pretrained import refuse_other_tasks
 from robaudit.numerics.margins import margin_gradients
 from robaudit.progress import Listener
 from robaudit.spec.model import Precision
@@ -26,6 +27,9 @@ from robaudit.spec.model import Precision
 _MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
 _ROWS = 64  # in a pass
 _IMAGES, _COPIES = 16, 32  # for the effect of a lower precision
+_SAME = 1e-6  # relative difference of logits that are the same but for rounding
+_SUM = 1e-3  # by which probabilities may miss 1
+_FAR = 30.0  # times the range of pixels: logits of networks without a sigmoid leave [0, 1] there
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,16 @@ def check_input(
         dataset: its samples.
         gradients: whether an estimator of the run needs them.
         skip_bad: pass over unreadable samples (they are listed later).
-        as_given: accept impossible pixel values with a warning.
+        as_given: accept impossible pixel values, and probabilities in place of logits, with a warning.
         scaled: the spec sets the value of full intensity.
 
     Raises:
-        ModelError: the model does not run on these images, its logits are not finite, or it has no gradients.
+        ModelError: the model does not choose one class for each image, does not run on these images, returns a probability, has logits
+            that are not finite, or has no gradients.
         DataError: labels or class names do not match the logits, or pixel values are impossible.
         NothingLeftError: no sample is readable.
     """
+    refuse_other_tasks(getattr(getattr(model.network, "config", None), "problem_type", None), model.name)
     samples: list[Sample] = []
     seen: dict[str, tuple[str, int | None]] = {}
     for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
@@ -95,7 +101,7 @@ def check_input(
         )
     known = (labels >= 0) & (labels < classes) & finite
     predicted = logits.argmax(1)
-    warnings += list(_output_warnings(model, logits[finite]))
+    warnings += accepted(_output_findings(model, x[finite.to(x.device)], logits[finite]), as_given=as_given)
     labelled = x[known.to(x.device)], labels[known], predicted[known]
     warnings += list(accuracy_warnings(model, *labelled, classes, lambda images: _forward(model, images).argmax(1)))
     if gradients:
@@ -148,13 +154,42 @@ def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
         )
 
 
-def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
-    sums_to_one = (logits.sum(1) - 1).abs().max() < 1e-3
-    if bool(sums_to_one) and float(logits.min()) >= 0:
-        advice = "their margins are far from normal: name the logits in model.output"
-        yield f"{model.name}: the outputs look like probabilities, not logits; {advice}"
-    elif logits.shape[1] == 2 and bool((logits[:, 0] == 0).all()) and float(logits.min()) >= 0 and float(logits.max()) <= 1:
-        yield f"{model.name}: its one output lies within [0, 1] and looks like a probability; give the logit, which is positive for class 1"
+def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[Finding]:
+    """Outputs that are the same for all images, or probabilities.
+
+    Args:
+        model: the network.
+        x: images (n, channels, height, width).
+        logits: of these images (n, classes).
+    """
+    images = len(x)
+    spread = float((logits - logits[0]).abs().max())
+    if images > 1 and spread <= _SAME * float(logits.abs().max()) and bool((x != x[0]).any()):
+        remedy = "look for a layer without its weights, or a wrong mean, std or scale"
+        yield f"{model.name}: its logits are the same for all {images} images that were checked; {remedy}"
+        return
+    if not _within_unit(logits):
+        return
+    sums_to_one = float((logits.sum(1) - 1).abs().max()) < _SUM
+    one_output = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
+    if not sums_to_one and not _within_unit(_forward(model, _extreme(x))):
+        return  # logits that happen to be small on these images
+    if one_output:
+        what = f"its one output lies within [0, 1] on all {images} images: it looks like a probability, and class 1 would always win"
+        yield ModelError(model.name, what, "return the logit, which the layer before the sigmoid gives: it is positive for class 1")
+    else:
+        remedy = "their margins are far from normal: return the logits, or name the logits in model.output"
+        yield f"{model.name}: the outputs look like probabilities, not logits; {remedy}"
+
+
+def _within_unit(outputs: Tensor) -> bool:
+    return float(outputs.min()) >= 0 and float(outputs.max()) <= 1
+
+
+def _extreme(x: Tensor) -> Tensor:
+    """Images far beyond [0, 1], on which logits are large."""
+    far = _FAR * (x[:_IMAGES] - 0.5)
+    return torch.cat([0.5 + far, 0.5 - far])
 
 
 def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:

@@ -15,7 +15,7 @@ from robaudit.auditing.checks import InputCheck, check_input, precision_effects
 from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
-from robaudit.auditing.units import accepted, level_findings, within_unit
+from robaudit.auditing.units import Finding, accepted, level_findings, normalisation_findings, within_unit
 from robaudit.datasets.ahead import readers
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
@@ -200,7 +200,10 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     first = list(first_samples(data, IMAGES, skip_bad=skip_bad))
     image = first[0].pixels
     check_noises(opened.noises, image, data)
-    findings = level_findings(opened.noises, image, first[0].id) if within_unit(*check.pixels) else ()
+    findings: list[Finding] = []
+    findings += normalisation_findings(spec.model.mean, spec.model.std, lambda key: spec.origin.place(("model", key)))
+    if within_unit(*check.pixels):
+        findings += level_findings(opened.noises, image, first[0].id)
     left_out = data.warnings if isinstance(data, Selected) else ()
     check = replace(check, warnings=(*left_out, *accepted(findings, as_given=spec.run.as_given), *check.warnings))
     _report(check, listener)

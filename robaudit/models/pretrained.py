@@ -27,6 +27,10 @@ _GEOMETRY = ("resize", "crop", "crop_rounding")
 _ONLY_WEIGHTS = (".safetensors", ".bin")
 _SHOWN = 3  # names
 _UNNAMED = re.compile(r"LABEL_\d+")
+_OTHER_TASKS = {
+    "multi_label_classification": "may give an image several classes or none (problem_type multi_label_classification)",
+    "regression": "estimates numbers (problem_type regression)",
+}
 _FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
 
 
@@ -279,6 +283,7 @@ def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) 
 def _of_transformers(config: dict[str, Any], path: Path) -> Pretrained:
     """The model in a folder of ``save_pretrained``: config.json, and beside it the description of the image processor."""
     kind, labels = _class_of(config, path), config.get("id2label") or {}
+    refuse_other_tasks(config.get("problem_type"), str(path))
     unnamed = all(_UNNAMED.fullmatch(str(label)) for label in labels.values())  # LABEL_0, LABEL_1, ...
     names = () if unnamed else distinct(_by_index(labels))
     classes = {"class_names": names} if names else {}
@@ -299,6 +304,21 @@ def _class_of(config: Mapping[str, Any], path: Path) -> str:
         remedy = "give a model that was trained with a class such as ViTForImageClassification"
         raise ModelError(str(path), f"describes a {listed[0]}, which is not an image classifier of Transformers", remedy)
     return listed[0]
+
+
+def refuse_other_tasks(problem_type: object, where: str) -> None:
+    """Refuse a network that does not choose one class for each image.
+
+    Args:
+        problem_type: of its configuration in Transformers.
+        where: the configuration or the network, for messages.
+
+    Raises:
+        ModelError: its largest logit is not its answer.
+    """
+    task = _OTHER_TASKS.get(problem_type) if isinstance(problem_type, str) else None
+    if task is not None:
+        raise ModelError(where, f"{task}, and an audit follows the class of the largest logit", "give a model that chooses one class")
 
 
 def _processor(folder: Path, channels: int) -> Mapping[str, Any] | None:
