@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from robaudit.auditing.environment import image_digest
-from robaudit.auditing.mistakes import accuracy_warnings
+from robaudit.auditing.mistakes import Labelled, accuracy_warnings
+from robaudit.auditing.preparations import Preparation, further_samples
 from robaudit.auditing.units import Finding, accepted, pixel_findings
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.errors import DataError, ModelError
@@ -54,9 +55,18 @@ class InputCheck:
 
 
 def check_input(
-    model: LogitModel, dataset: Dataset, *, gradients: bool, skip_bad: bool, as_given: bool = False, scaled: bool = False
+    model: LogitModel,
+    dataset: Dataset,
+    *,
+    gradients: bool,
+    skip_bad: bool,
+    as_given: bool = False,
+    scaled: bool = False,
+    prepared: Callable[[Sequence[int]], Sequence[Preparation]] = lambda _: (),
 ) -> InputCheck:
     """Check the first images (at most 256) before anything expensive is computed.
+
+    The accuracy is that of 256 images, where the data set has them: a run of fewer is completed by images that it leaves out.
 
     Args:
         model: the model, in full precision.
@@ -65,6 +75,7 @@ def check_input(
         skip_bad: pass over unreadable samples (they are listed later).
         as_given: accept impossible pixel values, and probabilities in place of logits, with a warning.
         scaled: the spec sets the value of full intensity.
+        prepared: other ways to prepare images, by the shape of the run's images.
 
     Raises:
         ModelError: the model does not choose one class for each image, does not run on these images, returns a probability, has logits
@@ -78,7 +89,7 @@ def check_input(
     for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
         seen[sample.id] = (image_digest(sample), sample.label)
         samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
-        if len(samples) >= max(_FEWEST_CHECKED, _CHECKED_BYTES // (8 * sample.pixels.numel())):
+        if len(samples) >= _most(sample):
             break
     x = torch.stack([s.pixels for s in samples]).to(model.device)
     pixels = float(x.min()), float(x.max())
@@ -100,13 +111,45 @@ def check_input(
             model.name, f"its logits are not finite on any of {len(x)} clean images", "look for NaN weights, or a wrong mean/std or scale"
         )
     known = (labels >= 0) & (labels < classes) & finite
-    predicted = logits.argmax(1)
+    correct = (logits.argmax(1) == labels)[known]
     warnings += accepted(_output_findings(model, x[finite.to(x.device)], logits[finite]), as_given=as_given)
-    labelled = x[known.to(x.device)], labels[known], predicted[known]
-    warnings += list(accuracy_warnings(model, *labelled, classes, lambda images: _forward(model, images).argmax(1)))
+    few = x[finite.to(x.device)][:8]
+    most = _most(samples[0])
+    further = list(_further(model, dataset, samples, most)) if known.any() else []
+    if further:
+        more = torch.stack([s.pixels for s in further]).to(model.device)
+        x, logits = torch.cat([x, more]), torch.cat([logits, _forward(model, more)])
+    images = _labelled([*samples, *further], x, logits)
+    others = prepared(x.shape[1:])
+    warnings += accuracy_warnings(model, images, classes, lambda part: _forward(model, part).argmax(1), others, most)
     if gradients:
-        warnings += list(_gradient_warnings(model, x[finite][:8]))
-    return InputCheck(classes, int(known.sum()), int((predicted == labels)[known].sum()), tuple(warnings), seen, pixels)
+        warnings += list(_gradient_warnings(model, few))
+    return InputCheck(classes, int(known.sum()), int(correct.sum()), tuple(warnings), seen, pixels)
+
+
+def _most(sample: Sample) -> int:
+    """How many images are checked: fewer of large ones."""
+    return min(_MOST_CHECKED, max(_FEWEST_CHECKED, _CHECKED_BYTES // (8 * sample.pixels.numel())))
+
+
+def _further(model: LogitModel, dataset: Dataset, samples: Sequence[Sample], most: int) -> Iterator[Sample]:
+    """Samples of the same shape that the run leaves out."""
+    for sample in further_samples(dataset, most):
+        if sample.pixels.shape == samples[0].pixels.shape:
+            yield replace(sample, pixels=sample.pixels.to(model.dtype))
+
+
+def _labelled(samples: Sequence[Sample], x: Tensor, logits: Tensor) -> Labelled:
+    """The samples whose label is one of the classes and whose logits are finite, with their predicted classes, in random order.
+
+    The first of them show which corrections to try on all, and class folders have images of one class there.
+    """
+    labels = torch.tensor([-1 if sample.label is None else sample.label for sample in samples])
+    known = (labels >= 0) & (labels < logits.shape[1]) & logits.isfinite().all(1)
+    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(0))
+    order = order[known[order]]
+    ids = [samples[place].id for place in order.tolist()]
+    return Labelled(ids, x[order.to(x.device)], labels[order], logits.argmax(1)[order])
 
 
 def _forward(model: LogitModel, x: Tensor) -> Tensor:

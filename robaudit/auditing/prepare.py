@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -15,6 +16,7 @@ from robaudit.auditing.checks import InputCheck, check_input, precision_effects
 from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
+from robaudit.auditing.preparations import overridden, preparations
 from robaudit.auditing.units import Finding, accepted, level_findings, normalisation_findings, within_unit
 from robaudit.datasets.ahead import readers
 from robaudit.datasets.base import Dataset, Sample, first_samples
@@ -194,7 +196,15 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     noisy = for_noisy_passes(network, spec.run.precision)
     listener.doing("checking model and data on the first images")
     scaled = getattr(spec.dataset, "scale", None) is not None
-    check = check_input(network, data, gradients=gradients, skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
+    check = check_input(
+        network,
+        data,
+        gradients=gradients,
+        skip_bad=skip_bad,
+        as_given=spec.run.as_given,
+        scaled=scaled,
+        prepared=partial(preparations, spec, trust=request.trust, in_memory=request.dataset is not None),
+    )
     if (needing := needing_labels(opened.tasks)) and not check.labelled:
         raise DataError(data.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
     first = list(first_samples(data, IMAGES, skip_bad=skip_bad))
@@ -204,8 +214,8 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     findings += normalisation_findings(spec.model.mean, spec.model.std, lambda key: spec.origin.place(("model", key)))
     if within_unit(*check.pixels):
         findings += level_findings(opened.noises, image, first[0].id)
-    left_out = data.warnings if isinstance(data, Selected) else ()
-    check = replace(check, warnings=(*left_out, *accepted(findings, as_given=spec.run.as_given), *check.warnings))
+    before = (*(data.warnings if isinstance(data, Selected) else ()), *overridden(spec))
+    check = replace(check, warnings=(*before, *accepted(findings, as_given=spec.run.as_given), *check.warnings))
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")

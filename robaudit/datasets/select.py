@@ -82,6 +82,12 @@ class Selected:
         """Another selection from the same whole data set."""
         return Selected(self._whole, choose(self._whole, spec), self.class_names)
 
+    def further(self, size: int) -> Selected | None:
+        """A random subset of the samples of the whole data set that are not selected, at most ``size``; None if there are none."""
+        rest = np.setdiff1d(np.arange(len(self._whole)), np.asarray(self._indices))
+        chosen = rest[np.asarray(random_subset(len(rest), size, 0))]
+        return Selected(self._whole, chosen.tolist(), self.class_names) if len(chosen) else None
+
     def __len__(self) -> int:
         return len(self._indices)
 
