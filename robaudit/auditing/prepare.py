@@ -17,7 +17,7 @@ from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
 from robaudit.auditing.preparations import overridden, preparations
-from robaudit.auditing.units import Finding, accepted, level_findings, normalisation_findings, within_unit
+from robaudit.auditing.units import Finding, accepted, level_findings, mean_findings, within_unit
 from robaudit.datasets.ahead import readers
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
@@ -211,7 +211,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     image = first[0].pixels
     check_noises(opened.noises, image, data)
     findings: list[Finding] = []
-    findings += normalisation_findings(spec.model.mean, spec.model.std, lambda key: spec.origin.place(("model", key)))
+    findings += mean_findings(spec.model.mean, spec.model.std, spec.origin.place(("model", "mean")))
     if within_unit(*check.pixels):
         findings += level_findings(opened.noises, image, first[0].id)
     before = (*(data.warnings if isinstance(data, Selected) else ()), *overridden(spec))

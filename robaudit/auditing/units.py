@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -86,22 +86,18 @@ def _depth(high: float) -> int | None:
     return next((bits for bits in _DEPTHS if high <= 2**bits / 2**16), None)
 
 
-def normalisation_findings(mean: Sequence[float], std: Sequence[float], place: Callable[[str], str]) -> Iterator[Finding]:
-    """A mean or std that is beyond the range of pixels in [0, 1]: 123.675 where 0.485 is usual.
+def mean_findings(mean: Sequence[float], std: Sequence[float], where: str) -> Iterator[Finding]:
+    """A mean that is beyond the range of pixels in [0, 1]: 123.675 where 0.485 is usual.
 
     Args:
         mean, std: of the spec.
-        place: the place of either in the spec, for messages.
+        where: the place of the mean, for messages.
     """
-    for name, values in (("mean", mean), ("std", std)):
-        largest = max(values, default=0.0)
-        if largest > 1:
-            scaled = ", ".join(
-                f"{key}: {[round(value / 255, 4) for value in them]}" for key, them in (("mean", mean), ("std", std)) if them
-            )
-            what = f"{largest:g} is more than the whole range of pixels in [0, 1]: it looks like a {name} of 0-255"
-            yield SpecError(place(name), what, f"divide by 255: {scaled}")
-            return
+    largest = max(mean, default=0.0)
+    if largest > 1:
+        texts = (f"{key}: {[round(value / 255, 4) for value in values]}" for key, values in (("mean", mean), ("std", std)) if values)
+        what = f"{largest:g} is more than the whole range of pixels in [0, 1]: it looks like a mean of 0-255"
+        yield SpecError(where, what, f"divide by 255: {', '.join(texts)}")
 
 
 def level_findings(noises: Sequence[NoiseProcess], image: Tensor, sample_id: str) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import robaudit
 from robaudit import plugins
-from robaudit.auditing.units import Finding, accepted, level_findings, normalisation_findings, pixel_findings
+from robaudit.auditing.units import Finding, accepted, level_findings, mean_findings, pixel_findings
 from robaudit.errors import DataError, PluginError, RobauditWarning, SpecError
 from robaudit.noise import registry
 from robaudit.noise.gaussian import Gaussian
@@ -150,8 +150,8 @@ def test_mean_and_std_in_bytes(tmp_path: Path, run_cli: RunCli) -> None:
 
 
 def test_means_and_stds_of_pixels_are_silent() -> None:
-    for mean, std in ((), ()), ((0.5,), (0.5,)), ((0.0,), (1 / 255,)), ((1.0,), (1.0,)):
-        assert list(normalisation_findings(mean, std, str)) == []
+    for mean, std in ((), ()), ((0.5,), (0.5,)), ((0.0,), (1 / 255,)), ((1.0,), (1.0,)), ((0.5,), (2.0,)):
+        assert list(mean_findings(mean, std, "model")) == []
 
 
 # --- what the user sees
