@@ -62,7 +62,7 @@ def check_input(
     skip_bad: bool,
     as_given: bool = False,
     scaled: bool = False,
-    prepared: Callable[[Sequence[int]], Sequence[Preparation]] = lambda _: (),
+    prepared: Callable[[Sequence[int], int], Sequence[Preparation]] = lambda _shape, _most: (),
 ) -> InputCheck:
     """Check the first images (at most 256) before anything expensive is computed.
 
@@ -75,7 +75,7 @@ def check_input(
         skip_bad: pass over unreadable samples (they are listed later).
         as_given: accept impossible pixel values, and probabilities in place of logits, with a warning.
         scaled: the spec sets the value of full intensity.
-        prepared: other ways to prepare images, by the shape of the run's images.
+        prepared: other ways to prepare images, by the shape of the run's images and the number that is checked.
 
     Raises:
         ModelError: the model does not choose one class for each image, does not run on these images, returns a probability, has logits
@@ -120,8 +120,8 @@ def check_input(
         more = torch.stack([s.pixels for s in further]).to(model.device)
         x, logits = torch.cat([x, more]), torch.cat([logits, _forward(model, more)])
     images = _labelled([*samples, *further], x, logits)
-    others = prepared(x.shape[1:])
-    warnings += accuracy_warnings(model, images, classes, lambda part: _forward(model, part).argmax(1), others, most)
+    others = prepared(x.shape[1:], most)
+    warnings += accuracy_warnings(model, images, classes, lambda part: _forward(model, part).argmax(1), others)
     if gradients:
         warnings += list(_gradient_warnings(model, few))
     return InputCheck(classes, int(known.sum()), int(correct.sum()), tuple(warnings), seen, pixels)
@@ -215,7 +215,7 @@ def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[F
         return
     sums_to_one = float((logits.sum(1) - 1).abs().max()) < _SUM
     one_output = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
-    if not sums_to_one and not _within_unit(_forward(model, _extreme(x))):
+    if not sums_to_one and _leaves_unit(model, x):
         return  # logits that happen to be small on these images
     if one_output:
         what = f"its one output lies within [0, 1] on all {images} images: it looks like a probability, and class 1 would always win"
@@ -229,10 +229,13 @@ def _within_unit(outputs: Tensor) -> bool:
     return float(outputs.min()) >= 0 and float(outputs.max()) <= 1
 
 
-def _extreme(x: Tensor) -> Tensor:
-    """Images far beyond [0, 1], on which logits are large."""
+def _leaves_unit(model: LogitModel, x: Tensor) -> bool:
+    """Whether outputs leave [0, 1] for images far beyond [0, 1], where logits are large; no, if the network refuses such images."""
     far = _FAR * (x[:_IMAGES] - 0.5)
-    return torch.cat([0.5 + far, 0.5 - far])
+    try:
+        return not _within_unit(_forward(model, torch.cat([0.5 + far, 0.5 - far])))
+    except ModelError:
+        return False
 
 
 def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:

@@ -15,7 +15,7 @@ from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.errors import RobauditError
 from robaudit.models.pretrained import published_geometry
-from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions
+from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
 
 _NO_MEAN, _NO_STD = (0.0,), (1.0,)
 _ROUNDING = 0.005  # of mean and std, as people write them
@@ -46,25 +46,26 @@ class Opener:
     Attributes:
         spec: of the run.
         section: the changed section of the data set.
-        trust: whether Python code that it names may run.
+        most: how many samples the input check reads.
+        trust: whether Python code that the section names may run.
     """
 
     spec: AuditSpec
     section: BaseDatasetSpec
+    most: int
     trust: bool
 
-    def pixels(self, ids: Sequence[str], most: int) -> dict[str, Tensor]:
+    def pixels(self, ids: Sequence[str]) -> dict[str, Tensor]:
         """The pixels (channels, height, width) of samples by id, of those that can be read.
 
         Args:
             ids: of samples among those that the input check reads.
-            most: how many samples it reads.
         """
         wanted = set(ids)
         found: dict[str, Tensor] = {}
         try:
             dataset = open_dataset(self.section, base_dir=self.spec.base_dir, trust=self.trust)
-            for sample in chain(first_samples(dataset, most, skip_bad=True), further_samples(dataset, most)):
+            for sample in chain(first_samples(dataset, self.most, skip_bad=True), further_samples(dataset, self.most)):
                 if sample.id in wanted:
                     found[sample.id] = sample.pixels
                 if len(found) == len(wanted):
@@ -98,23 +99,24 @@ def overridden(spec: AuditSpec) -> Iterator[str]:
         yield f"{own.source}: the model's own preprocessing has {_shown(others)}, but the spec has {_shown(ours)}"
 
 
-def preparations(spec: AuditSpec, shape: Sequence[int], *, trust: bool, in_memory: bool) -> tuple[Preparation, ...]:
+def preparations(spec: AuditSpec, shape: Sequence[int], most: int, *, trust: bool, in_memory: bool) -> tuple[Preparation, ...]:
     """The ways to prepare images that differ from the run's: the model's own, and without one the usual ones of its architecture.
 
     Args:
         spec: of the run, filled.
         shape: of its images (channels, height, width).
+        most: how many samples the input check reads.
         trust: whether Python code that the spec names may run.
         in_memory: the samples are not those that the spec names.
     """
 
     def changed(keys: Mapping[str, Any]) -> Opener:
         unset = {key: type(spec.dataset).model_fields[key].default for key in _GEOMETRY}
-        return Opener(spec, spec.dataset.model_copy(update={**unset, **keys}), trust)
+        return Opener(spec, spec.dataset.model_copy(update={**unset, **keys}), most, trust)
 
     own = spec.origin.own
     if own is None:
-        others = () if in_memory or not isinstance(spec.dataset, ImageOptions) else _usual(spec, shape)
+        others = () if in_memory or not isinstance(spec.dataset, ImageOptions) else _usual(spec.model, spec.dataset, shape)
         return tuple(Preparation(_shown(keys), dataset=changed(keys)) for keys in others if _other_geometry(spec, keys))
     normalisation = _other_normalisation(spec, own.keys)
     geometry = {} if in_memory else _other_geometry(spec, own.keys)
@@ -160,11 +162,13 @@ def _shown(keys: Mapping[str, Any]) -> str:
     )
 
 
-def _usual(spec: AuditSpec, shape: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-    """The preparation of the architecture's published weights, and common ones for the size of the run's images and for ImageNet."""
-    published = published_geometry(spec.model)
+def _usual(model: ModelSpec, images: ImageOptions, shape: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+    """The preparation of the architecture's published weights; for resized images also common ones, for their size and for ImageNet's."""
+    published = published_geometry(model)
     if published:
         yield published
+    if images.resize is None and images.crop is None:
+        return
     height, width = shape[1:]
     side = min(height, width)
     yield {"resize": (height, width)}

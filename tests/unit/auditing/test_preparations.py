@@ -70,8 +70,8 @@ def warnings_of(asked: AuditSpec, centres: tuple[float, ...]) -> list[str]:
     model = from_module(Brightness(centres), mean=asked.model.mean, std=asked.model.std, name="net")
     data = open_dataset(asked.dataset, base_dir=asked.base_dir, trust=False)
 
-    def prepared(shape: Any) -> Any:
-        return preparations(asked, shape, trust=False, in_memory=False)
+    def prepared(shape: Any, most: int) -> Any:
+        return preparations(asked, shape, most, trust=False, in_memory=False)
 
     return list(check_input(model, data, gradients=False, skip_bad=False, prepared=prepared).warnings)
 
