@@ -87,6 +87,16 @@ class Together(nn.Module):
         return logits - logits.mean(0)
 
 
+@pytest.mark.filterwarnings("ignore::robaudit.RobauditWarning")
+def test_logits_that_are_small_on_these_images_are_no_probabilities() -> None:
+    def small(x: Tensor) -> Tensor:
+        return x.mean((1, 2, 3))
+
+    images = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert audit(small, images, sigma=0.1, estimators="softmax").info.warnings == []
+    assert audit(lambda x: torch.stack([small(x), 1 - small(x) / 2], 1), images, sigma=0.1, estimators="softmax").info.warnings == []
+
+
 class Same(nn.Module):
     """A network whose head has lost its weights."""
 
