@@ -101,7 +101,8 @@ def audit(
         device: "cpu", "cuda", "cuda:1", several as "cuda:0,cuda:1" or "cuda:all", or "auto". Default: where the network is.
         precision: "fp32", "tf32", "bf16" or "fp64".
         batch_size, memory, deterministic: as under ``run`` in a spec.
-        as_given: audit pixels and noise levels that cannot be meant for [0, 1] (0 to 255, normalised, sigma 8) as they are given.
+        as_given: audit input that cannot be meant (pixels of 0 to 255 or normalised, mean above 1, sigma 8, a probability instead of
+            a logit) as it is given.
         engine: "ray" computes with the workers of a Ray cluster, to which objects in memory are sent.
         ray_address: as ``--ray-address``.
         workers, gpus_per_worker: as under ``run`` in a spec.

@@ -11,21 +11,26 @@ import torch
 from torch import Tensor
 
 from robaudit.auditing.environment import image_digest
-from robaudit.auditing.mistakes import accuracy_warnings
-from robaudit.auditing.units import accepted, pixel_findings
+from robaudit.auditing.mistakes import Labelled, accuracy_warnings
+from robaudit.auditing.preparations import Preparation, further_samples
+from robaudit.auditing.units import Finding, accepted, pixel_findings
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import Engine, rows_by_rule
 from robaudit.levels import NoiseLevel
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
-from robaudit.numerics.margins import margin_gradients
+from robaudit.models.pretrained import refuse_other_tasks
+from robaudit.numerics.margins import NEVER, margin_gradients
 from robaudit.progress import Listener
 from robaudit.spec.model import Precision
 
 _MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
 _ROWS = 64  # in a pass
 _IMAGES, _COPIES = 16, 32  # for the effect of a lower precision
+_SAME = 1e-6  # relative difference of logits that are the same but for rounding
+_SUM = 1e-3  # by which probabilities may miss 1
+_FAR = 30.0  # times the range of pixels: logits of networks without a sigmoid leave [0, 1] there
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +55,41 @@ class InputCheck:
 
 
 def check_input(
-    model: LogitModel, dataset: Dataset, *, gradients: bool, skip_bad: bool, as_given: bool = False, scaled: bool = False
+    model: LogitModel,
+    dataset: Dataset,
+    *,
+    gradients: bool,
+    skip_bad: bool,
+    as_given: bool = False,
+    scaled: bool = False,
+    prepared: Callable[[Sequence[int], int], Sequence[Preparation]] = lambda _shape, _most: (),
 ) -> InputCheck:
     """Check the first images (at most 256) before anything expensive is computed.
+
+    The accuracy is that of 256 images, where the data set has them: a run of fewer is completed by images that it leaves out.
 
     Args:
         model: the model, in full precision.
         dataset: its samples.
         gradients: whether an estimator of the run needs them.
         skip_bad: pass over unreadable samples (they are listed later).
-        as_given: accept impossible pixel values with a warning.
+        as_given: accept impossible pixel values, and probabilities in place of logits, with a warning.
         scaled: the spec sets the value of full intensity.
+        prepared: other ways to prepare images, by the shape of the run's images and the number that is checked.
 
     Raises:
-        ModelError: the model does not run on these images, its logits are not finite, or it has no gradients.
+        ModelError: the model does not choose one class for each image, does not run on these images, returns a probability, has logits
+            that are not finite, or has no gradients.
         DataError: labels or class names do not match the logits, or pixel values are impossible.
         NothingLeftError: no sample is readable.
     """
+    refuse_other_tasks(getattr(getattr(model.network, "config", None), "problem_type", None), model.name)
     samples: list[Sample] = []
     seen: dict[str, tuple[str, int | None]] = {}
     for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
         seen[sample.id] = (image_digest(sample), sample.label)
         samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
-        if len(samples) >= max(_FEWEST_CHECKED, _CHECKED_BYTES // (8 * sample.pixels.numel())):
+        if len(samples) >= _most(sample):
             break
     x = torch.stack([s.pixels for s in samples]).to(model.device)
     pixels = float(x.min()), float(x.max())
@@ -94,13 +111,45 @@ def check_input(
             model.name, f"its logits are not finite on any of {len(x)} clean images", "look for NaN weights, or a wrong mean/std or scale"
         )
     known = (labels >= 0) & (labels < classes) & finite
-    predicted = logits.argmax(1)
-    warnings += list(_output_warnings(model, logits[finite]))
-    labelled = x[known.to(x.device)], labels[known], predicted[known]
-    warnings += list(accuracy_warnings(model, *labelled, classes, lambda images: _forward(model, images).argmax(1)))
+    correct = (logits.argmax(1) == labels)[known]
+    warnings += accepted(_output_findings(model, x[finite.to(x.device)], logits[finite]), as_given=as_given)
+    few = x[finite.to(x.device)][:8]
+    most = _most(samples[0])
+    further = list(_further(model, dataset, samples, most)) if known.any() else []
+    if further:
+        more = torch.stack([s.pixels for s in further]).to(model.device)
+        x, logits = torch.cat([x, more]), torch.cat([logits, _forward(model, more)])
+    images = _labelled([*samples, *further], x, logits)
+    others = prepared(x.shape[1:], most)
+    warnings += accuracy_warnings(model, images, classes, lambda part: _forward(model, part).argmax(1), others)
     if gradients:
-        warnings += list(_gradient_warnings(model, x[finite][:8]))
-    return InputCheck(classes, int(known.sum()), int((predicted == labels)[known].sum()), tuple(warnings), seen, pixels)
+        warnings += list(_gradient_warnings(model, few))
+    return InputCheck(classes, int(known.sum()), int(correct.sum()), tuple(warnings), seen, pixels)
+
+
+def _most(sample: Sample) -> int:
+    """How many images are checked: fewer of large ones."""
+    return min(_MOST_CHECKED, max(_FEWEST_CHECKED, _CHECKED_BYTES // (8 * sample.pixels.numel())))
+
+
+def _further(model: LogitModel, dataset: Dataset, samples: Sequence[Sample], most: int) -> Iterator[Sample]:
+    """Samples of the same shape that the run leaves out."""
+    for sample in further_samples(dataset, most):
+        if sample.pixels.shape == samples[0].pixels.shape:
+            yield replace(sample, pixels=sample.pixels.to(model.dtype))
+
+
+def _labelled(samples: Sequence[Sample], x: Tensor, logits: Tensor) -> Labelled:
+    """The samples whose label is one of the classes and whose logits are finite, with their predicted classes, in random order.
+
+    The first of them show which corrections to try on all, and class folders have images of one class there.
+    """
+    labels = torch.tensor([-1 if sample.label is None else sample.label for sample in samples])
+    known = (labels >= 0) & (labels < logits.shape[1]) & logits.isfinite().all(1)
+    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(0))
+    order = order[known[order]]
+    ids = [samples[place].id for place in order.tolist()]
+    return Labelled(ids, x[order.to(x.device)], labels[order], logits.argmax(1)[order])
 
 
 def _forward(model: LogitModel, x: Tensor) -> Tensor:
@@ -148,13 +197,47 @@ def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
         )
 
 
-def _output_warnings(model: LogitModel, logits: Tensor) -> Iterator[str]:
-    sums_to_one = (logits.sum(1) - 1).abs().max() < 1e-3
-    if bool(sums_to_one) and float(logits.min()) >= 0:
-        advice = "their margins are far from normal: name the logits in model.output"
-        yield f"{model.name}: the outputs look like probabilities, not logits; {advice}"
-    elif logits.shape[1] == 2 and bool((logits[:, 0] == 0).all()) and float(logits.min()) >= 0 and float(logits.max()) <= 1:
-        yield f"{model.name}: its one output lies within [0, 1] and looks like a probability; give the logit, which is positive for class 1"
+def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[Finding]:
+    """Outputs that are the same for all images, or probabilities.
+
+    Args:
+        model: the network.
+        x: images (n, channels, height, width).
+        logits: of these images (n, classes).
+    """
+    images = len(x)
+    logits = logits[:, (logits > NEVER).any(0)]  # without the classes that the network masks
+    spread = float((logits - logits[0]).abs().max())
+    if images > 1 and spread <= _SAME * float(logits.abs().max()) and bool((x != x[0]).any()):
+        remedy = "look for a layer without its weights, or a wrong mean, std or scale"
+        yield f"{model.name}: its logits are the same for all {images} images that were checked; {remedy}"
+        return
+    if not _within_unit(logits):
+        return
+    sums_to_one = float((logits.sum(1) - 1).abs().max()) < _SUM
+    one_output = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
+    if not sums_to_one and _leaves_unit(model, x):
+        return  # logits that happen to be small on these images
+    if one_output:
+        what = f"its one output lies within [0, 1] on all {images} images: it looks like a probability, and class 1 would always win"
+        yield ModelError(model.name, what, "return the logit, which the layer before the sigmoid gives: it is positive for class 1")
+    else:
+        option = "output" if model.in_memory else "model.output"
+        remedy = f"their margins are far from normal: return the logits, or name the logits in {option}"
+        yield f"{model.name}: the outputs look like probabilities, not logits; {remedy}"
+
+
+def _within_unit(outputs: Tensor) -> bool:
+    return float(outputs.min()) >= 0 and float(outputs.max()) <= 1
+
+
+def _leaves_unit(model: LogitModel, x: Tensor) -> bool:
+    """Whether outputs leave [0, 1] for images far beyond [0, 1], where logits are large; no, if the network refuses such images."""
+    far = _FAR * (x[:_IMAGES] - 0.5)
+    try:
+        return not _within_unit(_forward(model, torch.cat([0.5 + far, 0.5 - far])))
+    except ModelError:
+        return False
 
 
 def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:

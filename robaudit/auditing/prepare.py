@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -15,10 +16,12 @@ from robaudit.auditing.checks import InputCheck, check_input, precision_effects
 from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
-from robaudit.auditing.units import accepted, level_findings, within_unit
+from robaudit.auditing.preparations import overridden, preparations
+from robaudit.auditing.units import Finding, accepted, level_findings, mean_findings, within_unit
 from robaudit.datasets.ahead import readers
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
+from robaudit.datasets.select import Selected
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
 from robaudit.estimators.base import Need
 from robaudit.estimators.engine import Engine, fitting_rows
@@ -182,7 +185,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     listener.doing("loading the model")
     network = make_model(spec, request.model, device, trust=request.trust)
     limit = memory_limit(spec.run.memory, request.share)
-    for text in (*spec.origin.taken, *network.notes):
+    for text in (*spec.origin.taken, *network.notes, *(data.notes if isinstance(data, Selected) else ())):
         listener.note(text)
     if by_gradients and not network.differentiable:
         raise ModelError(
@@ -193,14 +196,26 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     noisy = for_noisy_passes(network, spec.run.precision)
     listener.doing("checking model and data on the first images")
     scaled = getattr(spec.dataset, "scale", None) is not None
-    check = check_input(network, data, gradients=gradients, skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
+    check = check_input(
+        network,
+        data,
+        gradients=gradients,
+        skip_bad=skip_bad,
+        as_given=spec.run.as_given,
+        scaled=scaled,
+        prepared=partial(preparations, spec, trust=request.trust, in_memory=request.dataset is not None),
+    )
     if (needing := needing_labels(opened.tasks)) and not check.labelled:
         raise DataError(data.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
     first = list(first_samples(data, IMAGES, skip_bad=skip_bad))
     image = first[0].pixels
     check_noises(opened.noises, image, data)
-    findings = level_findings(opened.noises, image, first[0].id) if within_unit(*check.pixels) else ()
-    check = replace(check, warnings=(*accepted(findings, as_given=spec.run.as_given), *check.warnings))
+    findings: list[Finding] = []
+    findings += mean_findings(spec.model.mean, spec.model.std, spec.origin.place(("model", "mean")))
+    if within_unit(*check.pixels):
+        findings += level_findings(opened.noises, image, first[0].id)
+    before = (*(data.warnings if isinstance(data, Selected) else ()), *overridden(spec))
+    check = replace(check, warnings=(*before, *accepted(findings, as_given=spec.run.as_given), *check.warnings))
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")

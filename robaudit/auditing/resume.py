@@ -203,7 +203,8 @@ def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:
         "noise": _joined(old["noise"], new["noise"], where),
         "estimators": estimators,
     }
-    return AuditSpec.model_validate(document).coming(Origin(folder=spec.base_dir, name=spec.stem, taken=spec.origin.taken))
+    origin = Origin(folder=spec.base_dir, name=spec.stem, taken=spec.origin.taken, own=spec.origin.own)
+    return AuditSpec.model_validate(document).coming(origin)
 
 
 def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], where: str) -> list[dict[str, Any]]:

@@ -190,7 +190,7 @@ def estimate(
         typer.Option(
             "--as-given",
             rich_help_panel=SPEC,
-            help="Accept pixels and noise levels that are implausible for pixels in [0, 1], with a warning.",
+            help="Accept input that cannot be meant, such as pixels of 0 to 255 or sigma 8, with a warning.",
         ),
     ] = False,
     trust: TrustOption = False,

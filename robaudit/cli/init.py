@@ -194,7 +194,7 @@ def _check_levels(spec: AuditSpec) -> None:
     from robaudit.auditing.units import accepted, level_findings
     from robaudit.noise.registry import build
 
-    accepted(level_findings(build(spec.noise, spec.base_dir, spec.origin), torch.zeros(1, 8, 8), ""), as_given=False)
+    accepted(level_findings(build(spec.noise, spec.base_dir, spec.origin), torch.zeros(1, 8, 8), ""), as_given=spec.run.as_given)
 
 
 def _check(spec: AuditSpec, *, trust: bool) -> None:

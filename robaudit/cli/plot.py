@@ -118,6 +118,10 @@ def plot(
             label=tuple(label or ()),
         )
         drawing = sketch_of(kind, [read_run(run) for run in runs], ask)
+    if drawing.apart:
+        from robaudit.cli.console import say
+
+        say(f"note: {drawing.apart}")
     write_output(output, [picture(drawing, ending[1:], look)])
 
 

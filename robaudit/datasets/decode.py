@@ -5,7 +5,7 @@ Conventions, which agree with torchvision's loaders where possible:
 - grey from colour is ITU-R 601 luma; three channels from grey are three copies;
 - 16-bit greyscale is divided by 65535; deeper colour is reduced to 8 bits by Pillow; 32-bit pixels have no known scale and are refused;
 - transparency is flattened onto white;
-- an EXIF orientation is not applied (as in torchvision's loaders);
+- images are upright: an EXIF orientation is applied, as viewers and the library ``datasets`` do and torchvision's loaders do not;
 - an animation is read as its first frame;
 - ``resize`` is antialiased, and bilinear by default; an int is the length of the shorter side; ``crop`` is central.
 """
@@ -37,6 +37,18 @@ FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Raster formats that Pillow may decode. Others (EPS) start external programs."""
 
 _CHANNELS = (1, 3)
+_GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")  # Pillow's modes
+_ORIENTATION = 0x0112  # tag of EXIF
+_UPRIGHT: Mapping[object, Image.Transpose] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What makes an image upright, by its orientation in EXIF."""
 _SIXTEEN_BITS = 65535.0
 _MOST_AUDITED = 2**24  # pixels of an image for the network: 400 MB as float64 with three channels
 
@@ -189,15 +201,31 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
     Raises:
         SampleError: pixels of unknown scale, or smaller than the crop.
     """
-    channels: int = options.channels or (1 if image.mode in ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L") else 3)
+    channels: int = options.channels or (1 if is_grey(image) else 3)
+    turn = _turn(image)
     flat, scale = _flatten(image, where, channels)
-    cropped = _crop(_resize(flat, where, options), where, options)
+    upright = flat if turn is None else flat.transpose(turn)
+    cropped = _crop(_resize(upright, where, options), where, options)
     _refuse_giant(cropped.size, where)
     values = np.asarray(cropped)  # (height, width) or (height, width, 3)
     if values.dtype.kind == "f":
         values = values.clip(0.0, scale)  # filters may overshoot; with 8 bits Pillow clips, too
     pixels = as_pixels(values if values.ndim == 2 else np.moveaxis(values, -1, 0), where, scale)
     return pixels.repeat(channels, 1, 1) if pixels.shape[0] < channels else pixels
+
+
+def is_grey(image: Image.Image) -> bool:
+    """Whether the image has no colour by its mode; its pixels are not read."""
+    return image.mode in _GREY
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """What makes the image upright, as viewers show it; None if nothing is needed."""
+    image.load()  # here Pillow itself turns TIFFs, and removes the tag
+    try:
+        return _UPRIGHT.get(image.getexif().get(_ORIENTATION))
+    except Exception:  # noqa: BLE001  damaged metadata raise nearly anything, and leave the image usable
+        return None
 
 
 def _flatten(image: Image.Image, where: str, channels: int) -> tuple[Image.Image, float]:

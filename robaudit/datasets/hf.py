@@ -24,7 +24,7 @@ from pydantic import Field
 from robaudit.datasets.base import Labels, boundary, different, find
 from robaudit.datasets.classes import ClassIndex, label_array, text_labels
 from robaudit.datasets.image_set import ImageSet, sample_parts
-from robaudit.datasets.listing import USUAL_LABELS, USUAL_PATHS, usual, visible_files
+from robaudit.datasets.listing import USUAL_LABELS, USUAL_PATHS, is_link, not_read, usual, visible_files
 from robaudit.errors import DataError, did_you_mean, needs_extra
 from robaudit.files import expanded
 from robaudit.spec.model import FilesSpec
@@ -76,7 +76,7 @@ class HfSpec(FilesSpec):
         """
         from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
 
-        (table, files, root), where = self._table(base_dir), self.path
+        (table, files, root, left_out), where = self._table(base_dir), self.path
         kinds = _kinds(table)
         image = _column("image_column", self.image_column, ("image", "bytes", "text"), USUAL_PATHS, kinds, where)
         if image is None:
@@ -99,7 +99,8 @@ class HfSpec(FilesSpec):
         if kinds[image] == "image":
             rows = rows.cast_column(image, type(table.features[image])(decode=False))
         decode, parts = partial(file_pixels, folder=files[0].parent, root=root, options=self), partial(sample_parts, keys=(image, None))
-        return ImageSet(where, rows, decode, labels=labels, ids=ids and different(ids, where), class_names=names, parts=parts)
+        known = ids and different(ids, where)
+        return ImageSet(where, rows, decode, labels=labels, ids=known, class_names=names, parts=parts, warnings=left_out)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
         """The values of another column, with class names for class indices; empty where a value is missing.
@@ -107,22 +108,22 @@ class HfSpec(FilesSpec):
         Raises:
             DataError: there is no column of this name, or it holds no numbers, classes or texts.
         """
-        (table, _, _), where = self._table(base_dir), self.path
+        (table, *_), where = self._table(base_dir), self.path
         name = _column("--by", name, ("class", "number", "text"), (), _kinds(table), where) or name
         classes = getattr(table.features[name], "names", None)
         return [
             "" if value is None else str(value if classes is None else classes[value]) for value in _checked(table, name, where).to_pylist()
         ]
 
-    def _table(self, base_dir: Path) -> tuple[Any, list[Path], Path]:
-        """The table, its files, and the folder that all image files must lie in."""
+    def _table(self, base_dir: Path) -> tuple[Any, list[Path], Path, tuple[str, ...]]:
+        """The table, its files, the folder that all image files must lie in, and a warning about files that are left out."""
         place, where = base_dir / expanded(self.path), self.path
-        form, files = _chosen_files(where, base_dir)
+        form, files, left_out = _chosen_files(where, base_dir)
         root = boundary(self.root, base_dir, place if place.is_dir() else Path(os.path.commonpath([file.parent for file in files])))
         for file in files if place.is_dir() else ():  # otherwise the spec names the files
             if not Path(os.path.realpath(file)).is_relative_to(root) or not file.is_file():
                 raise DataError(where, f"its file {file.name!r} is not a file in its folder", "set root to a folder that all files lie in")
-        return _opened(form, files, where).flatten(), files, root
+        return _opened(form, files, where).flatten(), files, root, left_out
 
     def _labels(self, table: Any, column: str, kind: str, where: str) -> tuple[Labels, tuple[str, ...] | None]:
         """The labels as class indices, -1 for none, and the class names."""
@@ -155,21 +156,28 @@ class HfSpec(FilesSpec):
         return np.array([*(classes.index(name, where, f"its class {name!r}") for name in own), -1], dtype=np.int64)
 
 
-def _chosen_files(path: str, base_dir: Path) -> tuple[str, list[Path]]:
-    """The reader's name, and the files in order.
+def _chosen_files(path: str, base_dir: Path) -> tuple[str, list[Path], tuple[str, ...]]:
+    """The reader's name, the files in order, and a warning about other data in the folder, which are left out.
 
     Raises:
         DataError: there are no files, or a folder holds several sets of them, such as the splits of a data set.
     """
     place, suffixes = base_dir / expanded(path), f"known suffixes: {' '.join(_FORMS)}"
+    left_out: tuple[str, ...] = ()
     if place.is_dir():
-        names = sorted(name for name in visible_files(place) if _form_of(name))
+        found = sorted(visible_files(place))
+        names = [name for name in found if _form_of(name)]
         form = next((form for form in _FORMS.values() if any(_form_of(name) == form for name in names)), None)
         sets = list(dict.fromkeys(_SHARD.sub("*", name) for name in names if _form_of(name) == form))
         if len(sets) > 1:
             what = f"holds {len(sets)} sets of files ({', '.join(sets[:5])})"
             raise DataError(path, what, f"name one: path: {path.rstrip('/')}/{sets[0]}")
         files = [place / name for name in names if _form_of(name) == form]
+        links = not_read(list(filter(is_link, found)), "linked folder")
+        others = not_read([name for name in names if _form_of(name) != form], "file", " of other forms")
+        if links or others:
+            parts = ", ".join(filter(None, (links, others)))
+            left_out = (f"{path}: not read: {parts}; copy linked folders, and give one form of files a folder of its own",)
     elif glob.has_magic(path) and not os.path.lexists(place):
         files = [find(name, base_dir, "file") for name in sorted(glob.glob(str(place), recursive=True))]  # noqa: PTH207  absolute patterns
     else:
@@ -179,7 +187,7 @@ def _chosen_files(path: str, base_dir: Path) -> tuple[str, list[Path]]:
     form = _form_of(files[0].name)
     if form is None or any(_form_of(file.name) != form for file in files):
         raise DataError(path, "is no file of a known form, or names several", suffixes)
-    return form, files
+    return form, files, left_out
 
 
 def _form_of(name: str) -> str | None:

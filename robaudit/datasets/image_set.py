@@ -32,6 +32,7 @@ class ImageSet:
         class_names: by class index.
         parts: splits a sample into image and label; its second argument is the sample's name in messages.
         parallel: whether several threads may read items at once.
+        notes, warnings: lines for the user about how the data were read, and about what was left out.
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class ImageSet:
         class_names: tuple[str, ...] | None = None,
         parts: Callable[[Any, str], tuple[Any, Any]] | None = None,
         parallel: bool = True,
+        notes: tuple[str, ...] = (),
+        warnings: tuple[str, ...] = (),
     ) -> None:
         self.where, self.class_names = where, class_names
+        self.notes, self.warnings = notes, warnings
         self._items, self._decode, self._labels, self._ids, self._parts, self._parallel = items, decode, labels, ids, parts, parallel
 
     def __len__(self) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from robaudit.datasets.base import Dataset, different, first_samples
 from robaudit.datasets.classes import label_array
-from robaudit.datasets.decode import image_pixels, object_pixels
+from robaudit.datasets.decode import is_grey, object_pixels
 from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet, sample_parts
 from robaudit.datasets.listing import USUAL_LABELS
 from robaudit.errors import DataError, SampleError, did_you_mean
@@ -28,6 +28,7 @@ _LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
 _FORMS = "a torch or Hugging Face data set, (x, y), or a list of images or of (image, label)"
 _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _CHECKED = 32  # the first images, which are read twice
+_LOOKED_AT = 32  # the first images, which show whether all are grey; of a list, all
 
 
 def open_in_memory(
@@ -74,10 +75,11 @@ def open_in_memory(
     names = None if ids is None else different(tuple(map(str, ids)), "ids")
     if names is not None and len(names) != len(items):
         raise DataError("ids", f"there are {len(names)} for {len(items)} samples", "give each sample one")
-    first = _first_readable(items)
+    first = next(_readable(items), None)
     if labels is not None or isinstance(items, Tensor | np.ndarray):
         known = None if labels is None else label_array(labels, "dataset", len(items), class_names)
-        return ImageSet(where, items, _decoder(first, layout), labels=known, ids=names, class_names=_texts(class_names), parallel=False)
+        decode = _decoder(items, layout, lambda item: item)
+        return ImageSet(where, items, decode, labels=known, ids=names, class_names=_texts(class_names), parallel=False)
     features = getattr(images, "features", None) if hasattr(images, "column_names") else None
     features = features if isinstance(features, Mapping) else {}
     keys: tuple[str, str | None] = ("", None)
@@ -86,23 +88,20 @@ def open_in_memory(
         classes = [features[keys[1]]] if keys[1] in features else [feature for feature in features.values() if hasattr(feature, "names")]
         class_names = class_names or (getattr(classes[0], "names", None) if len(classes) == 1 else None)
     parts = partial(sample_parts, keys=keys)
-    try:
-        image = parts(first, where)[0]
-    except SampleError:
-        image = None
     texts = _texts(class_names or _names(images))
-    return ImageSet(where, items, _decoder(image, layout), ids=names, class_names=texts, parts=parts, parallel=False)
+    decode = _decoder(items, layout, lambda item: parts(item, where)[0])
+    return ImageSet(where, items, decode, ids=names, class_names=texts, parts=parts, parallel=False)
 
 
-def _first_readable(items: Any) -> Any:
-    """The first item that can be read; None if there is none."""
+def _readable(items: Any) -> Iterator[Any]:
+    """The items that can be read."""
     for index in range(len(items)):
         try:
             with ONE_BY_ONE:
-                return items[index]
+                item = items[index]
         except Exception:  # noqa: BLE001, S112  the program's code may raise anything; an audit reports it
             continue
-    return None
+        yield item
 
 
 def refuse_random(dataset: Dataset, *, skip_bad: bool) -> None:
@@ -121,13 +120,42 @@ def refuse_random(dataset: Dataset, *, skip_bad: bool) -> None:
             raise DataError("dataset", what, "pass the data with the transform of evaluation, without augmentation")
 
 
-def _decoder(first: object, layout: Layout | None) -> Any:
-    """The function that decodes an image; the first image decides whether all PIL images are grey."""
-    options = ImageOptions.model_construct(kind="memory", channels=None)  # type: ignore[arg-type]
-    if isinstance(first, Image.Image):
-        with contextlib.suppress(SampleError):
-            options = options.model_copy(update={"channels": len(image_pixels(first, "", options))})
-    return partial(object_pixels, options=options, layout=layout)
+def one_mode(items: Any, image_of: Callable[[Any], object]) -> Literal[1, 3]:
+    """The channels that PIL images get: one if all are grey, by the first 32; of a list, by all.
+
+    Args:
+        items: the samples.
+        image_of: the image of a sample.
+    """
+    shown = None if isinstance(items, list | tuple) else _LOOKED_AT
+    grey = False
+    for item in islice(_readable(items), shown):
+        try:
+            image = image_of(item)
+        except SampleError:
+            continue
+        grey = isinstance(image, Image.Image) and is_grey(image)
+        if not grey:
+            break
+    return 1 if grey else 3
+
+
+def pixels_in_one_mode(image: object, where: str, options: ImageOptions, layout: Layout | None = None) -> Tensor:
+    """The pixels of a PIL image, an array or a tensor.
+
+    Raises:
+        SampleError: it is unusable, or in colour where the first images are grey.
+    """
+    if isinstance(image, Image.Image) and options.channels == 1 and not is_grey(image):
+        remedy = "convert all to the network's mode: image.convert('RGB') or image.convert('L')"
+        raise SampleError(where, f"is in colour, but the first {_LOOKED_AT} images are grey", remedy)
+    return object_pixels(image, where, options, layout)
+
+
+def _decoder(items: Any, layout: Layout | None, image_of: Callable[[Any], object]) -> Callable[[object, str], Tensor]:
+    """The function that decodes an image."""
+    options = ImageOptions.model_construct(kind="memory", channels=one_mode(items, image_of))
+    return partial(pixels_in_one_mode, options=options, layout=layout)
 
 
 def _keys(first: Mapping[Any, Any], image_key: str | None, label_key: str | None, features: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from robaudit.datasets.base import Dataset, Labels, Sample, refuse_controls
+from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.spec.model import BaseDatasetSpec
 
@@ -58,11 +59,19 @@ class Selected:
         whole: the data set.
         indices: of the selected samples, in order.
         class_names: the user's names by class index; default: the data set's.
+
+    Attributes:
+        notes, warnings: lines for the user, from data sets that have them.
     """
 
     def __init__(self, whole: Dataset, indices: Sequence[int], class_names: tuple[str, ...] | None = None) -> None:
         self._whole, self._indices = whole, indices
         self.where, self.class_names = whole.where, class_names or whole.class_names
+        told = whole if isinstance(whole, ImageSet | Selected) else None
+        self.notes: tuple[str, ...] = () if told is None else told.notes
+        self.warnings: tuple[str, ...] = () if told is None else told.warnings
+        if class_names is None:
+            self.notes += tuple(_order_notes(self.where, self.class_names or ()))
         for name in self.class_names or ():
             refuse_controls(name, self.where, "class name")
         labels = self.labels()
@@ -72,6 +81,12 @@ class Selected:
     def again(self, spec: BaseDatasetSpec) -> Selected:
         """Another selection from the same whole data set."""
         return Selected(self._whole, choose(self._whole, spec), self.class_names)
+
+    def further(self, size: int) -> Selected | None:
+        """A random subset of the samples of the whole data set that are not selected, at most ``size``; None if there are none."""
+        rest = np.setdiff1d(np.arange(len(self._whole)), np.asarray(self._indices))
+        chosen = rest[np.asarray(random_subset(len(rest), size, 0))]
+        return Selected(self._whole, chosen.tolist(), self.class_names) if len(chosen) else None
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -120,3 +135,12 @@ class Selected:
         if self.class_names is not None and label >= len(self.class_names):
             what = f"has the label {label}, but class_names has {len(self.class_names)} names"
             raise error(f"{self.where}, sample {self.sample_id(index)!r}", what, "add the missing names")
+
+
+def _order_notes(where: str, names: Sequence[str]) -> Iterator[str]:
+    """A note on class names that are numbers in the order of texts: 0, 1, 10, 11, 2."""
+    numbers = [int(name) for name in names if name.isdecimal()]
+    if len(numbers) < len(names) or numbers == sorted(numbers):
+        return
+    place = next(place for place, number in enumerate(sorted(numbers)) if number != numbers[place])
+    yield f"{where}: class {place} is called {names[place]!r}: the numbers are sorted as text; class_names sets another order"

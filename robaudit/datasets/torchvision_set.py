@@ -47,16 +47,21 @@ class TorchvisionSpec(ImageOptions):
         from torchvision.datasets import DatasetFolder
 
         from robaudit.datasets.decode import object_pixels
+        from robaudit.datasets.in_memory import one_mode, pixels_in_one_mode
 
         EpsImagePlugin.gs_binary = False  # torchvision opens any file that Pillow knows; never start an external program (Ghostscript)
         items = _build(self, f"torchvision {self.name}", base_dir)
         names = getattr(items, "classes", None)
         if isinstance(names, list | tuple):
             names = tuple(name_text(str(name[0] if isinstance(name, tuple | list) and name else name)) for name in names)
+        decode = partial(object_pixels, options=self, layout="nchw")
+        if self.channels is None:
+            channels = one_mode(items, lambda item: sample_parts(item, self.name)[0])
+            decode = partial(pixels_in_one_mode, options=self.model_copy(update={"channels": channels}), layout="nchw")
         return ImageSet(
             f"torchvision {self.name}",
             items,
-            partial(object_pixels, options=self, layout="nchw"),
+            decode,
             labels=_known_labels(items),
             class_names=names or None,
             parts=sample_parts,

@@ -19,6 +19,7 @@ from robaudit.models.files import CONFIG, PROCESSORS, read_object
 from robaudit.models.transformers_model import TRANSFORMERS, quiet
 from robaudit.models.transforms import translated
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
+from robaudit.spec.origin import OwnPreparation
 from robaudit.text import clipped, count, distinct, first_line
 
 TIMM, TORCHVISION = "timm:", "torchvision:"
@@ -27,6 +28,10 @@ _GEOMETRY = ("resize", "crop", "crop_rounding")
 _ONLY_WEIGHTS = (".safetensors", ".bin")
 _SHOWN = 3  # names
 _UNNAMED = re.compile(r"LABEL_\d+")
+_OTHER_TASKS = {
+    "multi_label_classification": "may give an image several classes or none (problem_type multi_label_classification)",
+    "regression": "estimates numbers (problem_type regression)",
+}
 _FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
 
 
@@ -42,6 +47,7 @@ class Pretrained:
         unknown: why the input is not known, raised unless the spec has mean or std; or None.
         classes: the keys class_names and class_ids.
         notes: further lines for the user.
+        trained: whether it describes these weights, and not only their architecture.
     """
 
     source: str
@@ -51,6 +57,7 @@ class Pretrained:
     unknown: ModelError | None = None
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    trained: bool = True
 
 
 def filled(spec: AuditSpec) -> AuditSpec:
@@ -79,7 +86,9 @@ def filled(spec: AuditSpec) -> AuditSpec:
         raise ModelError(pretrained.source, what, "restore the model's own file, or correct it") from error
     source = pretrained.source.replace(f"{spec.base_dir}/", "")
     lines = _lines(pretrained, {**model, **dataset}, source, files=isinstance(spec.dataset, ImageOptions))
-    return spec.model_copy(update=changes).coming(replace(spec.origin, taken=lines))
+    done = spec.model_copy(update=changes)
+    own = OwnPreparation(source, pretrained.input, pretrained.trained) if pretrained.input else None
+    return done.coming(replace(spec.origin, taken=lines, own=own))
 
 
 def _for_model(model: ModelSpec, pretrained: Pretrained) -> dict[str, Any]:
@@ -241,7 +250,8 @@ def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:
         source = f"timm's entry for {name}{f'.{config.tag}' if config.tag and '.' not in name else ''}"
         known = options.get("num_classes", settings.get("num_classes")) == 1000 and str(config.tag or "").endswith("in1k")
         prepared = _input("timm", source, _timms_transform, settings, options)
-        return Pretrained(source, TIMM + name, {}, *prepared, imagenet_names() if known else {})
+        trained = "." in name and options.get("num_classes", settings.get("num_classes")) == settings.get("num_classes")
+        return Pretrained(source, TIMM + name, {}, *prepared, imagenet_names() if known else {}, trained=trained)
 
 
 def imagenet_names() -> dict[str, tuple[str, ...]]:
@@ -279,6 +289,7 @@ def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) 
 def _of_transformers(config: dict[str, Any], path: Path) -> Pretrained:
     """The model in a folder of ``save_pretrained``: config.json, and beside it the description of the image processor."""
     kind, labels = _class_of(config, path), config.get("id2label") or {}
+    refuse_other_tasks(config.get("problem_type"), str(path))
     unnamed = all(_UNNAMED.fullmatch(str(label)) for label in labels.values())  # LABEL_0, LABEL_1, ...
     names = () if unnamed else distinct(_by_index(labels))
     classes = {"class_names": names} if names else {}
@@ -299,6 +310,21 @@ def _class_of(config: Mapping[str, Any], path: Path) -> str:
         remedy = "give a model that was trained with a class such as ViTForImageClassification"
         raise ModelError(str(path), f"describes a {listed[0]}, which is not an image classifier of Transformers", remedy)
     return listed[0]
+
+
+def refuse_other_tasks(problem_type: object, where: str) -> None:
+    """Refuse a network that does not choose one class for each image.
+
+    Args:
+        problem_type: of its configuration in Transformers.
+        where: the configuration or the network, for messages.
+
+    Raises:
+        ModelError: its largest logit is not its answer.
+    """
+    task = _OTHER_TASKS.get(problem_type) if isinstance(problem_type, str) else None
+    if task is not None:
+        raise ModelError(where, f"{task}, and an audit follows the class of the largest logit", "give a model that chooses one class")
 
 
 def _processor(folder: Path, channels: int) -> Mapping[str, Any] | None:
@@ -349,8 +375,7 @@ def _of_torchvisions_name(name: str, chosen: Mapping[str, Any]) -> Pretrained | 
     if weights is None:
         return None
     transform = weights.transforms()
-    (resize,), (crop,) = transform.resize_size, transform.crop_size
-    images = {"resize": resize, "crop": crop, "interpolation": transform.interpolation.value}
+    images = _geometry_of(transform)
     options: dict[str, Any] = {}  # changed by torchvision's builders for trained weights
     if model in ("googlenet", "inception_v3"):
         options["transform_input"] = True
@@ -359,4 +384,24 @@ def _of_torchvisions_name(name: str, chosen: Mapping[str, Any]) -> Pretrained | 
     source, names = f"torchvision's entry for {name}", distinct(weights.meta["categories"])
     prepared = _input("torchvision", source, translated, transform, [images], 3)
     own = chosen.get("num_classes", len(names)) == len(names)
-    return Pretrained(source, TORCHVISION + name, options, *prepared, {"class_names": names} if own else {})
+    return Pretrained(source, TORCHVISION + name, options, *prepared, {"class_names": names} if own else {}, trained=own)
+
+
+def published_geometry(model: ModelSpec) -> dict[str, Any]:
+    """Resize, crop and interpolation of the default weights of a torchvision architecture; empty for others."""
+    library, _, name = (model.architecture or "").partition(":")
+    if f"{library}:" != TORCHVISION:
+        return {}
+    from torchvision import models
+
+    name = name.partition(".")[0]
+    if name not in models.list_models(module=models):
+        return {}
+    weights: Any = models.get_model_weights(name)
+    return _geometry_of(weights.DEFAULT.transforms())
+
+
+def _geometry_of(transform: Any) -> dict[str, Any]:
+    """The keys for a transform of torchvision's weights."""
+    (resize,), (crop,) = transform.resize_size, transform.crop_size
+    return {"resize": resize, "crop": crop, "interpolation": transform.interpolation.value}

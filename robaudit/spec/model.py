@@ -392,7 +392,7 @@ class RunSpec(SpecSection):
     gpus_per_worker: Literal["auto"] | Annotated[Number, Field(ge=0, le=64)] = Field(
         "auto", description="GPUs of a Ray worker, for example 1 or 0.5; auto: 1 where the cluster has any"
     )
-    as_given: bool = Field(False, description="audit pixels and noise levels that cannot be meant for [0, 1] unchanged, with a warning")
+    as_given: bool = Field(False, description="audit input that cannot be meant, such as pixels of 0 to 255, unchanged, with a warning")
 
     @model_validator(mode="before")
     @classmethod

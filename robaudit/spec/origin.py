@@ -5,8 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 Location = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPreparation:
+    """How a model's own files, or its library's entry, prepare images.
+
+    Attributes:
+        source: the file or entry, for messages.
+        keys: mean, std, and the keys of image files.
+        trained: whether they describe these weights, and not only their architecture.
+    """
+
+    source: str
+    keys: Mapping[str, Any]
+    trained: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +37,7 @@ class Origin:
         moved: locations in the file by location in the validated spec, where they differ.
         arguments: whether there is no file, and messages name a function's arguments instead.
         taken: lines for the user about values from the model's own files.
+        own: how these prepare images, where they say so.
     """
 
     where: str = ""
@@ -30,6 +47,7 @@ class Origin:
     moved: Mapping[Location, Location] = field(default_factory=dict)
     arguments: bool = False
     taken: tuple[str, ...] = ()
+    own: OwnPreparation | None = None
 
     def location(self, location: Sequence[int | str]) -> Location:
         """A location in the validated spec as a location in the file."""

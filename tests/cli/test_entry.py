@@ -56,7 +56,7 @@ def test_help_lists_every_command() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a spec and its run, made by the real program; ``out`` and ``err`` hold what it printed."""
     folder = tmp_path_factory.mktemp("entry")
-    spec = digits(limit=20, model={**digits()["model"], "mean": [5], "std": [0.01]})
+    spec = digits(limit=20, model={**digits()["model"], "mean": [0.99], "std": [0.01]})
     done = start("estimate", str(write(folder, spec)), "--out", "run", cwd=folder)
     assert done.returncode == 0
     (folder / "out").write_text(done.stdout)

@@ -75,7 +75,7 @@ def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli) -
     if name == "on":
         for label in range(10):
             (folder / str(label)).mkdir(parents=True)
-        Image.new("L", (8, 8)).save(folder / "3" / "x.png")
+            Image.new("L", (8, 8), 25 * label).save(folder / str(label) / "x.png")
     else:
         (tmp_path / "plain.npz").rename(folder)
     options = ["--set", "dataset.channels=1"] if name == "on" else []

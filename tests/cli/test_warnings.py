@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from robaudit import audit, load_spec
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
-from tests.specs import digits, read_info, write
+from tests.specs import digits, read_info, save_npz, write
 from tests.unit.gates.tools import ONLY
 
 __all__ = ["refuse"]
 GATE = "mean(estimator=mc) >= 0.01"
-MEANT = "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: write 8/255"
+MEANT = (
+    "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; "
+    "8/255 = 0.0314 or 8 % = 0.08 was probably meant: write 8/255 or 0.08"
+)
 
 
 def spec(**changed: Any) -> dict[str, Any]:
@@ -83,12 +87,76 @@ class Together(nn.Module):
         return logits - logits.mean(0)
 
 
-@pytest.mark.parametrize(("network", "says"), [(Sigmoid(), "looks like a probability"), (Together(), "depend on the other images")])
+@pytest.mark.filterwarnings("ignore::robaudit.RobauditWarning")
+def test_logits_that_are_small_on_these_images_are_no_probabilities() -> None:
+    def small(x: Tensor) -> Tensor:
+        return x.mean((1, 2, 3))
+
+    images = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert audit(small, images, sigma=0.1, estimators="softmax").info.warnings == []
+    assert audit(lambda x: torch.stack([small(x), 1 - small(x) / 2], 1), images, sigma=0.1, estimators="softmax").info.warnings == []
+
+
+class Same(nn.Module):
+    """A network whose head has lost its weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0 * x.flatten(1)[:, :2] + torch.tensor([0.3, 0.1])
+
+
+def test_one_probability_is_no_logit(tmp_path: Path, refuse: Refuse) -> None:
+    """Class 1 would win for every image, with any noise, and a gate would pass."""
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return torch.sigmoid(9 * x.mean((1, 2, 3)) - 3)\n"
+    )
+    document = spec(model={"format": "python", "architecture": "net:Net"}, noise={"sigma": [0.1]}, dataset={"kind": "npz", "path": "x.npz"})
+    save_npz(tmp_path / "x.npz", count=8, labels=[0, 1] * 4)
+    says = refuse("estimate", write(tmp_path, document | {"run": {}}), "--trust", "--out", "run")
+    assert says == (
+        "error: net:Net: its one output lies within [0, 1] on all 8 images: it looks like a probability, and class 1 would always win; "
+        "return the logit, which the layer before the sigmoid gives: it is positive for class 1, "
+        "or audit this as it is given: run.as_given: true, or robaudit estimate --as-given"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("network", "says"),
+    [(Sigmoid(), "looks like a probability"), (Same(), "are the same for all 6 images"), (Together(), "depend on the other images")],
+)
 def test_networks_that_no_audit_is_made_for_warn(network: nn.Module, says: str, tmp_path: Path) -> None:
     document = spec(noise={"sigma": [0.1]}, model={"format": "memory"}, dataset={"kind": "memory"})
     data = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0)), [0, 1] * 3
     warnings = audit(document, model=network, dataset=data, out=tmp_path / "run").info.warnings
     assert any(says in line for line in warnings)
+
+
+def test_a_masked_class_is_no_constant_output() -> None:
+    """Its logit is the same for every image, and far from all others."""
+
+    def masked(x: Tensor) -> Tensor:
+        return x.flatten(1)[:, :3] * 5 + torch.tensor([0.0, 0.0, -torch.inf])
+
+    images = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert audit(masked, images, sigma=0.1, estimators="mc").info.warnings == []
+
+
+def test_files_that_are_not_read(tmp_path: Path, run_cli: RunCli) -> None:
+    for number in range(12):
+        (tmp_path / f"val/{number}").mkdir(parents=True)
+        Image.new("L", (8, 8), 20 * number).save(tmp_path / f"val/{number}/a.png")
+    (tmp_path / "val/3/b.avif").write_bytes(b"")
+    network = {"format": "python", "architecture": "net:Net"}
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x.flatten(1)[:, :12]\n"
+    )
+    path = write(tmp_path, spec(model=network, dataset={"kind": "images", "path": "val", "channels": 1}, noise={"sigma": [0.1]}))
+    code, _, err = run_cli("estimate", path, "--out", "run", "--trust")
+    assert code == 0
+    assert "note: val: the class folders are sorted as numbers (0, 1, 2, ...), not as text (0, 1, 10, ...)" in " ".join(err.split())
+    (warning, *_) = read_info(tmp_path / "run")["warnings"]
+    assert warning.startswith("val: not read: 1 file of other formats (.avif); ")
+    assert run_cli("gate", "run", "warnings <= 0").code == 1
 
 
 def test_other_formats_keep_standard_output(run: Path, run_cli: RunCli) -> None:

@@ -107,7 +107,7 @@ class Session:
         """
         if name in self._runs:
             return self._runs[name]
-        settings = {"seed": seed, "device": self.device} | ({} if batch is None else {"batch_size": batch})
+        settings = {"seed": seed, "device": self.device, "as_given": True} | ({} if batch is None else {"batch_size": batch})
         sections = {"noise": {"sigma": []} if noise is None else noise, "estimators": list(estimators), "run": settings}
         if isinstance(network, Path):
             known = yaml.safe_load((network / "audit.yaml").read_text())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import RobauditError, did_you_mean
+from robaudit.report.differences import not_compared
 from robaudit.report.numbers import signs
 from robaudit.report.pictures import KINDS
 from robaudit.report.pictures.page import GAP, LEADING, MARGIN, PictureSize, Sketch, stacked, wrapped
@@ -37,7 +39,9 @@ def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
     if kind not in KINDS:
         raise RobauditError(f"kind {kind!r}", "there is no such picture", did_you_mean(kind, KINDS))
     section = section_of(kind)
-    return section.figure(section.find(runs, section.narrowed(runs, ask)), ask)
+    entries = section.find(runs, section.narrowed(runs, ask))
+    sketch = section.figure(entries, ask)
+    return replace(sketch, apart=not_compared(entries))
 
 
 def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
@@ -91,7 +95,7 @@ def _drawn(sketch: Sketch, look: PictureSize, background: str) -> Figure:
     named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
     about = f"{sketch.about}. " if sketch.about and not look.title else ""
     title = wrapped(named, look.body, look.size + 2, bold=True) if look.title else []
-    words = wrapped(signs(f"{about}{sketch.caption}"), look.body, look.size) if look.caption else []
+    words = wrapped(signs(f"{about}{sketch.caption} {sketch.apart}".strip()), look.body, look.size) if look.caption else []
     above = len(title) * (look.size + 2) * LEADING + GAP if title else 0.0
     below = len(words) * look.line + 2 * GAP if words else 0.0
     bold, faint = {"size": look.size + 2, "weight": "bold"}, {"color": FAINT}

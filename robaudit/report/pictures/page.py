@@ -65,6 +65,7 @@ class Sketch:
         height: inches of its body, for a look.
         draw: draws the body.
         about: the estimator and noise level shown: after the title, or before the caption if there is no title.
+        apart: which runs cannot be compared with the first: after the caption.
     """
 
     title: str
@@ -72,6 +73,7 @@ class Sketch:
     height: Callable[[PictureSize], float]
     draw: Callable[[SubFigure, PictureSize], None]
     about: str = ""
+    apart: str = ""
 
 
 def stacked(body: Figure | SubFigure, heights: Sequence[float]) -> list[SubFigure]:

@@ -242,7 +242,7 @@ BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "an empty set": ((network(), TensorDataset(torch.zeros(0, 1, 8, 8))), {"sigma": 0.1}, r"the data set is empty"),
     "normalised": ((network(), (floats(4)[0] * 4 - 2, [0] * 4)), {"sigma": 0.1}, "pixels run from -2 to 2.*they look normalised"),
     "bytes": ((network(), (floats(4)[0] * 255, [0] * 4)), {"sigma": 0.1}, "they look like 0-255; divide them by 255"),
-    "grey levels": ((network(), arrays(2)), {"sigma": 8}, "write 8/255, or audit this as it is given: run.as_given: true"),
+    "grey levels": ((network(), arrays(2)), {"sigma": 8}, "write 8/255 or 0.08, or audit this as it is given: run.as_given: true"),
     "data of a spec": (({"model": NETWORK, "dataset": {"kind": "digits"}},), {"ids": ["a"]}, "describe samples in memory"),
     "memory in a mapping": (({"model": NETWORK, "dataset": {"kind": "memory"}},), {"sigma": 0.1}, "dataset: the data were objects"),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import robaudit
 from robaudit import plugins
-from robaudit.auditing.units import Finding, accepted, level_findings, pixel_findings
+from robaudit.auditing.units import Finding, accepted, level_findings, mean_findings, pixel_findings
 from robaudit.errors import DataError, PluginError, RobauditWarning, SpecError
 from robaudit.noise import registry
 from robaudit.noise.gaussian import Gaussian
@@ -54,20 +54,31 @@ def test_of_images_of_any_size(shape: tuple[int, int, int]) -> None:
     ("levels", "says"),
     [
         ([8], "sigma 8 is 8 times"),
-        ([8, 4, 2], "sigma 2 and 2 more levels are more than the whole range of pixels in [0, 1]; 2/255 = 0.00784 was probably meant"),
+        (
+            [8, 4, 2],
+            "sigma 2 and 2 more levels are more than the whole range of pixels in [0, 1]; 2/255 = 0.00784 or 2 % = 0.02 was probably meant",
+        ),
         ([1.5], "sigma 1.5 is 1.5 times"),
         ([0.5, 1.0], ""),
-        ([0.32 * step for step in range(1, 40)], ""),  # a curve
+        (
+            [0.02, 5],
+            "sigma 5 is 5 times the whole range of pixels in [0, 1]; 5/255 = 0.0196 or 5 % = 0.05 was probably meant: write 5/255 or",
+        ),
+        ([1, 2, 5], "sigma 2 and 1 more level are more than the whole range"),
+        ([100], "100/255 = 0.392 was probably meant: write 100/255"),
+        ([0.32 * step for step in range(1, 40)], "sigma 1.28 and 35 more levels are more than the whole range"),  # a curve
     ],
     ids=str,
 )
-def test_levels_beside_small_ones_are_meant(levels: list[float], says: str) -> None:
+def test_the_largest_level_counts(levels: list[float], says: str) -> None:
     found = told({"sigma": levels}, torch.full((1, 8, 8), 0.5))
     assert len(found) == bool(says)
     assert says in "".join(found)
 
 
-@pytest.mark.parametrize(("levels", "impossible"), [([1.5], False), ([2], True), ([1.5, 8], True), ([300], True)], ids=str)
+@pytest.mark.parametrize(
+    ("levels", "impossible"), [([1.5], False), ([2], True), ([1.5, 8], True), ([0.05, 5], True), ([300], True)], ids=str
+)
 def test_levels_below_2_may_be_meant(levels: list[float], impossible: bool) -> None:
     (found,) = findings({"sigma": levels}, torch.full((1, 8, 8), 0.5))
     assert isinstance(found, SpecError) == impossible
@@ -89,6 +100,11 @@ def test_a_plugin_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (0, 1, False, None, False),
         (-1e-7, 1 + 1e-7, False, None, False),
         (0, 0.004, False, "they look scaled twice", False),
+        (0, 4000 / 65535, False, "they look like 12 bits saved with 16; multiply them by 16 (in a .npz: dataset.scale: 4095)", False),
+        (0, 1000 / 65535, False, "they look like 10 bits", False),
+        (0, 16000 / 65535, False, "they look like 14 bits", False),
+        (0, 16400 / 65535, False, None, False),
+        (0, 15 / 255, False, None, False),  # dark images of 8 bits
         (-0.1, 1.2, False, "for which noise levels are meant", False),  # resampled
         (0, 255, False, "divide them by 255", True),
         (0, 255, True, "divide them by 255", True),
@@ -108,6 +124,36 @@ def test_the_range_of_pixels(low: float, high: float, scaled: bool, says: str | 
     assert (says or "") in line
 
 
+# --- mean and std
+
+
+BYTES_MEAN: Any = {"mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}
+
+
+def test_mean_and_std_in_bytes(tmp_path: Path, run_cli: RunCli) -> None:
+    says = (
+        "123.675 is more than the whole range of pixels in [0, 1]: it looks like a mean of 0-255; "
+        "divide by 255: mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]"
+    )
+    np.savez(tmp_path / "x.npz", images=np.zeros((4, 3, 8, 8), np.uint8), labels=np.arange(4))
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x.mean((2, 3))\n"
+    )
+    network = {"format": "python", "architecture": "net:Net", **BYTES_MEAN}
+    path = write(tmp_path, digits(model=network, dataset={"kind": "npz", "path": "x.npz", "labels_key": None}))
+    code, _, err = run_cli("estimate", path, "--trust", "--out", "run")
+    assert (code, err.splitlines()[-1]) == (2, f"error: {path}:4: model.mean: {says}{OVERRIDE}")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(SpecError) as refused:
+        robaudit.audit(lambda x: x.mean((2, 3)), torch.rand(4, 3, 8, 8), sigma=0.1, **BYTES_MEAN)
+    assert str(refused.value) == f"mean: {says}{OVERRIDE}".replace("robaudit estimate --as-given", "as_given=True")
+
+
+def test_means_and_stds_of_pixels_are_silent() -> None:
+    for mean, std in ((), ()), ((0.5,), (0.5,)), ((0.0,), (1 / 255,)), ((1.0,), (1.0,)), ((0.5,), (2.0,)):
+        assert list(mean_findings(mean, std, "model")) == []
+
+
 # --- what the user sees
 
 
@@ -116,7 +162,10 @@ NORMALISED = (
     "pixels run from -2 to 2, not within [0, 1]: they look normalised; "
     "give pixels that are not normalised, and mean and std for the model, which are applied after the noise"
 )
-GREY = "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: write 8/255"
+GREY = (
+    "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; "
+    "8/255 = 0.0314 or 8 % = 0.08 was probably meant: write 8/255 or 0.08"
+)
 OVERRIDE = ", or audit this as it is given: run.as_given: true, or robaudit estimate --as-given"
 
 
@@ -169,7 +218,7 @@ def test_init_refuses_the_levels_that_an_audit_would(tmp_path: Path, run_cli: Ru
     options = ("--model", NETWORK["path"], "--architecture", NETWORK["architecture"], "--data", "digits", "--no-check")
     assert run_cli("init", *options, "--sigma", "8") == (2, "", f"error: {GREY}{OVERRIDE}\n")
     assert list(tmp_path.iterdir()) == []
-    assert run_cli("init", *options, "--sigma", "0.5,1,2").code == 0
+    assert run_cli("init", *options, "--sigma", "0.5,1,8", "--set", "run.as_given=true").code == 0
 
 
 def test_init_says_what_an_audit_would_refuse(tmp_path: Path, run_cli: RunCli) -> None:

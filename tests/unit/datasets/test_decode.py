@@ -13,10 +13,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 from torchvision.transforms import functional
 
 from robaudit.datasets.decode import file_pixels, image_pixels
+from robaudit.datasets.in_memory import open_in_memory
 from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
 
@@ -37,10 +38,31 @@ def message(path: Path, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_colour_without_the_orientation_of_exif(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a.png", "a.tiff", "a.webp"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_upright(tmp_path: Path, name: str, orientation: int) -> None:
+    """As the library ``datasets`` shows them, and from memory as from files."""
     exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.fromarray(COLOUR).save(path := tmp_path / "a.png", exif=exif)
+    exif[0x0112] = orientation
+    Image.fromarray(COLOUR).save(path := tmp_path / name, exif=exif, lossless=True)
+    with Image.open(path) as image:
+        shown = np.asarray(ImageOps.exif_transpose(image))
+    expected = torch.from_numpy(shown.copy()).permute(2, 0, 1).double() / 255
+    torch.testing.assert_close(read(path), expected, rtol=0, atol=0)
+    with Image.open(path) as image:
+        torch.testing.assert_close(open_in_memory([image])[0].pixels, expected, rtol=0, atol=0)
+
+
+def test_sixteen_bits_are_upright(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    Image.fromarray(GREY16).save(path := tmp_path / "a.png", exif=exif)
+    expected = torch.from_numpy(GREY16[::-1, ::-1].astype(np.float64) / 65535)[None]
+    torch.testing.assert_close(read(path, channels=1), expected, rtol=0, atol=1e-6)
+
+
+def test_damaged_metadata_leave_the_image_usable(tmp_path: Path) -> None:
+    Image.fromarray(COLOUR).save(path := tmp_path / "a.png", exif=b"Exif\0\0II*\0\xff\xff")
     torch.testing.assert_close(read(path), EXPECTED, rtol=0, atol=0)
 
 

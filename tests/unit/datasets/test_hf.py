@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from robaudit.datasets.select import Selected
 from robaudit.errors import DataError, SampleError
 from tests.unit.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, write_all, write_files, write_parquet, write_tar
 from tests.unit.datasets.reading import opened, refusal
@@ -74,6 +75,30 @@ def test_several_data_sets_in_a_folder(tmp_path: Path, files: tuple[str, ...], s
     assert message(tmp_path) == f"pets: holds 2 sets of files ({sets}); name one: path: pets/{first}"
     assert len(opened(tmp_path, kind="hf", path=f"pets/{first}")) == 3 + (4 if "test" in first else 0)
     assert refusal(tmp_path, kind="hf", path="no-*.parquet") == "no-*.parquet: matches no file; paths are relative to the spec file"
+
+
+def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "pets"
+    (folder / "elsewhere").mkdir(parents=True)
+    hub().to_parquet(folder / "a.parquet")
+    (folder / "more").symlink_to(folder / "elsewhere")
+    (folder / "list.jsonl").write_text("{}")
+    dataset = open_hf(tmp_path)
+    assert isinstance(dataset, Selected)
+    assert dataset.warnings == (
+        "pets: not read: 1 linked folder (more), 1 file of other forms (list.jsonl); "
+        "copy linked folders, and give one form of files a folder of its own",
+    )
+
+
+def test_class_names_that_are_numbers_sorted_as_text(tmp_path: Path) -> None:
+    """As the library sorts the folders of its imagefolder."""
+    for names in (("0", "1", "10", "2"), ("0", "1", "2")):
+        hub(names=names).to_parquet(tmp_path / "pets.parquet")
+        dataset = opened(tmp_path, kind="hf", path="pets.parquet")
+        assert isinstance(dataset, Selected)
+        says = "pets.parquet: class 2 is called '10': the numbers are sorted as text; class_names sets another order"
+        assert dataset.notes == ((says,) if "10" in names else ())
 
 
 def test_columns(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from robaudit.datasets import open_dataset
+from robaudit.datasets.select import Selected
 from robaudit.errors import SampleError
 from robaudit.spec.load import load_spec
 from tests.unit.datasets import reading
@@ -65,6 +66,51 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     sample = opened(tmp_path)[0]
     assert sample.id == "cat/\\xff.png"
     sample.id.encode()
+
+
+def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
+    draw(tmp_path, "cat/a.png", "cat/b.jpg", "dog/c.png", "outside.png")
+    (tmp_path / "pets/cat/b.jpg").rename(tmp_path / "pets/cat/b.jfif")
+    for name in ("cat/d.avif", "cat/e.AVIF", "dog/f.heic", "dog/notes.txt", "dog/Thumbs.db", "labels.md", "dog/.g.avif"):
+        (tmp_path / "pets" / name).write_bytes(b"")
+    draw(tmp_path / "elsewhere", "h.png")
+    (tmp_path / "pets/dog/more").symlink_to(tmp_path / "elsewhere/pets")
+    dataset = opened(tmp_path)
+    assert ids(dataset) == ["cat/a.png", "cat/b.jfif", "dog/c.png"]
+    assert dataset[1].pixels.shape == (3, 4, 4)
+    assert isinstance(dataset, Selected)
+    assert dataset.warnings == (
+        "pets: not read: 1 linked folder (dog/more), 3 files of other formats (.avif, .heic), 1 image outside the class folders "
+        "(outside.png); copy linked folders, and save images as PNG or JPEG in class folders",
+    )
+
+
+def test_folders_without_images_are_no_classes(tmp_path: Path) -> None:
+    """They would shift the labels of all classes after them."""
+    draw(tmp_path, "cat/a.png", "dog/b.png", "__MACOSX/._a.png")
+    remedy = (
+        "this folder has no images, and would count as a class; remove it; if it is a class, write class_names in the order of the logits"
+    )
+    assert message(tmp_path) == f"pets/__MACOSX: {remedy}"
+    (tmp_path / "pets/__MACOSX").rename(tmp_path / "pets/cow")
+    assert message(tmp_path) == f"pets/cow: {remedy}"
+    dataset = opened(tmp_path, class_names=("cat", "cow", "dog"))
+    assert labels(dataset) == [0, 2]
+    assert isinstance(dataset, Selected)
+    assert "not read: 1 class folder without images (cow)" in dataset.warnings[0]
+
+
+def test_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
+    draw(tmp_path, *(f"{number}/a.png" for number in range(12)))
+    dataset = opened(tmp_path)
+    assert dataset.class_names == tuple(map(str, range(12)))
+    assert ids(dataset)[10] == "10/a.png"
+    assert labels(dataset) == list(range(12))
+    assert isinstance(dataset, Selected)
+    (line,) = dataset.notes
+    assert line.startswith("pets: the class folders are sorted as numbers (0, 1, 2, ...), not as text (0, 1, 10, ...) as in torchvision's")
+    draw(tmp_path, "x/a.png")
+    assert opened(tmp_path).class_names == tuple(sorted(map(str, [*range(12), "x"])))
 
 
 def test_missing_folder(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from torchvision import transforms
 
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.in_memory import open_in_memory, refuse_random
-from robaudit.errors import DataError, RobauditError
+from robaudit.errors import DataError, RobauditError, SampleError
 
 COUNT = 5
 IMAGES: NDArray[np.uint8] = np.random.default_rng(3).integers(0, 256, (COUNT, 6, 7, 3), dtype=np.uint8)
@@ -100,9 +100,23 @@ def test_without_labels() -> None:
 def test_grey_and_colour() -> None:
     grey = open_in_memory([Image.fromarray(IMAGES[0, :, :, 0]), Image.fromarray(IMAGES[1, :, :, 0])])
     assert grey[0].pixels.shape == (1, 6, 7)
-    mixed = open_in_memory([Image.fromarray(IMAGES[0]), Image.fromarray(IMAGES[1, :, :, 0])])
-    assert mixed[1].pixels.shape == (3, 6, 7), "the first image is coloured: so are all"
+    for mixed in ([IMAGES[0], IMAGES[1, :, :, 0]], [IMAGES[1, :, :, 0], IMAGES[0]]):
+        images = [Image.fromarray(image) for image in mixed]
+        forms = (images, (images, [0, 1]), [(image, 0) for image in images], Items([{"image": image} for image in images]))
+        for form in forms:
+            shapes = [open_in_memory(form)[i].pixels.shape for i in range(2)]
+            assert shapes == [(3, 6, 7), (3, 6, 7)], "grey among colour is colour, as from files, also where it is first"
     assert open_in_memory(IMAGES[:, :, :, 0])[0].pixels.shape == (1, 6, 7)
+
+
+def test_colour_after_many_grey_images() -> None:
+    """What is not a list is read one by one, so only the first images are looked at."""
+    grey, colour = Image.fromarray(IMAGES[0, :, :, 0]), Image.fromarray(IMAGES[0])
+    assert open_in_memory([*[grey] * 40, colour])[0].pixels.shape == (3, 6, 7)
+    dataset = open_in_memory(Items([*[grey] * 40, colour]))
+    assert dataset[0].pixels.shape == (1, 6, 7)
+    with pytest.raises(SampleError, match=r"sample 40: is in colour, but the first 32 images are grey; convert all to the network's mode"):
+        dataset[40]
 
 
 def test_names_of_classes() -> None:

@@ -16,6 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
+import robaudit
 from robaudit.datasets.decode import file_pixels
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models.pretrained import describe
@@ -178,3 +179,20 @@ def test_without_transformers(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(RobauditError, match=r"needs transformers, which is not installed; pip install 'robaudit\[hf\]'"):
         spec_of(home, "path: vit")
+
+
+@pytest.mark.parametrize("problem", ["multi_label_classification", "regression"])
+def test_networks_that_do_not_choose_one_class(home: Path, tmp_path: Path, problem: str) -> None:
+    """From a folder and from memory."""
+    shutil.copytree(home / "vit", tmp_path / "vit")
+    config = json.loads((tmp_path / "vit/config.json").read_text())
+    (tmp_path / "vit/config.json").write_text(json.dumps({**config, "problem_type": problem}))
+    says = rf"\(problem_type {problem}\), and an audit follows the class of the largest logit; give a model that chooses one class"
+    with pytest.raises(ModelError, match=r"vit/config\.json: .*" + says):
+        describe(ModelSpec(path="vit"), tmp_path)
+    with silent():
+        network = transformers.ViTForImageClassification.from_pretrained(tmp_path / "vit")
+    with pytest.raises(ModelError, match=r"ViTForImageClassification: .*" + says):
+        robaudit.audit(network, torch.rand(2, 3, 32, 32), sigma=0.1, estimators="softmax")
+    network.config.problem_type = "single_label_classification"
+    assert len(robaudit.audit(network, torch.rand(2, 3, 32, 32), sigma=0.1, estimators="softmax").rows) == 2

@@ -19,6 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("pictures")
     document = digits(
         limit=10,
+        run={"as_given": True},  # levels beyond the range of the pixels
         noise=[
             {"kind": "gaussian", "sigma": LEVELS},
             {"kind": "corruption", "name": ["contrast", "pixelate"], "severity": [1, 2, 3, 4, 5]},

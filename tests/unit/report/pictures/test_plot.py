@@ -16,9 +16,9 @@ from robaudit.report.pictures.kinds import figure_of, sketch_of
 from robaudit.report.pictures.page import PictureSize
 from robaudit.report.sections import Ask
 from robaudit.results import Votes
-from robaudit.store.run import Run
+from robaudit.store.run import Run, read_run
 from tests.conftest import RunCli
-from tests.specs import tree
+from tests.specs import digits, tree, write
 from tests.unit.report.pictures.made import row, run, texts, usual
 
 pytest.importorskip("matplotlib")
@@ -34,6 +34,21 @@ def test_files_of_one_run_and_of_several(run_cli: RunCli, folder: Path, tmp_path
         outcome = run_cli("plot", *options)
         assert (outcome.code, outcome.out, outcome.err) == (0, "", ""), options
     assert sorted(tree(tmp_path)) == ["a.png", "b.pdf", "c.svg"]
+
+
+@pytest.mark.parametrize("kind", ["summary", "levels"])
+def test_runs_on_other_images_are_named(run_cli: RunCli, tmp_path: Path, kind: str) -> None:
+    """As ``robaudit show --with`` does: in the picture, and where the caption is left out."""
+    for name, split in (("one", "test"), ("two", "train")):
+        document = digits(dataset={"kind": "digits", "split": split, "limit": 3})
+        assert run_cli("estimate", write(tmp_path, document, f"{name}.yaml"), "--out", name).code == 0
+    says = "two: other images or other noise than one, so nothing is compared."
+    assert says in run_cli("show", "one", kind, "--with", "two").out
+    outcome = run_cli("plot", "one", "two", "--kind", kind, "--no-caption", "-o", "a.png")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", f"note: {says}\n")
+    runs = [read_run(tmp_path / "one"), read_run(tmp_path / "two")]
+    assert says in " ".join(" ".join(texts(figure_of(sketch_of(kind, runs, Ask()), PictureSize()))).split())
+    assert run_cli("plot", "one", "one", "--kind", kind, "-o", "b.png").err == ""
 
 
 @pytest.mark.slow
