@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,9 @@ class Same(nn.Module):
         return 0 * x.flatten(1)[:, :2] + torch.tensor([0.3, 0.1])
 
 
-def test_one_probability_is_no_logit(tmp_path: Path, refuse: Refuse) -> None:
+def test_one_probability_is_no_logit(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Class 1 would win for every image, with any noise, and a gate would pass."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the network's own code would leave its compiled form
     (tmp_path / "net.py").write_text(
         "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return torch.sigmoid(9 * x.mean((1, 2, 3)) - 3)\n"
     )

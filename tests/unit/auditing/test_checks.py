@@ -140,7 +140,7 @@ def test_shuffled_labels(tmp_path: Path) -> None:
 def test_outputs_that_look_like_probabilities() -> None:
     line = only_warning(check(spec("fashion_shallow_cnn"), nn.Identity(), nn.Softmax(1)))
     assert "the outputs look like probabilities, not logits" in line
-    assert "name the logits in model.output" in line
+    assert "name the logits in output" in line
 
 
 class Quantise(nn.Module):
