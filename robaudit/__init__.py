@@ -6,10 +6,17 @@ MKL reads the variable at its first matrix product, and later changes have no ef
 reproducible, and this mode is not with two threads.
 """
 
-from __future__ import annotations
+import sys
+
+# `python -m robaudit` puts the working folder first on the path of modules, and calls the program
+# "-m" while it looks for it. An audit may run in a stranger's folder, whose typing.py must not:
+# so this comes before all other imports.
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    del sys.path[0]
 
 import os
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False
 
 
 def _on_intel() -> bool:
@@ -73,7 +80,7 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that ``import robaudit`` stays fast."""
     if name not in _HOMES:
         raise AttributeError(f"module 'robaudit' has no attribute {name!r}")

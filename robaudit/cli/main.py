@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typer.core import TyperGroup
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_RUN_MODELS = ("demo", "init", "estimate", "validate", "verify", "train")
+"""Commands that run a network, which may never return."""
 _RESUMABLE = "; finished work is on disk: run the same command again to continue"
 
 
@@ -30,7 +32,8 @@ def main() -> NoReturn:
 
         share_cores()
         keep_freed_memory()
-        with ended_by_signals(_last_words):
+        command = sys.argv[1] if len(sys.argv) > 1 else ""
+        with ended_by_signals(_last_words, _resumable(), watched=command in _RUN_MODELS):
             _run()
     except Exception as error:  # noqa: BLE001  otherwise Python would exit with 1
         _internal(error)
@@ -156,8 +159,12 @@ def _completing() -> bool:
 def _last_words(code: int) -> str:
     """The line for a program that a signal ended."""
     how = "terminated" if code == TERMINATED else "interrupted"
-    resumable = sys.argv[1:2] in (["estimate"], ["demo"])
-    return how + (_RESUMABLE if resumable else "")
+    return how + _resumable()
+
+
+def _resumable() -> str:
+    """How to go on after an interrupted command; empty where nothing can be resumed."""
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
 
 
 def _usage(error: Any) -> str:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from robaudit.cli.watchdog import DEADLINE, GRACE
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit code after SIGTERM, as a shell reports it."""
@@ -19,19 +26,76 @@ _SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 """What undoes a progress bar: back to an empty line, with a cursor."""
 
 
+class Watch:
+    """A guard of this process: it ends it after a second signal, or a deadline, whatever it is doing.
+
+    Python runs the handlers of signals between its own instructions only, and a network may compute
+    without end. So a thread ends the process in the usual way, and where compiled code keeps all
+    threads from running, a process of its own (:mod:`robaudit.cli.watchdog`) kills it.
+
+    Args:
+        last_words: the line to print if the process ends at once, by exit code.
+        resumable: the end of that line, about how to go on.
+    """
+
+    def __init__(self, last_words: Callable[[int], str], resumable: str) -> None:
+        self._last_words = last_words
+        self._over = threading.Event()
+        script = str(Path(__file__).with_name("watchdog.py"))
+        self._guard = subprocess.Popen(  # noqa: S603  our own file
+            [sys.executable, "-I", "-S", script, str(os.getpid()), resumable],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C in a terminal is for this process
+        )
+        self._to_guard = cast("IO[bytes]", self._guard.stdin)
+        self._from_guard = cast("IO[bytes]", self._guard.stdout)
+        os.set_blocking(self._to_guard.fileno(), False)
+        self._before = signal.set_wakeup_fd(self._to_guard.fileno(), warn_on_full_buffer=False)
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the guard."""
+        self._over.set()
+        signal.set_wakeup_fd(self._before)
+        self._to_guard.close()  # with it the guard ends, and with its output the thread
+        self._guard.wait()
+        self._thread.join()
+        self._from_guard.close()
+
+    def set_deadline(self, seconds: float) -> None:
+        """Kill this process after so many seconds; 0: never."""
+        with contextlib.suppress(OSError):
+            self._to_guard.write(bytes([DEADLINE]) + struct.pack("<d", seconds))
+
+    def _listen(self) -> None:
+        """Wait for the number of a second signal, and end the process if it does not end by itself."""
+        number = self._from_guard.read(1)
+        if number and not self._over.wait(_GRACE):
+            code = 128 + number[0]
+            end_at_once(self._last_words(code), code)
+
+
+_watches: list[Watch] = []
+"""The watch of this process, if there is one."""
+
+
 @contextlib.contextmanager
-def ended_by_signals(last_words: Callable[[int], str]) -> Iterator[None]:
+def ended_by_signals(last_words: Callable[[int], str], resumable: str = "", *, watched: bool = True) -> Iterator[None]:
     """End the block on SIGTERM and SIGINT, however long its current call takes.
 
     The first SIGTERM raises SystemExit inside the block, and SIGINT does what its handler says: files
-    stay intact, locks and the terminal are released. Python runs handlers between its own
-    instructions only, so a network that computes without end would never notice. A second signal
-    of either kind therefore ends the process within a second, from a thread of its own.
+    stay intact, locks and the terminal are released. A second signal of either kind ends the process
+    within a second (:class:`Watch`).
 
     A signal that was ignored when the process started stays ignored.
 
     Args:
         last_words: the line to print if the process ends at once, by exit code.
+        resumable: the end of that line, about how to go on.
+        watched: whether the block may run code that does not return; without, no process is started.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -40,17 +104,17 @@ def ended_by_signals(last_words: Callable[[int], str]) -> Iterator[None]:
     heeded = previous not in (signal.SIG_IGN, None)
     if heeded:
         signal.signal(signal.SIGTERM, _end)
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    over = threading.Event()
-    threading.Thread(target=_watch, args=(reading, over, last_words), daemon=True).start()
+    watch = None
+    if watched:
+        with contextlib.suppress(OSError):  # no process can be started: the usual handlers remain
+            watch = Watch(last_words, resumable)
+            _watches.append(watch)
     try:
         yield
     finally:
-        over.set()
-        signal.set_wakeup_fd(before)
-        os.close(writing)
+        if watch is not None:
+            _watches.remove(watch)
+            watch.close()
         if heeded:
             signal.signal(signal.SIGTERM, previous)
 
@@ -59,22 +123,6 @@ def _end(number: int, _: object) -> None:
     """End in good order; the next SIGTERM kills."""
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(TERMINATED)
-
-
-def _watch(reading: int, over: threading.Event, last_words: Callable[[int], str]) -> None:
-    """Read the numbers of signals, one byte each, and end the process after the second."""
-    seen = 0
-    with os.fdopen(reading, "rb", buffering=0) as signals:
-        while number := signals.read(1):
-            if number[0] not in (signal.SIGINT, signal.SIGTERM):
-                continue
-            seen += 1
-            if seen < 2:
-                continue
-            if not over.wait(_GRACE):
-                code = 128 + number[0]
-                end_at_once(last_words(code), code)
-            return
 
 
 @contextlib.contextmanager
@@ -92,10 +140,14 @@ def ended_by_clock(seconds: float | None, line: str, code: int) -> Iterator[None
     timer = threading.Timer(seconds, end_at_once, (line, code))
     timer.daemon = True
     timer.start()
+    for watch in _watches:
+        watch.set_deadline(seconds + GRACE)
     try:
         yield
     finally:
         timer.cancel()
+        for watch in _watches:
+            watch.set_deadline(0.0)
 
 
 def end_at_once(line: str, code: int) -> None:

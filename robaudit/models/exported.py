@@ -33,8 +33,10 @@ _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropo
 _BATCH_NORMS = ("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "cudnn_batch_norm")
 _OBJECTS = re.compile(r"custom_obj|opaque_obj|aotinductor", re.IGNORECASE)
 _OLD_GRAPH = "serialized_exported_program"
-_NOT_READ = ("metadata", "guards_code")
-"""Descriptions, and conditions on the input that are never compiled here."""
+_DESCRIBED = ("nodes", "graph_module")
+"""What may have descriptions, under the key ``metadata``."""
+_TRAINING = ("native_dropout", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
+"""Operators that only exports in training mode have."""
 _TARGET = re.compile(r"(?:torch\.ops\.(\w+)|(_operator|math|torch))\.(_?[A-Za-z]\w*|__i?(?:and|or|xor|[lr]shift)__)(?:\.[A-Za-z]\w*)?")
 _CALLS = ("target", "as_operator")
 _NAME = re.compile(r"(?:[A-Za-z_]\w*)?")
@@ -118,13 +120,27 @@ def check_graph(value: object, where: str, *, trust: bool = False, key: str = ""
     if isinstance(value, dict):
         for name, inner in value.items():
             _check_text(name, "name of a field", where)
-            if name not in _NOT_READ:
+            if not _is_comment(name, inner, parent=key):
                 check_graph(inner, where, trust=trust, key=name)
     elif isinstance(value, list):
         for inner in value:
             check_graph(inner, where, trust=trust, key=key)
     elif isinstance(value, str) and not (trust and key in _CALLS):
         _check_text(value, key, where)
+
+
+def _is_comment(name: str, value: object, parent: str) -> bool:
+    """Whether a field holds text that torch never evaluates: descriptions, and conditions that are not compiled here.
+
+    A value of the graph may have the same name, so the place counts, and what is there.
+    """
+    if name == "guards_code" and parent == "":
+        return isinstance(value, list) and all(isinstance(text, str) for text in value)
+    if name == "metadata" and parent in _DESCRIBED:
+        if not isinstance(value, dict) or "expr_str" in value:
+            return False
+        return all(isinstance(text, str) for text in value.values())
+    return False
 
 
 def _operator(target: str) -> Operator:
@@ -147,7 +163,10 @@ def graph_operators(value: object, key: str = "") -> Iterator[Operator]:
 
 def _check_text(text: str, key: str, where: str) -> None:
     if key in _CALLS:
-        check_operators([_operator(text)], "torch", where)
+        operator = _operator(text)
+        if operator[0] == "aten" and operator[1] in _TRAINING:
+            raise _in_training(operator[1], where)
+        check_operators([operator], "torch", where)
     elif key in ("in_spec", "out_spec"):
         json.loads(text or "0", object_hook=lambda part: _check_structure(part, where))
     elif key != "as_string":
@@ -196,11 +215,12 @@ def _refuse_training(program: Any, where: str) -> None:
         if name in _DROPOUTS or name in _BATCH_NORMS:
             values = dict(zip((argument.name for argument in schema.arguments), node.args, strict=False)) | node.kwargs
             if values.get("train") or values.get("training"):
-                raise ModelError(
-                    where,
-                    f"was exported in training mode ({name} is active)",
-                    "call model.eval() before torch.export.export, and export again",
-                )
+                raise _in_training(name, where)
+
+
+def _in_training(name: str, where: str) -> ModelError:
+    what = f"was exported in training mode ({name} is active)"
+    return ModelError(where, what, "call model.eval() before torch.export.export, and export again")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from torch import nn
 
 from robaudit.errors import ModelError, needs_extra
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
+from robaudit.models.expansion import MOST_NODES, expanded_sizes
 from robaudit.models.operators import Operator, check_operators
 from robaudit.models.weights import few
 from robaudit.text import first_line
@@ -27,7 +28,6 @@ _SCORES = ("tensor(float)", "tensor(double)", "tensor(float16)")
 """Types of outputs that may be logits; others are labels, or maps of scores by label."""
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
 _MOST_BYTES = 2**31  # of a protobuf message
-_MOST_NODES = 100_000  # once functions are expanded; large networks have 20,000
 _OWN_DOMAINS = ("ai.onnx", "com.microsoft", "com.ms")
 """Beginnings of domains that are onnxruntime's in some build of it, perhaps not in this one."""
 
@@ -227,6 +227,7 @@ def read_contents(path: Path) -> OnnxContents:
             raise ValueError("no graph")
     except Exception as error:  # protobuf's own, too
         raise ModelError(where, f"is not an ONNX model ({error})", "export it again") from error
+    _check_attributes(model, where)
     files = {
         entry.value
         for message in _messages(model)
@@ -243,6 +244,21 @@ def read_contents(path: Path) -> OnnxContents:
     graph = _calls(model.graph)
     operators = set(graph).union(*functions.values()) - functions.keys()
     return OnnxContents(sorted(files), sorted(operators), functions, graph)
+
+
+def _check_attributes(model: Any, where: str) -> None:
+    """Refuse the one attribute that onnxruntime does not check: a negative batch_dims of GatherND reads other memory.
+
+    Raises:
+        ModelError: a node has it.
+    """
+    import onnx
+
+    for message in _messages(model):
+        if isinstance(message, onnx.NodeProto) and message.op_type == "GatherND":
+            dims = [attribute for attribute in message.attribute if attribute.name == "batch_dims"]
+            if any(attribute.i < 0 or attribute.ref_attr_name for attribute in dims):
+                raise ModelError(where, "has a GatherND whose batch_dims is not a number from 0", "export it again")
 
 
 def _calls(part: Any) -> list[Operator]:
@@ -273,25 +289,13 @@ def _check_functions(contents: OnnxContents, known: Collection[str], where: str)
         if domain in known or domain.startswith(_OWN_DOMAINS):
             what = f"defines the function {name[:80]!r} in onnxruntime's own domain {domain[:80]!r}"
             raise ModelError(where, what, remedy)
-    nodes = _expanded(contents)
-    if nodes is None:
+    sizes = expanded_sizes(contents.functions)
+    if sizes is None:
         raise ModelError(where, "has a function that calls itself", remedy)
-    if nodes > _MOST_NODES:
-        what = f"has {nodes:,} nodes once its functions are expanded (at most {_MOST_NODES:,})"
+    nodes = sum(sizes.get(operator, 1) for operator in contents.graph)
+    if nodes > MOST_NODES:
+        what = f"has {nodes:,} nodes once its functions are expanded (at most {MOST_NODES:,})"
         raise ModelError(where, what, remedy)
-
-
-def _expanded(contents: OnnxContents) -> int | None:
-    """The number of nodes once every call of a function is replaced by its nodes; None if a function calls itself."""
-    sizes = dict[Operator, int]()
-    waiting = dict(contents.functions)
-    while waiting:
-        ready = [name for name, called in waiting.items() if waiting.keys().isdisjoint(called)]
-        if not ready:
-            return None
-        for name in ready:
-            sizes[name] = sum(sizes.get(operator, 1) for operator in waiting.pop(name))
-    return sum(sizes.get(operator, 1) for operator in contents.graph)
 
 
 def _messages(message: Any) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from robaudit.errors import ModelError, RobauditError, needs_extra
 from robaudit.files import expanded
 from robaudit.models.files import CONFIG, PROCESSORS, read_object
-from robaudit.models.transformers_model import TRANSFORMERS, quiet
+from robaudit.models.transformers_model import TRANSFORMERS, quiet, refuse_unlisted
 from robaudit.models.transforms import translated
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
 from robaudit.spec.origin import OwnPreparation
@@ -32,6 +32,12 @@ _OTHER_TASKS = {
     "multi_label_classification": "may give an image several classes or none (problem_type multi_label_classification)",
     "regression": "estimates numbers (problem_type regression)",
 }
+_PROCESSORS = (
+    *("Beit", "Bit", "CLIP", "ConvNext", "DeiT", "Donut", "EfficientFormer", "EfficientNet", "ImageGPT"),
+    *("Levit", "MobileNetV1", "MobileNetV2", "MobileViT", "PPLCNet", "Perceiver", "PoolFormer", "Pvt"),
+    *("Segformer", "Siglip", "Siglip2", "TextNet", "ViT", "ViTHybrid"),
+)
+"""Image processors of Transformers that only prepare images. Others open files that their options name."""
 _FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
 
 
@@ -297,7 +303,10 @@ def _of_transformers(config: dict[str, Any], path: Path) -> Pretrained:
     if processor is None:
         note = f"there is no {PROCESSORS[0]} with it: mean, std, resize and crop are the spec's"
         return Pretrained(str(path), TRANSFORMERS + kind, classes=classes, notes=(note,))
-    read_object(processor)
+    refuse_unlisted(config, path)
+    for file in (path.parent / name for name in PROCESSORS):
+        if file.is_file():
+            _refuse_unlisted_processor(read_object(file), file)
     prepared = _input("transformers", str(processor), _processor, path.parent, config.get("num_channels", 3))
     return Pretrained(f"{path} and {processor.name}", TRANSFORMERS + kind, {}, *prepared, classes)
 
@@ -325,6 +334,22 @@ def refuse_other_tasks(problem_type: object, where: str) -> None:
     task = _OTHER_TASKS.get(problem_type) if isinstance(problem_type, str) else None
     if task is not None:
         raise ModelError(where, f"{task}, and an audit follows the class of the largest logit", "give a model that chooses one class")
+
+
+def _refuse_unlisted_processor(document: Mapping[str, Any], path: Path) -> None:
+    """Refuse a processor that might open files that its description names.
+
+    Raises:
+        ModelError: it is not on the list.
+    """
+    inner = document.get("image_processor")
+    for part in (document, inner if isinstance(inner, Mapping) else {}):
+        for key in ("image_processor_type", "feature_extractor_type"):
+            named = str(part.get(key) or "ViTImageProcessor")
+            base = named.replace("FeatureExtractor", "ImageProcessor").removesuffix("Fast").removesuffix("Pil")
+            if base.removesuffix("ImageProcessor") not in _PROCESSORS or not base.endswith("ImageProcessor"):
+                what = f"its {key} {clipped(named, 60)!r} is not on the list of those that only prepare images"
+                raise ModelError(str(path), what, "remove the file, and write mean, std, resize and crop in the spec")
 
 
 def _processor(folder: Path, channels: int) -> Mapping[str, Any] | None:

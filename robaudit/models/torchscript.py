@@ -6,20 +6,20 @@ and the graphs that torch made of it, before anything calls them.
 
 from __future__ import annotations
 
-import io
-import math
-import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.base import Format, LoadedNetwork, Source, file_sha256
+from robaudit.models.expansion import MOST_NODES, expanded_sizes
 from robaudit.models.operators import Operator, check_operators
-from robaudit.models.safety import Unread, members, reader_of
+from robaudit.models.safety import members, reader_of
+from robaudit.models.torchscript_pickle import ForgedError, UnsupportedError, check_pickle
 from robaudit.models.torchscript_source import SourceCode
 from robaudit.text import first_line
 
@@ -45,6 +45,7 @@ def load_torchscript(source: Source) -> LoadedNetwork:
         code: Any = torch._C.import_ir_module(unit, str(path), source.device, {}, False)  # type: ignore[call-arg]
         if not source.trust:
             check_operators(graph_operators(unit), "torch", source.where)
+            _check_size(unit, source.where)
         network = torch.jit._recursive.wrap_cpp_module(code)
     except ModelError:
         raise
@@ -130,92 +131,62 @@ def _check_tensors(reader: Any, where: str) -> None:
     for name in ("data.pkl", "constants.pkl"):
         if reader.has_record(name):
             try:
-                _Tensors(reader, name).load()
-            except _UnsupportedError as error:
+                check_pickle(reader.get_record(name), partial(_size, reader, name.removesuffix(".pkl")))
+            except UnsupportedError as error:
                 raise ModelError(where, *error.args) from error
-            except _FalseClaimError as error:
-                raise ModelError(where, f"{name}: {error}", "the file is damaged, or crafted to read other memory") from error
+            except ForgedError as error:
+                raise ModelError(where, f"{name}: {error}", "the file is damaged, or crafted to reach other memory") from error
             except Exception as error:
                 raise ModelError(where, f"{name} is not a torch pickle ({error})", "the file is damaged; save it again") from error
 
 
-class _UnsupportedError(Exception):
-    """A pickle holds something sound that cannot be audited; it has what and remedy."""
-
-
-class _FalseClaimError(Exception):
-    """A pickle claims more data than there is."""
-
-
-class _Kind(NamedTuple):
-    """A type of storage."""
-
-    item_bytes: int
-
-
-class _Storage(NamedTuple):
-    """A storage and its number of elements."""
-
-    elements: int
-
-
-_ITEM_BYTES = {"ComplexDouble": 16} | dict.fromkeys(("Double", "Long", "UInt64", "ComplexFloat"), 8)
-_ITEM_BYTES |= dict.fromkeys(("Float", "Int", "UInt32", "QInt32", "ComplexHalf"), 4)
-_ITEM_BYTES |= dict.fromkeys(("Half", "BFloat16", "Short", "UInt16"), 2)  # all others: 1
-_SUB_BYTE = ("QUInt4x2Storage", "QUInt2x4Storage")
-
-
-class _Tensors(pickle.Unpickler):
-    """Reads a pickle of TorchScript with inert stand-ins for classes and functions, and checks the sizes of tensors."""
-
-    def __init__(self, reader: Any, name: str) -> None:
-        super().__init__(io.BytesIO(reader.get_record(name)))
-        self._reader, self._folder = reader, name.removesuffix(".pkl")
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Return a stand-in; nothing is imported."""
-        written = f"{module}.{name}"
-        if "torch.classes.quantized." in written or name in _SUB_BYTE:
-            what = f"is quantised (it holds {name}), and cannot be audited"
-            raise _UnsupportedError(what, "export the network before quantisation, in float32")
-        if "torch.classes" in written:  # TorchScript would make an object of a library's own class
-            what = f"holds an object of {name}, a class of a library"
-            raise _UnsupportedError(what, "export it with tensors only")
-        if name.endswith("Storage"):
-            return _Kind(_ITEM_BYTES.get(name.removesuffix("Storage"), 1))
-        return _check_extent if name.startswith("_rebuild") else Unread
-
-    def persistent_load(self, pid: Any) -> _Storage:
-        """A storage: ("storage", type, record, device, elements)."""
-        _, kind, record, _, count = pid
-        if not isinstance(kind, _Kind):
-            raise _FalseClaimError("a storage has no type")
-        needed, stored = count * kind.item_bytes, len(self._reader.get_record(f"{self._folder}/{record}"))
-        if not 0 <= needed <= stored:
-            raise _FalseClaimError(f"claims {needed} bytes of {self._folder}/{record}, which has {stored}")
-        return _Storage(count)
-
-
-def _check_extent(*arguments: Any) -> Unread:
-    """Stand-in for torch's functions that build a tensor from (storage, offset, shape, strides, ...)."""
-    if arguments and isinstance(arguments[0], _Storage):
-        storage, offset, shape, strides = arguments[:4]
-        last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-        if math.prod(shape) and (min(offset, *shape, *strides, 0) < 0 or last >= storage.elements):
-            raise _FalseClaimError(f"a tensor of shape {shape} reaches beyond its {storage.elements} stored elements")
-    return Unread()
+def _size(reader: Any, folder: str, record: str) -> int:
+    """The bytes of a record with the elements of a storage."""
+    return len(reader.get_record(f"{folder}/{record}"))
 
 
 def graph_operators(unit: Any) -> Iterator[Operator]:
     """Every operator in every graph of a compilation unit, whether or not anything calls it."""
-    todo = [node for function in unit.get_functions() for node in function.graph.nodes()]
+    for function in unit.get_functions():
+        for node in _nodes(function.graph):
+            namespace, _, name = node.kind().partition("::")
+            yield namespace, name
+            for value in (*node.inputs(), *node.outputs()):
+                if _CLASSES in (kind := value.type().annotation_str):
+                    yield "class", kind
+
+
+def _check_size(unit: Any, where: str) -> None:
+    """Refuse a file whose functions multiply: torch replaces calls by the nodes of what is called.
+
+    Raises:
+        ModelError: the graph of a function would be too large, or have no end.
+    """
+    functions = {function.qualified_name: [_called(node) for node in _nodes(function.graph)] for function in unit.get_functions()}
+    sizes = expanded_sizes(functions)
+    remedy = "export it without, or pass --trust if you trust the file"
+    if sizes is None:
+        raise ModelError(where, "has a function that calls itself", remedy)
+    nodes = max(sizes.values(), default=0)
+    if nodes > MOST_NODES:
+        what = f"has {nodes:,} nodes once its functions are expanded (at most {MOST_NODES:,})"
+        raise ModelError(where, what, remedy)
+
+
+def _called(node: Any) -> str:
+    """The function or method that a node calls; "" for other nodes."""
+    if node.kind() not in ("prim::CallFunction", "prim::CallMethod"):
+        return ""
+    owner: str = node.inputsAt(0).type().annotation_str
+    return f"{owner}.{node.s('name')}" if node.kind() == "prim::CallMethod" else owner
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """All nodes of a graph, those of its blocks and inner graphs included."""
+    todo = list(graph.nodes())
     while todo:
         node = todo.pop()
-        namespace, _, name = node.kind().partition("::")
-        yield namespace, name
-        for value in (*node.inputs(), *node.outputs()):
-            if _CLASSES in (kind := value.type().annotation_str):
-                yield "class", kind
+        yield node
         for block in node.blocks():
             todo += block.nodes()
         for attribute in node.attributeNames():

@@ -81,14 +81,7 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
 
     wanted = (source.spec.architecture or "").partition(":")[2]
     values = _architecture_only(read_object(path))
-    model_type = str(values.get("model_type"))
-    if model_type not in _MODEL_TYPES:
-        what = f"its model_type {clipped(model_type, 60)!r} is not on the list of image classifiers that are built from a folder"
-        remedy = (
-            "correct it, or load the network with your own function (format: python and --trust); "
-            "code that a folder brings along never runs"
-        )
-        raise ModelError(str(path), what, remedy)
+    refuse_unlisted(values, path)
     state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
     with quiet(transformers), torch.random.fork_rng(devices=[]):
         try:
@@ -108,6 +101,26 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
             raise ModelError(source.where, f"Transformers cannot load it ({first_line(error)})", "save the model again") from error
     _check(report, source.where)
     return Logits(network.eval())
+
+
+def refuse_unlisted(config: Mapping[str, Any], path: Path) -> None:
+    """Refuse a type of model whose configuration might name files.
+
+    Args:
+        config: the content of config.json.
+        path: of it, for messages.
+
+    Raises:
+        ModelError: the type is not on the list.
+    """
+    model_type = str(config.get("model_type"))
+    if model_type in _MODEL_TYPES:
+        return
+    what = f"its model_type {clipped(model_type, 60)!r} is not on the list of image classifiers that are built from a folder"
+    remedy = (
+        "correct it, or load the network with your own function (format: python and --trust); code that a folder brings along never runs"
+    )
+    raise ModelError(str(path), what, remedy)
 
 
 def _described(transformers: Any, values: dict[str, Any]) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -108,8 +109,13 @@ def test_it_raises_once_and_then_leaves_it_to_the_system() -> None:
 
 
 def mark_passes() -> None:
-    """Leave a file when a network is called; and Ctrl-C is heard, which xdist ignores."""
-    register_module_forward_pre_hook(lambda *_: Path("called").touch())
+    """Leave a file when a script is called; and Ctrl-C is heard, which xdist ignores."""
+
+    def mark(module: torch.nn.Module, _: object) -> None:
+        if isinstance(module, torch.jit.ScriptModule):
+            Path("called").touch()
+
+    register_module_forward_pre_hook(mark)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -137,13 +143,40 @@ def test_a_second_signal_ends_a_network_that_never_answers(number: signal.Signal
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not (tmp_path / "called").exists():
             time.sleep(0.005)
+        time.sleep(0.2)
         os.kill(command.pid, number)
-        time.sleep(0.5)
+        time.sleep(0.3)
         assert not command.ended()
         os.kill(command.pid, number)
         done = command.answer()
     assert done.returncode == 128 + number
     assert done.stderr.endswith(LAST.replace("terminated", word))
+
+
+def without_the_lock() -> None:
+    """Python's threads do not run while the first pass is computed."""
+
+    def hold(module: torch.nn.Module, _: object) -> None:
+        if isinstance(module, torch.jit.ScriptModule):
+            Path("called").touch()
+            ctypes.PyDLL(None).sleep(60)  # unlike CDLL, it keeps the interpreter's lock
+
+    register_module_forward_pre_hook(hold)
+
+
+def test_a_second_signal_ends_code_that_keeps_all_threads_from_running(tmp_path: Path) -> None:
+    endless(tmp_path)
+    with forks.started(tmp_path, "estimate", "spec.yaml", "--out", "run", before=without_the_lock) as command:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (tmp_path / "called").exists():
+            time.sleep(0.005)
+        for _ in range(2):
+            time.sleep(0.2)
+            os.kill(command.pid, signal.SIGTERM)
+        sent = time.monotonic()
+        done = command.answer()
+        assert time.monotonic() - sent < 30, "much less than the code would have taken"
+    assert done.returncode == -signal.SIGKILL
 
 
 def test_a_budget_ends_a_network_that_never_answers(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_version() -> None:
 
 def test_modules_of_the_working_folder_are_not_imported(tmp_path: Path) -> None:
     """A stranger's folder may hold a typer.py, and the audit of its files is started there."""
-    for name in ("typer", "torch", "yaml", "signal"):
+    for name in ("__future__", "os", "signal", "torch", "typer", "typing", "yaml"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('it ran')\n")
     done = start("list", "schema", program=(sys.executable, "-m", "robaudit"), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -38,11 +38,18 @@ Collected = dict[str, set[Operator]]
 
 EACH = 3
 """How many networks of each family of timm are taken: its smallest, since depth adds no operators."""
+_UNCHECKED = "takes sizes from its arguments without a check, and reaches other memory"
 NEVER = {
-    ("aten", "warn"): "writes text of the file to standard error",
     ("prim", "Print"): "writes text of the file to standard output",
     ("aten", "manual_seed"): "changes the noise of the audit",
     ("", "Loop"): "may never end, and no export of a classifier has it",
+    **{("aten", f"_native_batch_norm_legit{kind}"): _UNCHECKED for kind in ("", "_functional", "_no_training")},
+    **{("aten", f"_upsample_{kind}2d_aa"): _UNCHECKED for kind in ("bicubic", "bilinear", "lanczos")},
+    **{("aten", name): _UNCHECKED for name in ("_weight_norm", "_weight_norm_interface")},
+    **{("aten", name): _UNCHECKED for name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")},
+    **{("aten", name): _UNCHECKED for name in ("lstm", "gru", "rnn_relu", "rnn_tanh")},
+    ("aten", "as_strided"): "chooses elements of a storage by number",
+    ("aten", "set_"): "replaces the storage of a tensor",
 }
 """Operators that are left out although a network may use them, with the reason."""
 
@@ -341,6 +348,41 @@ class Shapes(nn.Module):
         return torch.add(z, y[:, 3].contiguous().view(x.size(0), -1))
 
 
+class Further(nn.Module):
+    """Less usual functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply them."""
+        y = x.atan2(x) + x.erfc() + (x + 1).log2() + x.trunc() + x.frac() + x.nan_to_num()
+        y = y + torch.ones(8, device=x.device) + x.new_ones(8) + nn.functional.relu6(x)
+        y = y + torch.logical_and(x > 0, x < 1).float() + torch.logical_or(x > 0, x < 1).float()
+        y = y + x.isinf().float() + x.clamp_max(0.5) + x.median(1, keepdim=True)[0]
+        y = y + torch.std_mean(x, 1, keepdim=True)[0] + torch.var_mean(x, 1, keepdim=True)[1]
+        y = y + x.diagonal(0, 2, 3).unsqueeze(2) + x.rot90(1, [2, 3]) + x.broadcast_to(x.size())
+        y = y + torch.hstack([x[:, :2], x[:, 2:]]) + x.flatten(0, 2).t().t().view_as(x)
+        y = y + torch.linalg.norm(x, dim=1, keepdim=True) + self.embedding(torch.arange(8, device=x.device))
+        y = y + torch.zeros_like(x).scatter(1, x.argsort(1), x) + torch.outer(x[0, 0, 0], x[0, 0, 0])
+        y = y.clamp_(-9.0, 9.0).mul_(2.0).sub_(1.0).tanh_()
+        y[:, :, 0] = 0.5
+        y[:, :, x[0, 0, 0].argsort()] = 0.25
+        return torch.add(y, nn.functional.max_pool1d(x.flatten(1, 2), 2).repeat_interleave(2, 2).view(x.size()))
+
+
+class Warped(nn.Module):
+    """Images sampled at the places of a grid, as in spatial transformers; patches taken apart and put together."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply them."""
+        turn = torch.tensor([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0]], device=x.device).expand(x.size(0), 2, 3)
+        grid = nn.functional.affine_grid(turn, [x.size(0), 4, 8, 8], align_corners=False)
+        y = nn.functional.grid_sample(x, grid, align_corners=False)
+        return y + nn.functional.fold(nn.functional.unfold(x, 2, stride=2), 8, 2, stride=2)
+
+
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "celu": nn.CELU,
     "elu": nn.ELU,
@@ -405,8 +447,11 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "transformer": lambda: Tokens(nn.TransformerEncoderLayer(64, 2, 32, batch_first=True)),
     "bilinear": lambda: Pairs(nn.Bilinear(4 * 64, 4 * 64, 8)),
     "functions": Functions,
+    "further": Further,
     "gates": Gates,
     "shapes": Shapes,
+    "softmax_scripted": lambda: nn.Sequential(nn.Softmax(1), nn.LogSoftmax(1), nn.InstanceNorm2d(4)),
+    "warped": Warped,
 }
 """Layers of torch.nn and functions of tensors that networks of one's own are made of, by name; they take images 4 x 8 x 8."""
 

@@ -316,7 +316,7 @@ def test_objects_of_a_librarys_classes(tmp_path: Path) -> None:
     kind = pickled[pickled.index(b"c__torch__") :].split(b"\n")[:2]  # of the network
     other = b"c__torch__.torch\nclasses.rnn.Cell"
     rewrite(path, lambda name, content: content.replace(b"\n".join(kind), other) if name.endswith("/data.pkl") else content)
-    assert "holds an object of classes.rnn.Cell" in refusal(path)
+    assert "holds an object of __torch__.torch.classes.rnn.Cell" in refusal(path)
 
 
 def test_operators_that_networks_use() -> None:

@@ -1,0 +1,28 @@
+"""The size of a graph once the calls of its functions are replaced by their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
+
+MOST_NODES = 100_000
+"""Large networks have 20,000. Functions that call each other twice can make millions of a small file."""
+
+
+def expanded_sizes(functions: Mapping[Name, Sequence[Name]]) -> dict[Name, int] | None:
+    """The number of nodes of each function once all its calls are replaced; None if a function calls itself.
+
+    Args:
+        functions: for each function, what each of its nodes calls; names that are no functions are single nodes.
+    """
+    sizes = dict[Name, int]()
+    waiting = dict(functions)
+    while waiting:
+        ready = [name for name, called in waiting.items() if waiting.keys().isdisjoint(called)]
+        if not ready:
+            return None
+        for name in ready:
+            sizes[name] = sum(sizes.get(called, 1) for called in waiting.pop(name))
+    return sizes
