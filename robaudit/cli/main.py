@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from inspect import cleandoc
 from pathlib import Path
@@ -32,6 +33,7 @@ def main() -> NoReturn:
 
         share_cores()
         keep_freed_memory()
+        warnings.showwarning = _show_warning
         command = sys.argv[1] if len(sys.argv) > 1 else ""
         with ended_by_signals(_last_words, _resumable(), watched=command in _RUN_MODELS):
             _run()
@@ -133,6 +135,14 @@ def _run() -> NoReturn:
     if code == INTERRUPTED:  # typer turns an interrupt into this code
         _fail(_last_words(INTERRUPTED), INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning of a library or a network on one line that steers nothing: a model file may choose its words."""
+    from robaudit.cli.streams import StandardError
+    from robaudit.text import harmless
+
+    StandardError().write(harmless(f"warning: {' '.join(str(message).split())}") + "\n")
 
 
 def _refuse_empty() -> None:

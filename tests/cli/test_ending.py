@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
@@ -159,7 +158,7 @@ def without_the_lock() -> None:
     def hold(module: torch.nn.Module, _: object) -> None:
         if isinstance(module, torch.jit.ScriptModule):
             Path("called").touch()
-            ctypes.PyDLL(None).sleep(60)  # unlike CDLL, it keeps the interpreter's lock
+            sum(range(10**12))  # one instruction of Python, which keeps its lock
 
     register_module_forward_pre_hook(hold)
 
@@ -173,9 +172,7 @@ def test_a_second_signal_ends_code_that_keeps_all_threads_from_running(tmp_path:
         for _ in range(2):
             time.sleep(0.2)
             os.kill(command.pid, signal.SIGTERM)
-        sent = time.monotonic()
         done = command.answer()
-        assert time.monotonic() - sent < 30, "much less than the code would have taken"
     assert done.returncode == -signal.SIGKILL
 
 

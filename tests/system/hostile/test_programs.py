@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +17,12 @@ from typing import Any
 import pytest
 import torch
 
+from robaudit import load_spec
 from robaudit.errors import ModelError
 from robaudit.models import Source, load_model
+from robaudit.models.pretrained import filled
 from robaudit.spec.model import ModelSpec
+from tests import forks
 from tests.conftest import RunCli
 from tests.specs import digits, write
 from tests.system.hostile.archives import rewrite
@@ -144,6 +148,27 @@ def test_calls_that_are_not_on_the_list(statement: str, says: str, tmp_path: Pat
     assert f"calls '{says}" in (said := refusal(path)), said
 
 
+class Warns(torch.nn.Module):
+    """Warnings are Python's, so their text reaches standard error."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("\x1b[2J\n::error::all is lost\n##vso[x]y", stacklevel=2)
+        return x.flatten(1)[:, :10]
+
+
+def test_a_networks_own_warnings_steer_nothing(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.script(Warns()), tmp_path / "net.pt")
+    write(tmp_path, digits(model={"path": "net.pt"}, limit=4))
+    done = forks.robaudit(tmp_path, "estimate", "spec.yaml", "--out", "run")
+    assert done.returncode == 0
+    assert "warning: \\x1b[2J ::error::all is lost" in done.stderr
+    assert all(c.isprintable() or c == "\n" for c in done.stderr)
+    assert not [line for line in done.stderr.splitlines() if line.lstrip().startswith("::")]
+    assert "##vso[" not in done.stderr
+
+
 HIDDEN = {
     "a comment": "  # torch.save\n",
     "a single-quoted string": "  name = 'x'\n",
@@ -188,7 +213,37 @@ def test_every_command_that_loads_a_model_refuses_it(tmp_path: Path, run_cli: Ru
         assert "which torch would compute while it reads the file" in err, words
 
 
+def test_methods_that_double_and_double(tmp_path: Path) -> None:
+    """torch replaces a call by the nodes of what it calls."""
+    methods = ["  def m0(SELF,\n    x: Tensor) -> Tensor:\n    return torch.relu(x)\n"]
+    for i in range(1, 26):
+        body = f"    y = (self).m{i - 1}(x, )\n    return (self).m{i - 1}(y, )\n"
+        methods.append(f"  def m{i}(SELF,\n    x: Tensor) -> Tensor:\n{body}")
+    path = with_code(tmp_path, inserted("".join(methods)))
+    assert "nodes once its functions are expanded (at most 100,000)" in refusal(path)
+
+
 # --- .pt2
+
+
+@pytest.mark.parametrize("hidden", ["metadata", "guards_code"])
+def test_code_under_a_name_that_is_not_read_elsewhere(hidden: str, tmp_path: Path) -> None:
+    """Descriptions of nodes are not checked, and a value of the graph may be called as they are."""
+    path = tmp_path / "net.pt2"
+    path.write_bytes(exported())
+    code = f"__import__('os').mkdir({str(tmp_path / 'canary')!r}) or Symbol("
+
+    def changed(member: str, content: bytes) -> bytes:
+        if not member.endswith("models/model.json"):
+            return content
+        program = json.loads(json.dumps(json.loads(content)).replace('"relu"', f'"{hidden}"'))
+        value = program["graph_module"]["graph"]["tensor_values"][hidden]
+        size = value["sizes"][0]["as_expr"]
+        size["expr_str"] = size["expr_str"].replace("Symbol(", code, 1)
+        return json.dumps(program).encode()
+
+    rewrite(path, changed)
+    assert "its graph has the size expression" in refusal(path)
 
 
 @pytest.mark.parametrize("name", ["max_pool2d_with_indices_backward", "segment_reduce", "from_file", "set_.source_Tensor"])
@@ -289,7 +344,26 @@ def test_a_function_behind_another_of_its_name(tmp_path: Path) -> None:
         assert "calls 'Unlisted'" in refusal(path)
 
 
+def test_an_attribute_that_onnxruntime_does_not_check(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper
+
+    places = helper.make_node("Constant", [], ["i"], value=helper.make_tensor("i", TensorProto.INT64, [1, 1], [0]))
+    gather = helper.make_node("GatherND", ["x", "i"], ["y"], batch_dims=-3)
+    assert "has a GatherND whose batch_dims" in refusal(onnx_model([places, gather], [], [], tmp_path))
+
+
 # --- folders of Transformers
+
+
+def test_a_processor_that_opens_files(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 8}
+    processor = {"image_processor_type": "OneFormerImageProcessor", "repo_path": None, "class_info_file": str(tmp_path / "victim")}
+    (tmp_path / "work").mkdir()
+    model_folder(config=config, preprocessor_config=processor)(tmp_path / "work")
+    write(tmp_path, digits(model={"path": str(tmp_path / "work" / "net")}))
+    with pytest.raises(ModelError, match="its image_processor_type 'OneFormerImageProcessor' is not on the list"):
+        filled(load_spec(tmp_path / "spec.yaml"))
 
 
 @pytest.mark.parametrize("options", [{"model_args": {"checkpoint_path": "VICTIM"}}, {"architecture": "local-dir:FOLDER"}])

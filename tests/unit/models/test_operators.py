@@ -1,9 +1,9 @@
 """The list of operators is what ordinary networks use, and ordinary networks load."""
 
-from __future__ import annotations
-
 import warnings
+from enum import Enum
 from pathlib import Path
+from typing import NamedTuple, Optional
 
 import pytest
 import torch
@@ -13,8 +13,9 @@ from robaudit.models.operators import allowed
 from tests.research.operators import LAYERS, NEVER, ONNX_SAMPLE, TORCH, Candidate, Form, collect, layers, torchvision_networks
 from tests.shared import SHARED, needs_shared
 from tests.unit.models.conftest import load
+from tests.unit.models.test_files import script
 
-SAMPLE = ("functions", "gates", "shapes", "prelu", "instance_norm", "attention", "upsample_bicubic")
+SAMPLE = ("functions", "softmax_scripted", "gates", "shapes", "prelu", "instance_norm", "attention", "upsample_bicubic")
 SMALL = ("torchvision:shufflenet_v2_x0_5", "torchvision:mobilenet_v3_small")
 
 
@@ -52,6 +53,41 @@ def test_every_layer_has_a_network() -> None:
     for name, build in LAYERS.items():
         network = nn.Sequential(build(), nn.Flatten()).eval()
         assert network(torch.rand(2, 4, 8, 8)).shape[0] == 2, name
+
+
+class Pool(Enum):
+    """As in networks of timm."""
+
+    MEAN = "mean"
+    MAX = "max"
+
+
+class Pair(NamedTuple):
+    """What a network may return."""
+
+    logits: torch.Tensor
+    features: torch.Tensor
+
+
+class Typed(nn.Module):
+    """A network with an enumeration as an attribute, an optional argument and a named tuple."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__()
+        self.pool = pool
+        self.norm = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, scale: Optional[float] = None) -> Pair:  # noqa: UP045  as TorchScript reads it
+        features = x.mean((2, 3)) if self.pool == Pool.MEAN else x.amax((2, 3))
+        if scale is not None:
+            features = features * scale
+        return Pair(self.norm(features), features)
+
+
+@pytest.mark.parametrize("pool", Pool)
+def test_scripts_with_types_of_their_own_load(pool: Pool, tmp_path: Path) -> None:
+    path = script(tmp_path, Typed(pool))
+    assert load(path, output="logits")(torch.rand(2, 4, 8, 8)).shape == (2, 3)
 
 
 @needs_shared
