@@ -102,7 +102,7 @@ def all_cases() -> dict[str, Case]:
     return cases | {
         "resumed with another name": Case(info(lambda d: d.update(name="../../escaped", status="running")), "run", RESUME, (0, 2)),
         "pictures of a sample that leads out": Case(each(sample_id="../../../escaped"), "no longer has a sample", PICTURES),
-        "pictures of a spec that is none": Case(info(lambda d: d.update(spec={"model": 3})), "run.json, spec: ", PICTURES),
+        "pictures of a spec that is none": Case(info(lambda d: d.update(spec={"model": 3})), "run.json: is damaged (spec: ", PICTURES),
         "pictures of a folder that is none": Case(info(lambda d: d.update(spec_folder=3)), "run", PICTURES),
         "report: gates of a number": Case(info(lambda d: d["spec"].update(gates=5)), "run.json", REPORT),
         "report: notes of a number": Case(info(lambda d: d["model"].update(notes=5)), "run.json", REPORT),
