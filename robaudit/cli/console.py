@@ -168,7 +168,9 @@ class Reporter(Listener):
     def begin(self, total: int, done: int) -> None:
         """Start the progress display."""
         self._end_stage()
-        if self._patient and threading.current_thread() is threading.main_thread() and self._previous_handler is None:
+        on_main_thread = threading.current_thread() is threading.main_thread()
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as of a background job
+        if self._patient and on_main_thread and not ignored and self._previous_handler is None:
             self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
         if 0 < done < total:
             self.note(f"resuming: {done} of {total} {self._unit} are already on disk")

@@ -73,6 +73,11 @@ class Watch:
     def _listen(self) -> None:
         """Wait for the number of a second signal, and end the process if it does not end by itself."""
         number = self._from_guard.read(1)
+        if not number and not self._over.is_set():  # the guard is gone: signals are written to nowhere
+            with contextlib.suppress(OSError):
+                nowhere = os.open(os.devnull, os.O_WRONLY | os.O_NONBLOCK)
+                os.dup2(nowhere, self._to_guard.fileno(), inheritable=False)
+                os.close(nowhere)
         if number and not self._over.wait(_GRACE):
             code = 128 + number[0]
             end_at_once(self._last_words(code), code)

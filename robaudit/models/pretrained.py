@@ -304,7 +304,7 @@ def _of_transformers(config: dict[str, Any], path: Path) -> Pretrained:
         note = f"there is no {PROCESSORS[0]} with it: mean, std, resize and crop are the spec's"
         return Pretrained(str(path), TRANSFORMERS + kind, classes=classes, notes=(note,))
     refuse_unlisted(config, path)
-    for file in (path.parent / name for name in PROCESSORS):
+    for file in (path, *(path.parent / name for name in PROCESSORS)):  # the library looks into all of them
         if file.is_file():
             _refuse_unlisted_processor(read_object(file), file)
     prepared = _input("transformers", str(processor), _processor, path.parent, config.get("num_channels", 3))

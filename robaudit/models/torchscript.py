@@ -7,7 +7,7 @@ and the graphs that torch made of it, before anything calls them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -19,8 +19,8 @@ from robaudit.models.base import Format, LoadedNetwork, Source, file_sha256
 from robaudit.models.expansion import MOST_NODES, expanded_sizes
 from robaudit.models.operators import Operator, check_operators
 from robaudit.models.safety import members, reader_of
-from robaudit.models.torchscript_pickle import ForgedError, UnsupportedError, check_pickle
-from robaudit.models.torchscript_source import SourceCode
+from robaudit.models.torchscript_pickle import ForgedError, UnsupportedError, check_types, read_pickle
+from robaudit.models.torchscript_source import ClassCode, SourceCode
 from robaudit.text import first_line
 
 NOTE = "torchscript: a graph of torch operators, not only weights; load files only from people you trust"
@@ -37,9 +37,12 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     path = source.file
     members(path, check=True)
     reader = reader_of(path)
-    _check_tensors(reader, source.where)
-    if not source.trust:
-        check_operators(source_of(reader, source.where).outside(), "torch", source.where)
+    if source.trust:
+        _check_pickles(reader, None, source.where)
+    else:
+        source_code = source_of(reader, source.where)
+        _check_pickles(reader, source_code.classes, source.where)
+        check_operators(source_code.outside(), "torch", source.where)
     try:
         unit: Any = torch._C.CompilationUnit()  # as torch.jit.load does; has every function of the file
         code: Any = torch._C.import_ir_module(unit, str(path), source.device, {}, False)  # type: ignore[call-arg]
@@ -117,21 +120,33 @@ def source_of(reader: Any, where: str) -> SourceCode:
         ModelError: torch 1.0 wrote it, or it is not as ``torch.jit.save`` writes it.
     """
     code = SourceCode()
-    for name in reader.get_all_records():
-        # torch finds members in any case
+    names = reader.get_all_records()
+    if len({name.lower() for name in names}) < len(names):  # torch finds members in any case
+        what = "is not a sound torch zip archive (two of its members have the same name)"
+        raise ModelError(where, what, "save it again with torch.jit.save")
+    for name in names:
         if name.lower() == "model.json":
             raise ModelError(where, "is of a format that torch 1.0 wrote", "save it again with torch.jit.save")
         if name.lower().endswith(".py"):
-            code.read(reader.get_record(name), where)
+            module = name[: -len(".py")].removeprefix("code/").replace("/", ".")
+            code.read(reader.get_record(name), module, where)
     return code
 
 
-def _check_tensors(reader: Any, where: str) -> None:
-    """Refuse tensors that reach beyond their records: torch takes their sizes from the pickle, and would read other memory."""
-    for name in ("data.pkl", "constants.pkl"):
-        if reader.has_record(name):
+def _check_pickles(reader: Any, classes: Mapping[str, ClassCode] | None, where: str) -> None:
+    """Refuse pickles that torch does not write: torch takes sizes and types from them, and would reach other memory.
+
+    Args:
+        reader: torch's own reader of the archive.
+        classes: of the file's source; None for a trusted file: types are not compared.
+        where: the file, for messages.
+    """
+    for name in reader.get_all_records():
+        if name in ("data.pkl", "constants.pkl") or (name.endswith(".debug_pkl") and classes is not None):
             try:
-                check_pickle(reader.get_record(name), partial(_size, reader, name.removesuffix(".pkl")))
+                value = read_pickle(reader.get_record(name), partial(_size, reader, name.removesuffix(".pkl")), classes)
+                if classes is not None:
+                    check_types(value, name, classes)
             except UnsupportedError as error:
                 raise ModelError(where, *error.args) from error
             except ForgedError as error:

@@ -8,11 +8,14 @@ meaning that torch gives them, and refuses all others.
 
 from __future__ import annotations
 
+import ast
 import pickletools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from robaudit.models.torchscript_source import ClassCode
 
 _ITEM_BYTES = {
     **dict.fromkeys(("Bool", "Byte", "Char"), 1),
@@ -57,38 +60,52 @@ class _Storage:
 
 
 @dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A tensor that fits its record."""
+
+
+@dataclass(slots=True, eq=False)
 class _Object:
-    """A tensor, a module or another object.
+    """An object of a class of the file.
 
     Attributes:
-        state_missing: its state is the next instruction's.
+        kind: the class, by its qualified name.
+        state: its attributes; of a named tuple, its fields in order. None: its state is the next instruction's.
     """
 
-    state_missing: bool = False
+    kind: str
+    state: Any = None
 
 
-def check_pickle(content: bytes, size_of: Sizes) -> None:
-    """Follow a pickle of a TorchScript file.
+Classes = Mapping[str, ClassCode]
+"""The classes of a file, by qualified name."""
+
+
+def read_pickle(content: bytes, size_of: Sizes, classes: Classes | None) -> Any:
+    """Follow a pickle of a TorchScript file to its value.
 
     Args:
         content: the pickle.
         size_of: the bytes of the record with the elements of a storage.
+        classes: of the file; None: not known.
 
     Raises:
         UnsupportedError: it holds quantised weights, or an object of a library.
         ForgedError: a storage or tensor is larger than its record, or torch does not write such a pickle.
         ValueError: it is not a pickle.
     """
-    machine = _Machine(size_of)
+    machine = _Machine(size_of, classes)
     for instruction, argument, _ in pickletools.genops(content):
         machine.step(instruction.name, argument)
+    return machine.value()
 
 
 class _Machine:
     """The stack and the memo of a pickle."""
 
-    def __init__(self, size_of: Sizes) -> None:
+    def __init__(self, size_of: Sizes, classes: Classes | None) -> None:
         self._size_of = size_of
+        self._classes = classes
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
@@ -118,6 +135,12 @@ class _Machine:
         else:
             raise ForgedError(f"has the instruction {name}, which torch.jit.save does not write")
 
+    def value(self) -> Any:
+        """The one value that is left at the end."""
+        if len(self._stack) != 1 or self._marks:
+            raise ForgedError("leaves more or less than one value")
+        return self._stack[0]
+
     def append(self) -> None:
         """Append a value to a list."""
         (value,) = self._last(1)
@@ -131,40 +154,61 @@ class _Machine:
     def set_items(self) -> None:
         """Put the keys and values since the mark into a dictionary."""
         values = self._since_mark()
-        self._container(dict)
-        if len(values) % 2 or not all(_is_key(key) for key in values[::2]):
-            raise ForgedError("a dictionary has keys that torch.jit.save does not write")
+        if len(values) % 2:
+            raise ForgedError("a dictionary has a key without a value")
+        self._put(values)
 
     def set_item(self) -> None:
         """Put a key and its value into a dictionary."""
-        key, _ = self._last(2)
-        self._container(dict)
-        if not _is_key(key):
-            raise ForgedError("a dictionary has a key that torch.jit.save does not write")
+        self._put(self._last(2))
+
+    def _put(self, values: list[Any]) -> None:
+        """Put keys and values, in turn, into the dictionary at the top."""
+        filled = self._container(dict)
+        for key, value in zip(values[::2], values[1::2], strict=True):
+            if type(key) not in (str, int, float, bool):
+                raise ForgedError("a dictionary has a key that torch.jit.save does not write")
+            filled[key] = value
 
     def make(self) -> None:
         """Make an object of a class of the file; its state follows."""
         kind, arguments = self._last(2)
         if not _is_own(kind) or arguments != ():
             raise ForgedError("makes an object in a way that torch.jit.save does not write")
-        self._stack.append(_Object(state_missing=True))
+        self._stack.append(_Object(kind.name))
 
     def set_state(self) -> None:
         """Give an object its state."""
-        made, _ = self._last(2)
-        if made != _Object(state_missing=True):
+        made, state = self._last(2)
+        if not isinstance(made, _Object) or made.state is not None:
             raise ForgedError("gives a state to what is no new object")
-        self._stack.append(_Object())
+        if type(state) is dict:
+            made.state = dict(state)  # as it is now: torch takes the values here
+        elif self._classes is None:
+            made.state = (state,)  # of a class with __setstate__, in a trusted file
+        else:
+            raise ForgedError("an object has a state that torch.jit.save does not write")
+        self._stack.append(made)
 
     def call(self) -> None:
         """Call a function, or make a named tuple or a member of an enumeration."""
         function, arguments = self._last(2)
         if _is_own(function):
-            self._stack.append(_Object())
+            self._stack.append(self._own(function.name, arguments))
             return
         if not isinstance(function, _Global) or not isinstance(arguments, tuple):
             raise ForgedError("calls what is no function")
         self._stack.append(_called(function.name, arguments))
+
+    def _own(self, name: str, arguments: Any) -> _Object:
+        """A named tuple, or a member of an enumeration. For a value that is no member, torch would make nothing."""
+        if self._classes is not None:
+            code = self._classes.get(name)
+            of_enum = code is not None and code.kind == "Enum" and _is_member(arguments, code.members)
+            of_tuple = code is not None and code.kind == "NamedTuple" and isinstance(arguments, tuple)
+            if not of_enum and not of_tuple:
+                raise ForgedError(f"makes a value of {name[:80]!r} that it does not have")
+        return _Object(name, arguments)
 
     def load_storage(self) -> None:
         """A storage: ("storage", type, record, device, elements)."""
@@ -183,13 +227,17 @@ class _Machine:
         self._stack.append(_Storage(elements))
 
     def _top(self) -> Any:
-        if not self._stack:
-            raise ForgedError("ends within a value")
+        self._need(1)
         return self._stack[-1]
 
-    def _last(self, number: int) -> list[Any]:
-        if len(self._stack) < number:
+    def _need(self, number: int) -> None:
+        """Refuse to reach below the last mark, or below the stack."""
+        floor = self._marks[-1] if self._marks else 0
+        if len(self._stack) - number < floor:
             raise ForgedError("ends within a value")
+
+    def _last(self, number: int) -> list[Any]:
+        self._need(number)
         values = self._stack[-number:]
         del self._stack[-number:]
         return values
@@ -251,7 +299,7 @@ def _called(name: str, arguments: tuple[Any, ...]) -> Any:
     """The result of one of torch's functions."""
     if name == _REBUILD:
         _check_extent(arguments)
-        return _Object()
+        return _Tensor()
     if name == _EMPTY and arguments == ():
         return {}
     if name in _LISTS and len(arguments) == 1 and isinstance(arguments[0], list):
@@ -282,10 +330,85 @@ def _is_size(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
-def _is_key(value: object) -> bool:
-    return isinstance(value, str | int | float | _Object)
+def _is_member(value: object, members: Sequence[object]) -> bool:
+    return any(type(member) is type(value) and member == value for member in members)
 
 
 def _is_own(value: object) -> bool:
     """Whether this is a class that the file defines."""
     return isinstance(value, _Global) and _OWN_CLASS.fullmatch(value.name) is not None
+
+
+def check_types(value: Any, name: str, classes: Classes) -> None:
+    """Refuse values of another type than the file's source declares: torch does not compare them.
+
+    Args:
+        value: of a pickle.
+        name: of the pickle.
+        classes: of the file.
+
+    Raises:
+        ForgedError: an attribute has another type, or is missing.
+    """
+    if name == "constants.pkl":
+        if not isinstance(value, tuple) or not all(isinstance(part, _Tensor) for part in value):
+            raise ForgedError("has constants that are no tensors")
+    elif name == "data.pkl":
+        if not isinstance(value, _Object) or not isinstance(value.state, dict):
+            raise ForgedError("is no module")
+        _check_objects(value, classes)
+
+
+def _check_objects(root: _Object, classes: Classes) -> None:
+    """Compare the attributes of an object, and of all objects in them, with their declarations."""
+    seen = set[int]()
+    waiting: list[tuple[Any, ast.expr | None]] = [(root, None)]
+    while waiting:
+        value, declared = waiting.pop()
+        if declared is not None:
+            waiting += _parts(value, declared)
+        if isinstance(value, _Object) and id(value) not in seen:
+            seen.add(id(value))
+            waiting += _fields(value, classes)
+
+
+def _fields(value: _Object, classes: Classes) -> list[tuple[Any, ast.expr | None]]:
+    """The attributes of an object with their declared types."""
+    code = classes.get(value.kind)
+    if code is None:
+        raise ForgedError(f"has an object of {value.kind[:80]!r}, a class that the file does not have")
+    if code.kind == "Enum":
+        return []
+    if code.kind == "NamedTuple":
+        if not isinstance(value.state, tuple) or len(value.state) != len(code.attributes):
+            raise ForgedError(f"an object of {value.kind[:80]!r} has other fields than its class")
+        return list(zip(value.state, code.attributes.values(), strict=True))
+    if not isinstance(value.state, dict) or value.state.keys() != code.attributes.keys():
+        raise ForgedError(f"an object of {value.kind[:80]!r} has other attributes than its class")
+    return [(value.state[name], declared) for name, declared in code.attributes.items()]
+
+
+def _parts(value: Any, declared: ast.expr) -> list[tuple[Any, ast.expr | None]]:
+    """The values inside a value, with their types; none for a plain value of the declared type."""
+    written = ast.unparse(declared)
+    if isinstance(declared, ast.Subscript):
+        container = ast.unparse(declared.value)
+        inner = declared.slice
+        kinds = list(inner.elts) if isinstance(inner, ast.Tuple) else [inner]
+        if container == "Optional":
+            return [] if value is None else [(value, kinds[0])]
+        if container == "List" and type(value) is list:
+            return [(part, kinds[0]) for part in value]
+        if container == "Tuple" and type(value) is tuple and len(value) == len(kinds):
+            return list(zip(value, kinds, strict=True))
+        if container == "Dict" and type(value) is dict:
+            return [(part, kind) for pair in value.items() for part, kind in zip(pair, kinds, strict=True)]
+    elif isinstance(value, _Object):
+        if value.kind == written:
+            return []
+    elif type(value) is _PLAIN_TYPES.get(written):
+        return []
+    raise ForgedError(f"an attribute of type {written[:80]!r} has a value of another type")
+
+
+_PLAIN_TYPES = {"Tensor": _Tensor, "int": int, "float": float, "bool": bool, "str": str, "NoneType": type(None)}

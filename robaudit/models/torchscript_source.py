@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -50,23 +50,41 @@ _RUN_WHILE_READ = "__setstate__"
 
 
 @dataclass
+class ClassCode:
+    """A class of a TorchScript file.
+
+    Attributes:
+        kind: Module, NamedTuple or Enum; "" for a plain class.
+        attributes: the types of its attributes or fields, in order.
+        members: the values of the members of an Enum.
+    """
+
+    kind: str
+    attributes: dict[str, ast.expr] = field(default_factory=dict)
+    members: list[object] = field(default_factory=list)
+
+
+@dataclass
 class SourceCode:
     """What the source members of one TorchScript file define and refer to.
 
     Attributes:
         defined: names of functions, methods and attributes, all members together.
         references: operators, and other names that the file must define or the list must have.
+        classes: by qualified name, ``__torch__.net.Net``.
     """
 
     defined: set[str] = field(default_factory=set)
     references: set[Operator] = field(default_factory=set)
+    classes: dict[str, ClassCode] = field(default_factory=dict)
     _members: set[str] = field(default_factory=set)
 
-    def read(self, text: bytes, where: str) -> None:
+    def read(self, text: bytes, module: str, where: str) -> None:
         """Add a member.
 
         Args:
             text: the source.
+            module: its qualified name, ``__torch__.net``.
             where: the file, for messages.
 
         Raises:
@@ -79,7 +97,7 @@ class SourceCode:
                 raise SyntaxError("characters that torch.jit.save does not write")
             tree = ast.parse(source)
             for statement in tree.body:
-                self._top_level(statement)
+                self._top_level(statement, module)
         except _RefusedError as refused:
             raise ModelError(where, f"its code has {refused}", _REMEDY) from refused
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -92,19 +110,20 @@ class SourceCode:
         yield from sorted(self.references)
         yield from sorted((METHODS, name) for name in self._members - self.defined)
 
-    def _top_level(self, statement: ast.stmt) -> None:
+    def _top_level(self, statement: ast.stmt, module: str) -> None:
         if isinstance(statement, ast.FunctionDef):
             self._function(statement)
         elif isinstance(statement, ast.ClassDef):
-            self._class(statement)
+            self.classes[f"{module}.{statement.name}"] = self._class(statement)
         elif not _is_version(statement):
             raise _refused("a statement outside of functions", statement)
 
-    def _class(self, node: ast.ClassDef) -> None:
+    def _class(self, node: ast.ClassDef) -> ClassCode:
         bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
         unusual = len(bases) != len(node.bases) or not set(bases) <= set(_CLASSES)
         if unusual or node.decorator_list or node.keywords:
             raise _refused(f"the class {node.name!r} of an unusual kind", node)
+        made = ClassCode(bases[0] if bases else "")
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef):
                 self._function(statement)
@@ -112,23 +131,29 @@ class SourceCode:
                 self.defined.add(statement.target.id)
                 self._type(statement.annotation)
                 self._literal(statement.value)
+                if statement.value is None or made.kind == "NamedTuple":  # else a constant, which is no attribute
+                    made.attributes[statement.target.id] = statement.annotation
             elif isinstance(statement, ast.Assign):
-                self._class_value(statement)
+                self._class_value(statement, made)
             elif not isinstance(statement, ast.Pass):
                 raise _refused("a statement in a class", statement)
+        return made
 
-    def _class_value(self, statement: ast.Assign) -> None:
+    def _class_value(self, statement: ast.Assign, made: ClassCode) -> None:
         """``__parameters__ = ["weight", ]``, ``NCHW = "NCHW"`` or ``__annotations__["0"] = TYPE``."""
         (target,) = statement.targets
         if isinstance(target, ast.Name):
             self.defined.add(target.id)
             self._literal(statement.value)
+            if isinstance(statement.value, ast.Constant):
+                made.members.append(statement.value.value)
             return
         name = target.slice if isinstance(target, ast.Subscript) else None
         if not isinstance(name, ast.Constant):
             raise _refused("a statement in a class", statement)
         self.defined.add(str(name.value))
         self._type(statement.value)
+        made.attributes[str(name.value)] = statement.value
 
     def _function(self, node: ast.FunctionDef) -> None:
         if node.name == _RUN_WHILE_READ:
@@ -282,19 +307,3 @@ def _is_empty_list(node: ast.expr) -> TypeGuard[ast.Call]:
         return False
     value = node.args[1]
     return isinstance(value, ast.List) and not value.elts
-
-
-def source_of(members: Iterable[tuple[str, bytes]], where: str) -> SourceCode:
-    """Read all source members of a file.
-
-    Args:
-        members: names and contents.
-        where: the file, for messages.
-
-    Raises:
-        ModelError: see :meth:`SourceCode.read`.
-    """
-    code = SourceCode()
-    for _, content in members:
-        code.read(content, where)
-    return code

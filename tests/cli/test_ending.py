@@ -198,6 +198,24 @@ def test_an_audit_that_became_slower_than_its_budget_is_stopped(tmp_path: Path, 
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
 
 
+def test_an_interrupt_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    """As a shell starts jobs in the background."""
+
+    def ignore() -> None:
+        slowly()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    log = tmp_path / "run" / "log.txt"
+    with forks.started(tmp_path, "estimate", write(tmp_path, LONG), "--out", "run", before=ignore) as command:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (log.exists() and " 9 of 60 samples" in log.read_text()):
+            time.sleep(0.005)
+        for _ in range(2):
+            os.kill(command.pid, signal.SIGINT)
+            time.sleep(0.1)
+        assert command.answer().returncode == 0
+
+
 def test_what_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

@@ -223,6 +223,69 @@ def test_methods_that_double_and_double(tmp_path: Path) -> None:
     assert "nodes once its functions are expanded (at most 100,000)" in refusal(path)
 
 
+class Small(torch.nn.Module):
+    """Few attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.a
+
+
+class Large(torch.nn.Module):
+    """More attributes, which torch finds by their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = 1
+        self.b = 2.0
+        self.c = 3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.a * self.b * self.c
+
+
+class Both(torch.nn.Module):
+    """One of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.small = Small()
+        self.large = Large()
+        self.number = 7
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.add(self.large(self.small(x)).flatten(1), self.number)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (b"Large\n", b"Small\n", "a value of another type"),  # an object of another class
+        (b"K\x07", b"N", "an attribute of type 'int' has a value of another type"),  # None in place of a number
+        (b"X\x01\x00\x00\x00c", b"X\x01\x00\x00\x00d", "has other attributes than its class"),
+    ],
+)
+def test_attributes_of_another_type_than_declared(old: bytes, new: bytes, says: str, tmp_path: Path) -> None:
+    """torch does not compare them, and takes an attribute by its number: beyond the object, if it is small."""
+    path = tmp_path / "net.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.script(Both()), path)
+    load_model(Source(ModelSpec(path=str(path)), tmp_path))
+
+    def changed(name: str, content: bytes) -> bytes:
+        if not name.endswith("/data.pkl"):
+            return content
+        assert old in content
+        return content.replace(old, new)
+
+    rewrite(path, changed)
+    assert says in refusal(path)
+
+
 # --- .pt2
 
 
@@ -355,10 +418,12 @@ def test_an_attribute_that_onnxruntime_does_not_check(tmp_path: Path) -> None:
 # --- folders of Transformers
 
 
-def test_a_processor_that_opens_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["config", "processor"])
+def test_a_processor_that_opens_files(place: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 8}
-    processor = {"image_processor_type": "OneFormerImageProcessor", "repo_path": None, "class_info_file": str(tmp_path / "victim")}
+    config: dict[str, Any] = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 8}
+    processor: dict[str, Any] = {"repo_path": None, "class_info_file": str(tmp_path / "victim")}
+    (config if place == "config" else processor)["image_processor_type"] = "OneFormerImageProcessor"
     (tmp_path / "work").mkdir()
     model_folder(config=config, preprocessor_config=processor)(tmp_path / "work")
     write(tmp_path, digits(model={"path": str(tmp_path / "work" / "net")}))

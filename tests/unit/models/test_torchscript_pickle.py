@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from robaudit.models.torchscript_pickle import ForgedError, UnsupportedError, check_pickle
+from robaudit.models.torchscript_pickle import ForgedError, UnsupportedError, read_pickle
+from robaudit.models.torchscript_source import ClassCode
 
 RECORD = 48
 """Bytes of the record behind every storage: twelve numbers in float32."""
@@ -36,9 +37,14 @@ def tensor(of: bytes, offset: int = 0, shape: bytes = numbers(3, 4), strides: by
 
 
 def check(content: bytes) -> None:
-    check_pickle(b"\x80\x02" + content + b".", lambda _: RECORD)
+    read_pickle(b"\x80\x02" + content + b".", lambda _: RECORD, CLASSES)
 
 
+CLASSES = {
+    "__torch__.net.Net": ClassCode("Module"),
+    "__torch__.net.Pool": ClassCode("Enum", members=["avg", "max"]),
+    "__torch__.net.Pair": ClassCode("NamedTuple"),
+}
 MODULE = name("__torch__.net", "Net")
 SOUND = {
     "a tensor": tensor(storage()),
@@ -50,7 +56,7 @@ SOUND = {
     "a list with its type": name("torch.jit._pickle", "restore_type_tag") + b"]" + text("List[str]") + b"\x86R",
     "a member of an enumeration": name("__torch__.net", "Pool") + text("avg") + b"R",
     "a named tuple": name("__torch__.net", "Pair") + number(1) + number(2) + b"\x86R",
-    "a value twice": text("x") + b"q\x01h\x01",
+    "a value twice": text("x") + b"q\x01h\x01\x86",
 }
 
 
@@ -79,6 +85,11 @@ FORGED = {
         name("torch.jit._pickle", "restore_type_tag") + tensor(storage()) + text("int") + b"\x86R",
         "calls 'torch.jit._pickle.restore_type_tag' as torch.jit.save does not",
     ),
+    "no member of an enumeration": (name("__torch__.net", "Pool") + text("x") + b"R", "makes a value of '__torch__.net.Pool'"),
+    "a module that is called": (MODULE + b")R", "makes a value of '__torch__.net.Net'"),
+    "what lies below a mark": (number(1) + b"(\x85t", "ends within a value"),
+    "more than one value": (number(1) + number(2), "leaves more or less than one value"),
+    "a mark at the end": (number(1) + b"(", "leaves more or less than one value"),
     "a name with a space": (b"ctorch._utils _rebuild_tensor_v2\nx\n", "names "),
     "an instruction": (b"\x8c\x01x", "the instruction SHORT_BINUNICODE"),
     "the end": (b"\x85", "ends within a value"),
