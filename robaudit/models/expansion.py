@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
+from robaudit.errors import ModelError
+from robaudit.models.operators import WITHOUT
+
 Name = TypeVar("Name", bound=Hashable)
 
 MOST_NODES = 100_000
@@ -26,3 +29,22 @@ def expanded_sizes(functions: Mapping[Name, Sequence[Name]]) -> dict[Name, int] 
         for name in ready:
             sizes[name] = sum(sizes.get(called, 1) for called in waiting.pop(name))
     return sizes
+
+
+def check_expansion(functions: Mapping[Name, Sequence[Name]], where: str) -> None:
+    """Refuse functions, the main graph among them, that multiply without bound.
+
+    Args:
+        functions: as for :func:`expanded_sizes`.
+        where: the file, for messages.
+
+    Raises:
+        ModelError: a function calls itself, or is too large.
+    """
+    sizes = expanded_sizes(functions)
+    if sizes is None:
+        raise ModelError(where, "has a function that calls itself", WITHOUT)
+    nodes = max(sizes.values(), default=0)
+    if nodes > MOST_NODES:
+        what = f"has {nodes:,} nodes once its functions are expanded (at most {MOST_NODES:,})"
+        raise ModelError(where, what, WITHOUT)

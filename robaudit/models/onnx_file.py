@@ -19,8 +19,8 @@ from torch import nn
 
 from robaudit.errors import ModelError, needs_extra
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
-from robaudit.models.expansion import MOST_NODES, expanded_sizes
-from robaudit.models.operators import Operator, check_operators
+from robaudit.models.expansion import check_expansion
+from robaudit.models.operators import WITHOUT, Operator, check_operators
 from robaudit.models.weights import few
 from robaudit.text import first_line
 
@@ -284,18 +284,11 @@ def _check_functions(contents: OnnxContents, known: Collection[str], where: str)
         known: domains in which onnxruntime has operators, which it may prefer to a function of the same name.
         where: the file, for messages.
     """
-    remedy = "export it without, or pass --trust if you trust the file"
     for domain, name in contents.functions:
         if domain in known or domain.startswith(_OWN_DOMAINS):
             what = f"defines the function {name[:80]!r} in onnxruntime's own domain {domain[:80]!r}"
-            raise ModelError(where, what, remedy)
-    sizes = expanded_sizes(contents.functions)
-    if sizes is None:
-        raise ModelError(where, "has a function that calls itself", remedy)
-    nodes = sum(sizes.get(operator, 1) for operator in contents.graph)
-    if nodes > MOST_NODES:
-        what = f"has {nodes:,} nodes once its functions are expanded (at most {MOST_NODES:,})"
-        raise ModelError(where, what, remedy)
+            raise ModelError(where, what, WITHOUT)
+    check_expansion({**contents.functions, ("", ""): contents.graph}, where)  # no operator has this name
 
 
 def _messages(message: Any) -> Iterator[Any]:

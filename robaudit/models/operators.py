@@ -24,6 +24,8 @@ METHODS = "*"
 Part = Literal["torch", "onnx"]
 """A part of the list: for TorchScript and .pt2, or for ONNX."""
 
+WITHOUT = "export it without, or pass --trust if you trust the file"
+"""The remedy for what needs trust."""
 LIST = Path(__file__).with_name("operators.yaml")
 
 
@@ -51,7 +53,7 @@ def check_operators(operators: Iterable[Operator], part: Part, where: str) -> No
             raise ModelError(
                 where,
                 f"calls {called[:80]!r}, which is not on the list of operators of ordinary networks",
-                "export it without, or pass --trust if you trust the file",
+                WITHOUT,
             )
 
 

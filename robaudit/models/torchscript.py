@@ -16,7 +16,7 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.base import Format, LoadedNetwork, Source, file_sha256
-from robaudit.models.expansion import MOST_NODES, expanded_sizes
+from robaudit.models.expansion import check_expansion
 from robaudit.models.operators import Operator, check_operators
 from robaudit.models.safety import members, reader_of
 from robaudit.models.torchscript_pickle import ForgedError, UnsupportedError, check_types, read_pickle
@@ -48,7 +48,7 @@ def load_torchscript(source: Source) -> LoadedNetwork:
         code: Any = torch._C.import_ir_module(unit, str(path), source.device, {}, False)  # type: ignore[call-arg]
         if not source.trust:
             check_operators(graph_operators(unit), "torch", source.where)
-            _check_size(unit, source.where)
+            check_expansion(_calls(unit), source.where)
         network = torch.jit._recursive.wrap_cpp_module(code)
     except ModelError:
         raise
@@ -141,10 +141,11 @@ def _check_pickles(reader: Any, classes: Mapping[str, ClassCode] | None, where: 
         classes: of the file's source; None for a trusted file: types are not compared.
         where: the file, for messages.
     """
-    for name in reader.get_all_records():
+    for record in reader.get_all_records():
+        name = record.lower()  # torch finds members in any case
         if name in ("data.pkl", "constants.pkl") or (name.endswith(".debug_pkl") and classes is not None):
             try:
-                value = read_pickle(reader.get_record(name), partial(_size, reader, name.removesuffix(".pkl")), classes)
+                value = read_pickle(reader.get_record(record), partial(_size, reader, name.removesuffix(".pkl")), classes)
                 if classes is not None:
                     check_types(value, name, classes)
             except UnsupportedError as error:
@@ -171,21 +172,9 @@ def graph_operators(unit: Any) -> Iterator[Operator]:
                     yield "class", kind
 
 
-def _check_size(unit: Any, where: str) -> None:
-    """Refuse a file whose functions multiply: torch replaces calls by the nodes of what is called.
-
-    Raises:
-        ModelError: the graph of a function would be too large, or have no end.
-    """
-    functions = {function.qualified_name: [_called(node) for node in _nodes(function.graph)] for function in unit.get_functions()}
-    sizes = expanded_sizes(functions)
-    remedy = "export it without, or pass --trust if you trust the file"
-    if sizes is None:
-        raise ModelError(where, "has a function that calls itself", remedy)
-    nodes = max(sizes.values(), default=0)
-    if nodes > MOST_NODES:
-        what = f"has {nodes:,} nodes once its functions are expanded (at most {MOST_NODES:,})"
-        raise ModelError(where, what, remedy)
+def _calls(unit: Any) -> dict[str, list[str]]:
+    """What each node of each function of a compilation unit calls; torch replaces calls by what is called."""
+    return {function.qualified_name: [_called(node) for node in _nodes(function.graph)] for function in unit.get_functions()}
 
 
 def _called(node: Any) -> str:

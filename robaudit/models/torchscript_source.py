@@ -16,9 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from robaudit.errors import ModelError
-from robaudit.models.operators import METHODS, PYTHON, Operator
-
-_REMEDY = "export it without, or pass --trust if you trust the file"
+from robaudit.models.operators import METHODS, PYTHON, WITHOUT, Operator
 
 # What torch.jit.save writes: no comments, single quotes, tabs or line continuations. Torch's own
 # lexer and Python's read this subset alike, so that what is checked is what torch compiles.
@@ -99,11 +97,11 @@ class SourceCode:
             for statement in tree.body:
                 self._top_level(statement, module)
         except _RefusedError as refused:
-            raise ModelError(where, f"its code has {refused}", _REMEDY) from refused
+            raise ModelError(where, f"its code has {refused}", WITHOUT) from refused
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
             what = f"its code is not what torch.jit.save writes ({reason})"
-            raise ModelError(where, what, _REMEDY) from error
+            raise ModelError(where, what, WITHOUT) from error
 
     def outside(self) -> Iterator[Operator]:
         """What the file refers to and does not define itself: all of it must be on the list."""

@@ -286,6 +286,19 @@ def test_attributes_of_another_type_than_declared(old: bytes, new: bytes, says: 
     assert says in refusal(path)
 
 
+def test_a_pickle_in_capital_letters(tmp_path: Path) -> None:
+    """torch finds it, so it is looked at."""
+    path = tmp_path / "net.pt"
+    path.write_bytes(scripted())
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            forged = name.endswith("/data.pkl")
+            archive.writestr(name.replace("data.pkl", "DATA.PKL") if forged else name, b"\x80\x02K\x01." if forged else content)
+    assert "data.pkl: is no module" in refusal(path)
+
+
 # --- .pt2
 
 
