@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from robaudit.api.pairs import compare_runs as compare_runs, verify_run as verify_run
     from robaudit.api.run import Run as Run, read_run as read_run
     from robaudit.errors import RobauditError as RobauditError, RobauditWarning as RobauditWarning
-    from robaudit.estimators.base import Estimator as Estimator, Need as Need
-    from robaudit.estimators.batch import ImageBatch as ImageBatch
+    from robaudit.engine.estimator import Estimator as Estimator, Need as Need
+    from robaudit.engine.batch import ImageBatch as ImageBatch
     from robaudit.levels import LevelChoice as LevelChoice, LevelName as LevelName, NoiseLevel as NoiseLevel
     from robaudit.names import Part as Part, PartName as PartName
     from robaudit.noise.base import AdditiveNoise as AdditiveNoise, Noise as Noise
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         Quantity as Quantity,
     )
     from robaudit.results import Certificate as Certificate, LossNorm as LossNorm, Result as Result, Searched as Searched, Votes as Votes
-    from robaudit.rows import Row as Row
+    from robaudit.runs.rows import Row as Row
     from robaudit.spec.load import load_spec as load_spec
     from robaudit.spec.model import AuditSpec as AuditSpec
 
@@ -62,8 +62,8 @@ _HOMES = {
     **dict.fromkeys(("compare_runs", "verify_run"), "robaudit.api.pairs"),
     **dict.fromkeys(("Run", "read_run"), "robaudit.api.run"),
     **dict.fromkeys(("RobauditError", "RobauditWarning"), "robaudit.errors"),
-    **dict.fromkeys(("Estimator", "Need"), "robaudit.estimators.base"),
-    "ImageBatch": "robaudit.estimators.batch",
+    **dict.fromkeys(("Estimator", "Need"), "robaudit.engine.estimator"),
+    "ImageBatch": "robaudit.engine.batch",
     **dict.fromkeys(("LevelChoice", "LevelName", "NoiseLevel"), "robaudit.levels"),
     **dict.fromkeys(("Part", "PartName"), "robaudit.names"),
     **dict.fromkeys(("AdditiveNoise", "Noise"), "robaudit.noise.base"),
@@ -73,7 +73,7 @@ _HOMES = {
         ("CERTIFIED", "CONFIDENCE", "LOSS", "P_ROBUST", "RADIUS", "Interval", "IntervalKind", "Quantity"), "robaudit.quantities"
     ),
     **dict.fromkeys(("Certificate", "LossNorm", "Result", "Searched", "Votes"), "robaudit.results"),
-    "Row": "robaudit.rows",
+    "Row": "robaudit.runs.rows",
     "load_spec": "robaudit.spec.load",
     "AuditSpec": "robaudit.spec.model",
 }

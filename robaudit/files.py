@@ -50,7 +50,7 @@ def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sin
 
     Args:
         path: the file.
-        check: raises if the folder is not the right one (as :meth:`robaudit.store.folder.Lock.check`). It is called once the folder is
+        check: raises if the folder is not the right one (as :meth:`robaudit.runs.folder.Lock.check`). It is called once the folder is
             open; everything is then written into that folder, even if another folder takes its name meanwhile.
 
     Raises:

@@ -85,7 +85,8 @@ class Votes(Checked):
         counts: by class index.
         lost: copies whose logits were not finite: they vote for no class.
         split: the antithetic pairs (draws 2j and 2j + 1) that disagree: a single copy kept the class; None: draws are independent.
-        bits: which of a fixed number of draws kept the class, packed by :func:`robaudit.rows.packed`; None where all or none did, or they
+        bits: which of a fixed number of draws kept the class, packed by :func:`robaudit.runs.rows.packed`; None where all or
+        none did, or they
             are not recorded.
     """
 
@@ -194,7 +195,7 @@ class Result(Checked):
     """The output of an estimator for one image: at one noise level, under one noise, or without noise.
 
     Fields up to ``interval`` are columns of samples.csv; samples.json has all of them. The types are those of a stored
-    result: :func:`robaudit.rows.read_row` checks them.
+    result: :func:`robaudit.runs.rows.read_row` checks them.
 
     Attributes:
         value: in the units of the estimator's quantity; NaN where it has none.

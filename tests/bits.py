@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from robaudit.auditing.batches import check_rows
-from robaudit.estimators.engine import Engine
+from robaudit.engine.passes import Engine
 from robaudit.models import from_module
 from robaudit.models.architectures import digits_cnn
-from robaudit.stats.info import RowBits
+from robaudit.runs.info import RowBits
 from tests.specs import WEIGHTS
 
 

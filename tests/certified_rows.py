@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from robaudit.estimators.certificate import CERTIFICATE
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
+from robaudit.methods.certificates.certificate import CERTIFICATE
 from robaudit.quantities import CERTIFIED
 from robaudit.results import Certificate
-from robaudit.rows import Row
-from robaudit.store.run import Run
+from robaudit.runs.reading import Run
+from robaudit.runs.rows import Row
 from tests.infos import changed
 from tests.radius_rows import row, run_of
 

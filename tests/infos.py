@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from robaudit.stats.info import RunInfo
-from robaudit.store.serialise import SCHEMA_VERSION
+from robaudit.runs.info import RunInfo
+from robaudit.runs.serialise import SCHEMA_VERSION
 
 _USUAL = RunInfo.model_validate(
     {

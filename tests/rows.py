@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from robaudit.levels import LevelName
 from robaudit.quantities import Interval, Quantity
 from robaudit.results import LARGEST, Certificate, Votes
-from robaudit.rows import Row
+from robaudit.runs.frame import Columns, Frame
+from robaudit.runs.rows import Row
+from robaudit.runs.serialise import rows_csv, rows_json
 from robaudit.stats import classes, flags, summary
-from robaudit.stats.frame import Columns, Frame
-from robaudit.store.serialise import rows_csv, rows_json
 
 ROW = Row(
     sample_id="a",

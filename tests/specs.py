@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from robaudit.rows import COLUMNS
+from robaudit.runs.rows import COLUMNS
 from robaudit.spec.load import validated
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.origin import Origin

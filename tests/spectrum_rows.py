@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from robaudit.estimators.certificate import UNSTATED
 from robaudit.levels import LevelName, NoiseLevel
+from robaudit.methods.certificates.certificate import UNSTATED
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, Interval, IntervalKind
 from robaudit.results import Certificate, LossNorm, Searched, Votes
-from robaudit.rows import Row
-from robaudit.store.run import Run
+from robaudit.runs.reading import Run
+from robaudit.runs.rows import Row
 from tests.infos import run_info
 from tests.radius_rows import row
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.files import file_sha256
-from robaudit.store.serialise import packed, unpacked
+from robaudit.runs.serialise import packed, unpacked
 from tests.specs import read_info
 
 TABLES = ("tasks", "samples", "rows", "skips", "seconds")

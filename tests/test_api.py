@@ -61,7 +61,8 @@ IMPORTS = {
         "robaudit.load_spec; print(sorted(found | {'torch', 'numpy'} & set(sys.modules)))"
     ),
     "runs and gates without torch": (
-        "import robaudit, robaudit.gates.until, robaudit.compare.gates, sys; robaudit.read_run; print(sorted({'torch'} & set(sys.modules)))"
+        "import robaudit, robaudit.auditing.until, robaudit.compare.gates, sys; robaudit.read_run; "
+        "print(sorted({'torch'} & set(sys.modules)))"
     ),
 }
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from robaudit.methods.training import TrainingSpec
+from robaudit.methods.training.network import objective_class
+from robaudit.methods.training.spec import NetworkSpec
 from robaudit.plugins import OBJECTIVES, installed
 from robaudit.spec.gates import QUANTITIES
 from robaudit.spec.schema import spec_schema
-from robaudit.training import TrainingSpec
-from robaudit.training.network import objective_class
-from robaudit.training.spec import NetworkSpec
 from tests import commands_page as commands
 from tests.unit.estimators.tools import installed_estimators
 

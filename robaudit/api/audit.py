@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from robaudit.auditing.run import Kept
     from robaudit.datasets.base import Dataset
     from robaudit.datasets.in_memory import Layout
-    from robaudit.stats.info import UntilDecided
-    from robaudit.store import run as stored
+    from robaudit.runs import reading as stored
+    from robaudit.runs.info import UntilDecided
 
 Spec = AuditSpec | str | Path | Mapping[str, Any]
 Level = float | str
@@ -149,8 +149,8 @@ def audit(
     import torch
 
     from robaudit.auditing.run import audit as run_audit
+    from robaudit.auditing.until import sample_until_decided
     from robaudit.gates.sources import parsed, refuse_beyond
-    from robaudit.gates.until import sample_until_decided
 
     seconds = parse_duration(budget, "budget") if isinstance(budget, str) else budget
 

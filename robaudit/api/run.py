@@ -20,7 +20,7 @@ from robaudit.gates.decide import Verdict
 from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_of
 from robaudit.report.summary import SummarySection, group_mean, headline
 from robaudit.report.tables import markdown
-from robaudit.store import run as stored
+from robaudit.runs import reading as stored
 from robaudit.text import clipped, count, printable
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Run(stored.Run):
         Raises:
             RobauditError: pyarrow is not installed.
         """
-        from robaudit.store.table import arrow_table
+        from robaudit.runs.arrow import arrow_table
 
         return arrow_table(self.rows, self.class_names, where="to_arrow")
 

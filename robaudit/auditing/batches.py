@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from robaudit.estimators.engine import Engine
+from robaudit.engine.passes import Engine
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
 from robaudit.numerics.margins import NEVER, margin_gradients
-from robaudit.stats.info import RowBits, Rows
+from robaudit.runs.info import RowBits, Rows
 
 IMAGES = 7
 """How many images are compared: an odd number, so that each appears at every place of a batch."""

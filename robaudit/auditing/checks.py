@@ -15,8 +15,8 @@ from robaudit.auditing.mistakes import Labelled, accuracy_warnings
 from robaudit.auditing.preparations import Preparation, further_samples
 from robaudit.auditing.units import Finding, accepted, pixel_findings
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
+from robaudit.engine.passes import Engine, rows_by_rule
 from robaudit.errors import DataError, ModelError
-from robaudit.estimators.engine import Engine, rows_by_rule
 from robaudit.levels import NoiseLevel
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel

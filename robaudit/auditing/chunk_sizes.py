@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from robaudit.estimators.registry import Task
+from robaudit.engine.registry import Task
 from robaudit.levels import NoiseLevel
 from robaudit.memory import free_bytes, peak, reset_peak, used
 

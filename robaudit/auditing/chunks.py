@@ -15,15 +15,15 @@ from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.environment import image_digest
 from robaudit.datasets.ahead import Read, read_ahead
 from robaudit.datasets.base import Dataset, Sample
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.passes import Engine
+from robaudit.engine.registry import Task
 from robaudit.errors import DataError, ModelError, SampleError
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Task
 from robaudit.memory import is_out_of_memory
 from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
 from robaudit.results import LARGEST, Result
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from robaudit.text import count
 
 _CLEAN = "clean"  # the name of the clean pass among the steps

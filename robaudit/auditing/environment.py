@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from robaudit.datasets.base import Sample
+from robaudit.engine.registry import registered
 from robaudit.errors import ModelError, SpecError
-from robaudit.estimators.registry import registered
+from robaudit.runs.info import Plugin
 from robaudit.spec.model import AuditSpec
-from robaudit.stats.info import Plugin
 from robaudit.system import text as file_text
 from robaudit.text import clipped, count, printable
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from robaudit.auditing.prepare import PreparedAudit
 from robaudit.datasets.select import Selected
+from robaudit.engine import registry
+from robaudit.engine.estimator import Estimator
+from robaudit.engine.registry import Task, tasks_of
 from robaudit.errors import RobauditError
-from robaudit.estimators import registry
-from robaudit.estimators.base import Estimator
-from robaudit.estimators.registry import Task, tasks_of
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.progress import Listener, duration_text
 from robaudit.spec.model import AuditSpec, EstimatorSpec, SampleSpec

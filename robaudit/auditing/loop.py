@@ -11,11 +11,11 @@ from typing import Literal, Protocol
 from robaudit.auditing.chunk_sizes import FLUSH_ROWS
 from robaudit.auditing.chunks import Chunk, Clean, Progress, Step, cost_of
 from robaudit.datasets.base import Dataset
+from robaudit.engine.registry import Task
 from robaudit.errors import AnotherRunError, RobauditError, RunError
-from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
-from robaudit.stats.info import Skip
-from robaudit.store.state import Flush, State, TaskName
+from robaudit.runs.info import Skip
+from robaudit.runs.state import Flush, State, TaskName
 from robaudit.text import count
 
 OnError = Literal["stop", "skip"]

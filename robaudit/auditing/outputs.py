@@ -10,20 +10,20 @@ from typing import Any
 
 from robaudit.auditing.environment import plugins, versions
 from robaudit.auditing.prepare import CheckedAudit
+from robaudit.engine.registry import Task
 from robaudit.errors import NothingLeftError
-from robaudit.estimators.registry import Task
-from robaudit.estimators.review import FitReview
 from robaudit.files import file_sha256, writing
 from robaudit.levels import GAUSSIAN, NoiseLevel
-from robaudit.rows import TABLE_COLUMNS, Row, table_values
+from robaudit.methods.average_case.review import FitReview
+from robaudit.runs.folder import OUTPUTS, RunFolder
+from robaudit.runs.frame import FrameBuilder
+from robaudit.runs.info import DataInfo, NoisyAccuracyInfo, QuantityInfo, RunInfo, Session, ShareInfo, Skip, Totals
+from robaudit.runs.rows import TABLE_COLUMNS, Row, table_values
+from robaudit.runs.serialise import SCHEMA_VERSION, csv_lines, rows_json, summary_json
+from robaudit.runs.state import NAME as STATE
+from robaudit.runs.state import SampleResults
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
-from robaudit.stats.frame import FrameBuilder
-from robaudit.stats.info import DataInfo, NoisyAccuracyInfo, QuantityInfo, RunInfo, Session, ShareInfo, Skip, Totals
 from robaudit.stats.summary import summarise
-from robaudit.store.folder import OUTPUTS, RunFolder
-from robaudit.store.serialise import SCHEMA_VERSION, csv_lines, rows_json, summary_json
-from robaudit.store.state import NAME as STATE
-from robaudit.store.state import SampleResults
 from robaudit.text import distinct
 
 

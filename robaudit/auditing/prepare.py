@@ -22,10 +22,10 @@ from robaudit.datasets.ahead import readers
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
+from robaudit.engine.estimator import Need
+from robaudit.engine.passes import Engine, fitting_rows
+from robaudit.engine.registry import Task, check_model, refuse_unfit, tasks_of
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
-from robaudit.estimators.base import Need
-from robaudit.estimators.engine import Engine, fitting_rows
-from robaudit.estimators.registry import Task, check_model, refuse_unfit, tasks_of
 from robaudit.levels import NONE
 from robaudit.memory import free_bytes, memory_limit, used
 from robaudit.models.base import Source
@@ -37,8 +37,8 @@ from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener
 from robaudit.quantities import LOSS, RADIUS
+from robaudit.runs.info import Measured, ModelInfo, RowBits
 from robaudit.spec.model import AuditSpec
-from robaudit.stats.info import Measured, ModelInfo, RowBits
 
 _WITHOUT_GRADIENTS = {LOSS.name: "qnorm_mc", RADIUS.name: "radius_random"}
 """For each quantity, an estimator that works with any model."""

@@ -26,11 +26,11 @@ from robaudit.auditing.chunks import Chunk, Progress, Step, step_name
 from robaudit.auditing.prepare import Request
 from robaudit.auditing.worker import RayWorker, Report, RestartedError
 from robaudit.datasets.base import Dataset
+from robaudit.engine.registry import Task
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
-from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
+from robaudit.runs.info import RowBits, device_type, kind_of
 from robaudit.spec.model import AuditSpec, RunSpec
-from robaudit.stats.info import RowBits, device_type, kind_of
 from robaudit.system import cores
 from robaudit.text import clipped, count
 

@@ -13,11 +13,11 @@ from robaudit.datasets.base import Dataset
 from robaudit.errors import AnotherRunError, RunError, SampleError
 from robaudit.levels import level_name_in, without_levels
 from robaudit.progress import Listener
+from robaudit.runs.folder import RUNS, RunFolder, in_runs
+from robaudit.runs.info import Measured, RunInfo, UntilDecided, device_type, kind_of
+from robaudit.runs.state import State
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.spec.origin import Origin
-from robaudit.stats.info import Measured, RunInfo, UntilDecided, device_type, kind_of
-from robaudit.store.folder import RUNS, RunFolder, in_runs
-from robaudit.store.state import State
 
 
 def folder_name(spec: AuditSpec, purpose: str = "") -> str:

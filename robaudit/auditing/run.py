@@ -29,22 +29,22 @@ from robaudit.auditing.resume import (
 )
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected
+from robaudit.engine.passes import Engine
+from robaudit.engine.registry import Task
 from robaudit.errors import RunError, SpecError
-from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Task
 from robaudit.files import remove_leftovers
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.models.logits import rounded_products
 from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
-from robaudit.rows import Row
+from robaudit.runs.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
+from robaudit.runs.info import RunInfo, Skip, UntilDecided
+from robaudit.runs.log import Logged
+from robaudit.runs.reading import Run, read_run
+from robaudit.runs.rows import Row
+from robaudit.runs.state import State
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
-from robaudit.stats.info import RunInfo, Skip, UntilDecided
-from robaudit.store.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
-from robaudit.store.log import Logged
-from robaudit.store.run import Run, read_run
-from robaudit.store.state import State
 
 
 def audit(

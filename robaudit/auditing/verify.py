@@ -22,15 +22,15 @@ from robaudit.errors import RunError
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import rounded_products
+from robaudit.numerics.images import ROW_CONFIDENCE, share_bounds
 from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
 from robaudit.results import Votes
-from robaudit.rows import Row, bits_of
-from robaudit.stats.info import RowBits, device_type, kind_of
-from robaudit.stats.intervals import ROW_CONFIDENCE, share_bounds
-from robaudit.store.folder import OUTPUTS, RunFolder
-from robaudit.store.run import Run
-from robaudit.store.state import NAME as STATE
+from robaudit.runs.folder import OUTPUTS, RunFolder
+from robaudit.runs.info import RowBits, device_type, kind_of
+from robaudit.runs.reading import Run
+from robaudit.runs.rows import Row, bits_of
+from robaudit.runs.state import NAME as STATE
 
 _RELATIVE, _ABSOLUTE, _VOTES = 5e-4, 1e-7, 2  # tolerances
 _FROM_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC, IntervalKind.CONFIDENCE_SEQUENCE)

@@ -16,8 +16,8 @@ from robaudit.errors import DataError, ModelError, RobauditError
 from robaudit.models.files import model_path
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener
+from robaudit.runs.info import Measured
 from robaudit.spec.model import AuditSpec
-from robaudit.stats.info import Measured
 from robaudit.system import keep_freed_memory
 
 

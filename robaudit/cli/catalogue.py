@@ -80,7 +80,7 @@ def _brief(kind: str, entry: Entry) -> Entry:
 def _estimators() -> Iterator[Entry]:
     from pydantic import ValidationError
 
-    from robaudit.estimators import registry
+    from robaudit.engine import registry
 
     for name in sorted(registry.registered()):
         cls = registry.load(name)
@@ -132,8 +132,8 @@ def _formats() -> Iterator[Entry]:
 
 
 def _objectives() -> Iterator[Entry]:
+    from robaudit.methods.training.network import objective_class
     from robaudit.plugins import OBJECTIVES, installed
-    from robaudit.training.network import objective_class
 
     for name in sorted(installed(OBJECTIVES, "objective")):
         cls = objective_class(name)
@@ -182,7 +182,7 @@ def _schema(document: str) -> str:
         from robaudit.report.ci.document import published
 
         return published(document)
-    from robaudit.estimators import registry
+    from robaudit.engine import registry
     from robaudit.noise import registry as noise_registry
     from robaudit.spec.schema import spec_schema
 

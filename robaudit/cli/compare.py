@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from robaudit.gates.decide import Verdict
-    from robaudit.store.run import Run
+    from robaudit.runs.reading import Run
 
 
 def compare(
@@ -74,8 +74,8 @@ def compare(
     from robaudit.report.ci.junit import junit
     from robaudit.report.comparison import comparison_tables, csv_text
     from robaudit.report.tables import Terminal, markdown_text
+    from robaudit.runs.reading import read_run
     from robaudit.spec.gates import parse_gate
-    from robaudit.store.run import read_run
 
     if format_ in ("junit", "github") and not gates:
         raise SpecError(f"--format {format_}", "there is no gate to report", 'add one, for example --gate "mean_drop <= 0.01"')

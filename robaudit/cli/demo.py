@@ -35,9 +35,9 @@ def demo(
     from robaudit.report.sections import Ask
     from robaudit.report.summary import SummarySection
     from robaudit.report.tables import Terminal
+    from robaudit.runs.folder import in_runs
+    from robaudit.runs.reading import read_run
     from robaudit.stats.flags import flag
-    from robaudit.store.folder import in_runs
-    from robaudit.store.run import read_run
 
     specs = {name: Path(str(files("robaudit.demo") / f"{name}.yaml")) for name in _MODELS}
     folders = {name: in_runs(f"demo-{name}", out) for name in _MODELS}

@@ -33,11 +33,11 @@ from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
     from robaudit.auditing.run import Kept
+    from robaudit.auditing.until import Audit
     from robaudit.gates.decide import Decision, Verdict
-    from robaudit.gates.until import Audit
+    from robaudit.runs.info import UntilDecided
+    from robaudit.runs.reading import Run
     from robaudit.spec.model import AuditSpec
-    from robaudit.stats.info import UntilDecided
-    from robaudit.store.run import Run
 
 _LAST_STEP = 10.0
 """Seconds that the current step of an audit may take after its time is over."""
@@ -364,13 +364,13 @@ def _until_decided(
     Raises:
         RobauditError: the audit or a gate is refused.
     """
+    from robaudit.auditing.until import sample_until_decided
     from robaudit.cli.console import say
     from robaudit.cli.gate import report_gates
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
     from robaudit.gates.decide import with_strict
     from robaudit.gates.sources import parsed
-    from robaudit.gates.until import sample_until_decided
     from robaudit.report.ci.document import Subject
 
     gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)

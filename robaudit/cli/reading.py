@@ -31,8 +31,8 @@ from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, sec
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal
-    from robaudit.rows import Row
-    from robaudit.store.run import Run
+    from robaudit.runs.reading import Run
+    from robaudit.runs.rows import Row
 
 
 ShowFormat = Literal["table", "csv", "json", "md", "latex", "parquet"]
@@ -205,7 +205,7 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.streams import check_output, emit
     from robaudit.report.tables import latex_text, markdown_text
-    from robaudit.store.run import read_run
+    from robaudit.runs.reading import read_run
 
     refuse_unused(name, ask)
     if to is not None:
@@ -260,12 +260,12 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     """
     from robaudit.cli.console import say
     from robaudit.cli.streams import put, write_output
-    from robaudit.stats.groups import GroupKey
-    from robaudit.stats.run import chosen
-    from robaudit.store.folder import RunFolder
-    from robaudit.store.run import Run, read_run
-    from robaudit.store.serialise import rows_csv, rows_json
-    from robaudit.store.table import parquet_pieces
+    from robaudit.runs.arrow import parquet_pieces
+    from robaudit.runs.folder import RunFolder
+    from robaudit.runs.groups import GroupKey
+    from robaudit.runs.reading import Run, read_run
+    from robaudit.runs.run import chosen
+    from robaudit.runs.serialise import rows_csv, rows_json
 
     if len(paths) > 1:
         raise SpecError("--with", "does not apply to the section rows", "write the rows of each run to a file of its own")

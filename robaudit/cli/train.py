@@ -34,12 +34,12 @@ def train(
 
     from robaudit.cli.console import Reporter, output, starting
     from robaudit.files import read_json
-    from robaudit.training.spec import load_training
+    from robaudit.methods.training.spec import load_training
 
     training = load_training(spec, settings=set_ or ())
     with starting(quiet=quiet):
-        from robaudit.training.run import AUDIT, RECORD
-        from robaudit.training.run import train as run
+        from robaudit.methods.training.run import AUDIT, RECORD
+        from robaudit.methods.training.run import train as run
     with Reporter(quiet=quiet, patient=False, action="training", unit="steps") as reporter:
         folder = run(training, out=out, device=device, trust=trust, listener=reporter)
     if not quiet:

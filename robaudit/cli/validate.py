@@ -54,13 +54,13 @@ def validate(
 
     asked_spec = load_spec(spec, settings=set_ or ())
     with starting(quiet=quiet):
-        from robaudit.advice.validate import validate as run
-        from robaudit.advice.validation_files import check_folder, default_out, document, write
         from robaudit.auditing.environment import command_line
         from robaudit.cli.streams import put
         from robaudit.report.tables import Terminal
         from robaudit.report.validation import validation_tables
-        from robaudit.store.serialise import document_json
+        from robaudit.runs.serialise import document_json
+        from robaudit.validation.files import check_folder, default_out, document, write
+        from robaudit.validation.validate import validate as run
     folder = out or default_out(asked_spec)
     check_folder(folder)
     with Reporter(quiet=quiet, patient=False) as reporter:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from robaudit.auditing.verify import Verification
+    from robaudit.runs.reading import Run
     from robaudit.stats.consistency import Consistency
-    from robaudit.store.run import Run
 
 DIFFERENT, FALSE_DECLARATION, CONTRADICTED = 1, 2, 3
 """Exit codes: rows are not reproduced; results contradict each other because of a false declaration in the spec, a user mistake; results
@@ -57,7 +57,7 @@ def verify(
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
     count = _count(samples)
-    from robaudit.store.run import read_run
+    from robaudit.runs.reading import read_run
 
     opened = read_run(run, kept=True)
     if output is not None:
@@ -74,7 +74,7 @@ def verify(
     if format_ == "json":
         from robaudit.cli.streams import emit
         from robaudit.documents import json_values
-        from robaudit.store.serialise import document_json
+        from robaudit.runs.serialise import document_json
 
         not_recomputed = None if missing is None else str(missing)
         checked = {"recomputed": json_values(result), "not_recomputed": not_recomputed, "checks": consistency.document()}

@@ -7,7 +7,7 @@ import numpy as np
 from robaudit.compare.paired import Group
 from robaudit.compare.result import Counts, Limits
 from robaudit.gates.measure import Method
-from robaudit.stats.intervals import TAIL, Floats, Mask, least_share, least_shown
+from robaudit.numerics.images import TAIL, Floats, Mask, least_share, least_shown
 
 _BY_COUNTS = "counts of the samples' intervals"
 
@@ -34,7 +34,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
     """Bounds on the number of samples that are truly worse, or truly newly flagged, despite measurement errors; None without intervals.
 
     Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse even if none is. The bounds
-    (:func:`robaudit.stats.intervals.least_shown`) allow for that.
+    (:func:`robaudit.numerics.images.least_shown`) allow for that.
 
     Args:
         group: at least one pair.

@@ -1,7 +1,7 @@
 """Differences between two runs: of means, of classes, sample by sample, and counts of samples that changed.
 
 The measurement error of a difference comes from draws that both runs share, where there are any (:func:`paired_difference`), else from the
-interval of each run (:func:`unpaired_difference`). Intervals of the means of a single run are in :mod:`robaudit.stats.intervals`.
+interval of each run (:func:`unpaired_difference`). Intervals of the means of a single run are in :mod:`robaudit.numerics.images`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,7 @@ from robaudit.compare.result import (
 from robaudit.errors import RunError
 from robaudit.gates.measure import Method
 from robaudit.levels import LevelChoice
-from robaudit.numerics.intervals import paired_difference, share_variance
-from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
-from robaudit.stats.frame import Columns, alike, antithetic
-from robaudit.stats.groups import GroupKey
-from robaudit.stats.intervals import (
+from robaudit.numerics.images import (
     Floats,
     Mask,
     MeanMethod,
@@ -42,8 +38,12 @@ from robaudit.stats.intervals import (
     population_mean,
     simultaneous,
 )
-from robaudit.stats.run import chosen
-from robaudit.store.run import Run
+from robaudit.numerics.intervals import paired_difference, share_variance
+from robaudit.runs.frame import Columns, alike, antithetic
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.reading import Run
+from robaudit.runs.run import chosen
+from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.text import known_name
 
 _SAME = Limits(0.0, 0.0, Method.SAME_MODEL)
@@ -223,7 +223,7 @@ def _mean_limits(side: Columns, group: Group, confidence: float) -> Limits | Non
 
 
 def _population(group: Group, mask: Mask, confidence: float) -> Limits:
-    """The interval for the population: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where their range is
+    """The interval for the population: :func:`robaudit.numerics.images.population_mean` of the samples' differences. Where their range is
     unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed by any amount. No
     gate relies on that."""
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low

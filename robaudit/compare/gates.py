@@ -14,9 +14,9 @@ from robaudit.errors import RunError
 from robaudit.gates.decide import Decision, settle
 from robaudit.gates.evidence import ANY_VALUES, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import Basis, ClassPart, Measured, Method, check_between
+from robaudit.numerics.images import Bounds
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty
-from robaudit.stats.intervals import Bounds
 from robaudit.text import count
 
 _SURE = (Certainty.CONFIRMED, Certainty.APPROXIMATE)

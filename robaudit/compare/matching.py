@@ -14,10 +14,10 @@ from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.quantities import IntervalKind
 from robaudit.results import MOST_STORED_DRAWS
-from robaudit.rows import Row, bits_of
-from robaudit.stats.info import kind_of
-from robaudit.store.folder import RunFolder
-from robaudit.store.run import Run
+from robaudit.runs.folder import RunFolder
+from robaudit.runs.info import kind_of
+from robaudit.runs.reading import Run
+from robaudit.runs.rows import Row, bits_of
 
 Pair = tuple[Row, Row]
 _SHOWN = 3

@@ -12,12 +12,12 @@ import numpy as np
 from robaudit.compare.matching import Common, Matching, Pair, common, why_unpaired
 from robaudit.compare.result import Limits
 from robaudit.errors import NothingLeftError
+from robaudit.numerics.images import Floats, Mask
 from robaudit.numerics.intervals import antithetic_difference, paired_difference
 from robaudit.quantities import Quantity
-from robaudit.rows import Row
-from robaudit.stats.frame import NO_CLASS, Columns, Draft, antithetic
-from robaudit.stats.groups import GroupKey
-from robaudit.stats.intervals import Floats, Mask
+from robaudit.runs.frame import NO_CLASS, Columns, Draft, antithetic
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.rows import Row
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,8 @@ from typing import Literal
 from robaudit.compare.matching import Matching
 from robaudit.documents import Document
 from robaudit.quantities import Quantity
+from robaudit.runs.groups import GroupKey
 from robaudit.stats.flags import Certainty
-from robaudit.stats.groups import GroupKey
 
 Pairing = Literal["common random numbers", "unpaired", "the same model"]
 
@@ -115,7 +115,7 @@ class GroupComparison(Document):
         declined: number of samples with a worse value, by however little.
         compared: number of samples with an interval of the difference.
         approximate: whether intervals of rows cover the draws only.
-        voted: whether values are shares of votes where the rows have approximations (:meth:`robaudit.stats.frame.Columns.by_votes`).
+        voted: whether values are shares of votes where the rows have approximations (:meth:`robaudit.runs.frame.Columns.by_votes`).
         changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
     """
 

@@ -16,9 +16,9 @@ from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Basis, ClassPart, Covers, Measured, Method
 from robaudit.gates.statistics import STATISTICS, check_range, group_of
+from robaudit.numerics.images import Bounds, these_images
+from robaudit.runs.reading import Run
 from robaudit.spec.gates import NO_WARNINGS, Gate
-from robaudit.stats.intervals import Bounds, these_images
-from robaudit.store.run import Run
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusive": 4}

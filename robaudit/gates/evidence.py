@@ -11,16 +11,16 @@ import numpy as np
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.gates.measure import Basis
 from robaudit.levels import NONE
+from robaudit.methods.certificates.accuracy import CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.methods.radius.scores import Scores, radii_of, scores_of
 from robaudit.names import ResultName
+from robaudit.numerics.images import MeasuredImages
 from robaudit.quantities import Quantity
+from robaudit.runs.frame import NO_CLASS, Columns, Ints
+from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
+from robaudit.runs.reading import Run
+from robaudit.runs.run import chosen
 from robaudit.spec.gates import WARNINGS, Gate
-from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
-from robaudit.stats.frame import NO_CLASS, Columns, Ints
-from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
-from robaudit.stats.intervals import MeasuredImages
-from robaudit.stats.run import chosen
-from robaudit.stats.scores import Scores, radii_of, scores_of
-from robaudit.store.run import Run
 
 ANY_VALUES = "the interval holds for any values they may have"
 """Of images without a finite value."""
@@ -37,7 +37,7 @@ class Evidence:
     Attributes:
         run, basis: see above.
         key: estimator, noise level and quantity of the rows.
-        every: all rows, approximations replaced by votes (:meth:`robaudit.stats.frame.Columns.by_votes`).
+        every: all rows, approximations replaced by votes (:meth:`robaudit.runs.frame.Columns.by_votes`).
         rows: those with a finite value.
         by_label: whether classes are labels, else predictions.
         voted: number of rows with an approximation that their votes replace.

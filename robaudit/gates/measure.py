@@ -8,9 +8,9 @@ from enum import StrEnum
 
 from robaudit.documents import Document
 from robaudit.errors import SpecError
+from robaudit.numerics.images import Bounds
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.spec.gates import Gate
-from robaudit.stats.intervals import Bounds
 from robaudit.text import class_name
 
 

@@ -10,11 +10,11 @@ from typing import Any
 from robaudit.errors import RobauditError, SpecError
 from robaudit.gates.decide import Decision, check_confidence, decide
 from robaudit.gates.statistics import check_range, group_of
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.info import RunInfo
+from robaudit.runs.reading import Run
 from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
 from robaudit.spec.model import AuditSpec
-from robaudit.stats.groups import GroupKey
-from robaudit.stats.info import RunInfo
-from robaudit.store.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
     gates = parsed(spec.gates, "gates") if gates is None else gates
     if not gates:
         return
-    from robaudit.estimators.registry import tasks_of
+    from robaudit.engine.registry import tasks_of
 
     tasks = [(task.estimator.quantity, name, at) for task in tasks_of(spec) for at, name in task.names]
     scales = {GroupKey(name, at, scale.name): scale for scale, name, at in tasks}

@@ -12,13 +12,10 @@ import numpy as np
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import ClassPart, Measured, Method, check_between, counted
+from robaudit.methods.certificates.accuracy import CertifiedAccuracy
+from robaudit.methods.radius.scores import RADII, Scores
 from robaudit.names import ResultName
-from robaudit.quantities import CERTIFIED, LOSS, Quantity
-from robaudit.spec.gates import CERTIFIED_ACCURACY, WARNINGS, Gate, Score
-from robaudit.stats.certified import CertifiedAccuracy
-from robaudit.stats.frame import alike, antithetic
-from robaudit.stats.groups import GroupKey
-from robaudit.stats.intervals import (
+from robaudit.numerics.images import (
     LIKE_THESE,
     TAIL,
     Bounds,
@@ -33,7 +30,10 @@ from robaudit.stats.intervals import (
     restated,
     simultaneous,
 )
-from robaudit.stats.scores import RADII, Scores
+from robaudit.quantities import CERTIFIED, LOSS, Quantity
+from robaudit.runs.frame import alike, antithetic
+from robaudit.runs.groups import GroupKey
+from robaudit.spec.gates import CERTIFIED_ACCURACY, WARNINGS, Gate, Score
 from robaudit.text import count, known_name
 
 _RANKS = "ranks and counts of the images' intervals"

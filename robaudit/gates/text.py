@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal, InvalidO
 
 from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.gates.measure import ClassPart, Covers
-from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
+from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.text import clipped, printable
 
 _FEWEST, _MOST = 4, 25

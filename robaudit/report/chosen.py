@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from robaudit.errors import NothingLeftError
 from robaudit.report.sections import Ask, Entry
-from robaudit.stats.groups import GroupKey
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.reading import Run
 from robaudit.stats.summary import GroupSummary
-from robaudit.store.run import Run
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from robaudit.names import ResultName
+from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
@@ -18,10 +19,9 @@ from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, I
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about, approximate, by_the_votes, mean_ends, mean_text
 from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.runs.frame import with_values
+from robaudit.runs.reading import Run
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
-from robaudit.stats.frame import with_values
-from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
-from robaudit.store.run import Run
 from robaudit.text import class_name, count
 
 if TYPE_CHECKING:

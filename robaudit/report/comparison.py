@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterator
 
 from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
+from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.report import numbers
 from robaudit.report.tables import Table, cells, columns
+from robaudit.runs.info import RunInfo
+from robaudit.runs.serialise import table_csv
 from robaudit.stats.flags import Certainty
-from robaudit.stats.info import RunInfo
-from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
-from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count
 
 MOST_CLASSES, MOST_SAMPLES = 5, 10

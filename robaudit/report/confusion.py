@@ -10,15 +10,15 @@ import numpy as np
 
 from robaudit.documents import json_values
 from robaudit.errors import SpecError
+from robaudit.numerics.images import LIKE_THESE
 from robaudit.report import numbers
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, paneled, percent_scale, told_apart
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.runs.reading import Run
 from robaudit.stats.confusion import Confusion, Turn, confusions
-from robaudit.stats.intervals import LIKE_THESE
-from robaudit.store.run import Run
 from robaudit.text import class_name, count, known_name
 
 if TYPE_CHECKING:

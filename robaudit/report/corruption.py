@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.levels import LevelName
+from robaudit.numerics.images import LIKE_THESE, Bounds
 from robaudit.report import numbers
 from robaudit.report.pictures.page import PictureSize, Sketch, paneled, percent_scale, told_apart
 from robaudit.report.pictures.style import line_style, ring
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Column, Table, cells
+from robaudit.runs.reading import Run
 from robaudit.stats.corruption import CorruptionReport, corruption_report, mean_error
-from robaudit.stats.intervals import LIKE_THESE, Bounds
-from robaudit.store.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

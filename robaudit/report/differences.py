@@ -14,8 +14,8 @@ from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
 from robaudit.report.sections import Entry
 from robaudit.report.tables import Column
+from robaudit.runs.reading import Run
 from robaudit.stats import bootstrap
-from robaudit.store.run import Run
 
 Key = TypeVar("Key")
 T = TypeVar("T")

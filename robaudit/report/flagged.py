@@ -19,9 +19,9 @@ from robaudit.report.pictures.style import FAINT, LOWER, quiet
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Cell, Column, Table, Tone, cells
+from robaudit.runs.frame import with_values
+from robaudit.runs.reading import Run
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
-from robaudit.stats.frame import with_values
-from robaudit.store.run import Run
 from robaudit.text import Names, class_name, count
 
 if TYPE_CHECKING:

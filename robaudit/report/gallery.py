@@ -23,10 +23,10 @@ from robaudit.files import write_atomically
 from robaudit.levels import NoiseLevel
 from robaudit.noise.base import shape_of
 from robaudit.noise.process import NoiseProcess
+from robaudit.runs.folder import RunFolder
+from robaudit.runs.reading import Run
 from robaudit.spec.model import AuditSpec
 from robaudit.stats.flags import Flag, Flagged
-from robaudit.store.folder import RunFolder
-from robaudit.store.run import Run
 from robaudit.text import class_name
 
 _SMALLEST, _GAP = 160, 8

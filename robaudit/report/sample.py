@@ -12,9 +12,9 @@ from robaudit.quantities import CERTIFIED, LOG10_P_FAIL
 from robaudit.report import numbers
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Cell, Column, Table, cells
-from robaudit.rows import Row
+from robaudit.runs.reading import Run
+from robaudit.runs.rows import Row
 from robaudit.stats.spectrum import HEADS, Band, Line, SampleSpectrum, Spectrum, spectrum
-from robaudit.store.run import Run
 from robaudit.text import Names, class_name, count, known_name, printable, shortened
 
 _FEW = 6  # images side by side, by default

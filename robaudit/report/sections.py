@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
     from robaudit.report.pictures.page import Sketch
     from robaudit.report.tables import Table
-    from robaudit.store.run import Run
+    from robaudit.runs.reading import Run
 
 T = TypeVar("T")
 
@@ -229,7 +229,7 @@ def refuse_unused(name: SectionName, ask: Ask) -> None:
 
 def section_csv(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     """The records as lines of CSV, each with the name of its run, then the differences from the first run."""
-    from robaudit.store.serialise import table_csv
+    from robaudit.runs.serialise import table_csv
 
     section = section_of(name)
     records = [{"run": entry.name, **line} for entry in entries for line in section.lines(entry, ask)]
@@ -249,7 +249,7 @@ def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def section_json(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     """The records as JSON, with the differences from the first run, if there are some."""
     from robaudit.documents import json_values
-    from robaudit.store.serialise import document_json
+    from robaudit.runs.serialise import document_json
 
     section = section_of(name)
     results = [{"run": entry.name, **section.document(entry, ask)} for entry in entries]

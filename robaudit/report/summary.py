@@ -11,6 +11,7 @@ import numpy as np
 
 from robaudit.levels import GAUSSIAN, NONE, NoiseLevel, noise_level
 from robaudit.names import ResultName
+from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES, Floats
 from robaudit.quantities import LOSS, P_ROBUST, Quantity
 from robaudit.report import numbers
 from robaudit.report.differences import Changes, changes_of, difference, run_columns
@@ -18,13 +19,12 @@ from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
 from robaudit.report.sections import Ask, Entry, Section, by_name, offered
 from robaudit.report.tables import Column, Table, cells
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.info import NoisyAccuracyInfo, RunInfo, ShareInfo
+from robaudit.runs.reading import Run
+from robaudit.runs.run import chosen
 from robaudit.stats.flags import usual_threshold
-from robaudit.stats.groups import GroupKey
-from robaudit.stats.info import NoisyAccuracyInfo, RunInfo, ShareInfo
-from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES, Floats
-from robaudit.stats.run import chosen
 from robaudit.stats.summary import GroupSummary, Mean
-from robaudit.store.run import Run
 from robaudit.text import count, printable
 
 if TYPE_CHECKING:

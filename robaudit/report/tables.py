@@ -1,6 +1,6 @@
 """One model of a table, layouts out for terminals and written as Markdown and LaTeX.
 
-Pages render the same model in ``html/report.html.j2``; :func:`robaudit.store.serialise.table_csv` writes raw values as CSV.
+Pages render the same model in ``html/report.html.j2``; :func:`robaudit.runs.serialise.table_csv` writes raw values as CSV.
 All text is literal: brackets are not rich's markup, stars are not Markdown's, and control characters print as escapes.
 """
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from robaudit.advice.comparison import ReferenceComparison
-from robaudit.advice.validate import Validation
-from robaudit.advice.verdicts import milliseconds
 from robaudit.report import numbers
 from robaudit.report.tables import Table, cells, columns
+from robaudit.validation.comparison import ReferenceComparison
+from robaudit.validation.validate import Validation
+from robaudit.validation.verdicts import milliseconds
 
 _NOTES = (
     "bias: mean of estimate - reference. RMSE: without the reference's own variance. rank: Spearman's correlation.",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from robaudit.methods.intermediate_q.losses import Losses
+from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.report import numbers
 from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Certainty, Flagged
-from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
-from robaudit.stats.losses import Losses
 from robaudit.text import class_name, count
 
 COVER = (

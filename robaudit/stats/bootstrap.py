@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats
 
 REPLICATES, SEED = 2000, 0
 _BLOCK = 1 << 20  # weights at a time: 8 MiB

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats, population_mean, simultaneous
 from robaudit.quantities import Quantity
-from robaudit.stats.frame import NO_CLASS, Columns
-from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
-from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats, population_mean, simultaneous
+from robaudit.runs.frame import NO_CLASS, Columns
+from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, share
 from robaudit.text import known_name
 

@@ -11,12 +11,12 @@ import numpy as np
 from robaudit.documents import Document
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
+from robaudit.numerics.images import Floats
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import IntervalKind
-from robaudit.stats.frame import NO_CLASS
-from robaudit.stats.groups import GroupKey
-from robaudit.stats.intervals import Floats
-from robaudit.stats.run import Run
+from robaudit.runs.frame import NO_CLASS
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.run import Run
 
 MOST_TURNS = 100
 

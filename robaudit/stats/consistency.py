@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robaudit.documents import Document
-from robaudit.rows import Row
-from robaudit.stats.groups import GroupKey, by_sample
-from robaudit.stats.intervals import TAIL
+from robaudit.numerics.images import TAIL
+from robaudit.runs.groups import GroupKey, by_sample
+from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from robaudit.stats.relations import RELATIONS, BoundingPair, Claim, Relation, Setting, Verdict
-from robaudit.stats.run import Run
 
 CONFIDENCE = 0.999
 """The probability that a correct run shows no violation, over all its comparisons."""

@@ -12,10 +12,10 @@ import numpy as np
 from robaudit.documents import Document, json_values
 from robaudit.errors import RunError, did_you_mean
 from robaudit.levels import LevelName
+from robaudit.numerics.images import Bounds, Floats
+from robaudit.runs.frame import common_names
+from robaudit.runs.run import Run
 from robaudit.stats.bootstrap import percentiles
-from robaudit.stats.frame import common_names
-from robaudit.stats.intervals import Bounds, Floats
-from robaudit.stats.run import Run
 from robaudit.text import Names
 
 _LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)

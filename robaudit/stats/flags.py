@@ -13,8 +13,8 @@ import numpy as np
 from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind, Quantity
-from robaudit.stats.frame import NO_CLASS, Columns, Ints
-from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
+from robaudit.runs.frame import NO_CLASS, Columns, Ints
+from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 
 _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
 

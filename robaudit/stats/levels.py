@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
 from robaudit.quantities import CONFIDENCE
-from robaudit.stats.run import Run, chosen
+from robaudit.runs.run import Run, chosen
 from robaudit.stats.summary import GroupSummary
 
 LevelCurve = tuple[GroupSummary, ...]

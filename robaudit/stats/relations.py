@@ -15,15 +15,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from robaudit.levels import GAUSSIAN
+from robaudit.methods.certificates import smoothing
+from robaudit.methods.intermediate_q.losses import ROUNDING
 from robaudit.names import PartName, ResultName
-from robaudit.numerics import smoothing
+from robaudit.numerics.images import TAIL, repeats_scale
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
 from robaudit.results import Certificate
-from robaudit.rows import Row
-from robaudit.stats.info import RunInfo
-from robaudit.stats.intervals import TAIL, repeats_scale
-from robaudit.stats.losses import ROUNDING
+from robaudit.runs.info import RunInfo
+from robaudit.runs.rows import Row
 
 _UNIFORM, _LAPLACE = "uniform", "laplace"
 _DECLARED = "lipschitz"
@@ -215,7 +215,7 @@ def widening(kind: IntervalKind, tail: float) -> float:
     """The width of an interval that misses on a given side with a chance of at most ``tail``, relative to the 95 % interval's.
 
     With the logarithm of the tail where copies were counted (a normal error's grows more slowly), else as few repeats
-    (:func:`robaudit.stats.intervals.repeats_scale`).
+    (:func:`robaudit.numerics.images.repeats_scale`).
     """
     if tail < TAIL and kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE):
         return math.log(tail) / math.log(2.0 * TAIL)

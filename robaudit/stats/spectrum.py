@@ -15,9 +15,9 @@ from robaudit.documents import Document, json_number, json_values, with_names
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
-from robaudit.rows import Row
-from robaudit.stats.groups import GroupKey, by_sample, quantity_of
-from robaudit.stats.run import Run
+from robaudit.runs.groups import GroupKey, by_sample, quantity_of
+from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from robaudit.text import Names
 
 

@@ -9,16 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from robaudit.documents import Document
-from robaudit.numerics.intervals import (
-    clopper_pearson,
-    mean_interval,
-    pooled_measurement_error,
-    share_variance,
-)
-from robaudit.quantities import IntervalKind, Quantity
-from robaudit.stats.frame import Columns, Frame, alike, antithetic, with_values
-from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
-from robaudit.stats.intervals import (
+from robaudit.numerics.images import (
     ROW_CONFIDENCE,
     MeanMethod,
     MeasuredImages,
@@ -28,6 +19,15 @@ from robaudit.stats.intervals import (
     population_mean,
     population_quantile,
 )
+from robaudit.numerics.intervals import (
+    clopper_pearson,
+    mean_interval,
+    pooled_measurement_error,
+    share_variance,
+)
+from robaudit.quantities import IntervalKind, Quantity
+from robaudit.runs.frame import Columns, Frame, alike, antithetic, with_values
+from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class Quantile(Document):
 
     Attributes:
         value: linear interpolation between order statistics.
-        lower, upper: interval over images (:func:`robaudit.stats.intervals.population_quantile`).
+        lower, upper: interval over images (:func:`robaudit.numerics.images.population_quantile`).
         measured_lower, measured_upper: interval of the quantile of exactly these images
-            (:func:`robaudit.stats.intervals.measured_quantile`); infinite where images that are bounded on
+            (:func:`robaudit.numerics.images.measured_quantile`); infinite where images that are bounded on
             one side only leave it open; None where an image has none.
         censored: whether it falls on a censored image, so that the true quantile is only known to be larger.
     """
@@ -90,8 +90,8 @@ def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
 
 
 def mean_of(rows: Columns, quantity: Quantity) -> Mean:
-    """The mean value of rows of one group, with both uncertainties at 95 %: :func:`robaudit.stats.intervals.population_mean` and, where all
-    rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean;
+    """The mean value of rows of one group, with both uncertainties at 95 %: :func:`robaudit.numerics.images.population_mean` and, where all
+    rows have an interval, :func:`robaudit.numerics.images.measured_mean`. Where an image is only bounded on one side, so is the mean;
     with censored images its lower end is for the mean of the values."""
     images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
     if rows.censored:
@@ -136,7 +136,7 @@ class NoisyAccuracy(Document):
         value: the mean.
         lower, upper: interval over images.
         std_error: from the draws alone: sqrt(sum of the shares' variances) / images.
-        measured_lower, measured_upper: from the pooled draws, for exactly these images (:func:`robaudit.stats.intervals.measured_mean`);
+        measured_lower, measured_upper: from the pooled draws, for exactly these images (:func:`robaudit.numerics.images.measured_mean`);
             the value itself under noise that does the same every time; None when the numbers of draws differ.
     """
 
@@ -171,7 +171,7 @@ class GroupSummary(Document):
     """One estimator at one noise level.
 
     As in gates, approximations count by the votes of the same copies where there are any
-    (:meth:`robaudit.stats.frame.Columns.by_votes`).
+    (:meth:`robaudit.runs.frame.Columns.by_votes`).
 
     Attributes:
         key: estimator, sigma, noise and quantity.

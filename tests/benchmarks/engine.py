@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from robaudit.estimators.batch import ImageBatch
+from robaudit.engine.batch import ImageBatch
 from robaudit.noise.base import shape_of
 from tests.benchmarks.networks import Bench, Network, estimator, load, script
 from tests.benchmarks.report import Section, Table, number, target

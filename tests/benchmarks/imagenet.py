@@ -15,8 +15,8 @@ from torch import nn
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.images import ImagesSpec
-from robaudit.estimators import registry
-from robaudit.estimators.engine import Engine
+from robaudit.engine import registry
+from robaudit.engine.passes import Engine
 from robaudit.models import from_module
 from tests.benchmarks.networks import Bench, Network, estimator
 from tests.benchmarks.report import Section, Table, number
@@ -27,7 +27,7 @@ PER_SECOND = 1900.0
 """Forward passes of ResNet-50 a second that the tables assume of a GPU; docs/scale.md says why."""
 GPUS = (1, 64)
 BACKWARD = 2
-"""A backward pass in forward passes, as :meth:`robaudit.estimators.registry.Task.cost` counts it."""
+"""A backward pass in forward passes, as :meth:`robaudit.engine.registry.Task.cost` counts it."""
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     "softmax": ("softmax", {}),
     "logit_gaussian 64": ("logit_gaussian", {"samples": 64}),

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from robaudit.advice.comparison import ReferenceComparison
-from robaudit.advice.validate import validate
-from robaudit.estimators.engine import Engine
+from robaudit.engine.passes import Engine
 from robaudit.levels import NoiseLevel
 from robaudit.noise.base import AdditiveNoise, shape_of
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import NoiseSpec
+from robaudit.validation.comparison import ReferenceComparison
+from robaudit.validation.validate import validate
 from tests.benchmarks.networks import Bench, Network, load
 from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.timing import alternating

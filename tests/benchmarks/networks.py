@@ -13,9 +13,9 @@ from torch import Tensor
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.npz import NpzSpec
-from robaudit.estimators import registry
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
+from robaudit.engine import registry
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.passes import Engine
 from robaudit.models import LogitModel, Source, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.spec.model import ModelSpec

@@ -10,8 +10,8 @@ import sys
 
 import torch
 
-from robaudit.estimators.objective import Objective
-from robaudit.estimators.qnorm_path import QNormPath
+from robaudit.engine.objective import Objective
+from robaudit.methods.intermediate_q.qnorm_path import QNormPath
 from robaudit.numerics.losses import log_norm
 from tests.unit.estimators.goldens import Golden, work_of
 from tests.unit.estimators.test_qnorm import GOLDENS, HARD, ORDERS, UNBOUNDED, column, errors

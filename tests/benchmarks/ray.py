@@ -25,7 +25,7 @@ from robaudit.auditing.loop import Workers, compute_missing, task_names
 from robaudit.auditing.prepare import CheckedAudit, Request
 from robaudit.auditing.run import prepared
 from robaudit.progress import Listener
-from robaudit.store.folder import RunFolder
+from robaudit.runs.folder import RunFolder
 from robaudit.system import keep_freed_memory
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import Section, Table, number, target

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from robaudit.estimators.engine import Engine, NoisyBatch
+from robaudit.engine.passes import Engine, NoisyBatch
 from robaudit.levels import NoiseLevel
 from tests.benchmarks.timing import seconds
 

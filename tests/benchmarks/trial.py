@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.mmse import Mmse
+from robaudit.engine.batch import ImageBatch
+from robaudit.methods.average_case.mmse import Mmse
 from robaudit.numerics.margins import margin_gradients
 from robaudit.results import Result
 from tests.benchmarks.cost import Point, Reference

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from robaudit import audit, load_spec
-from robaudit.store.folder import locked
+from robaudit.runs.folder import locked
 from tests.cli.conftest import Refuse
 from tests.specs import digits, read_info, write
 

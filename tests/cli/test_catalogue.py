@@ -12,7 +12,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from robaudit.demo import __file__ as demo
-from robaudit.estimators import registry
+from robaudit.engine import registry
 from robaudit.spec.model import AuditSpec
 from tests.conftest import RunCli
 from tests.specs import digits

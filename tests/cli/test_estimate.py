@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from robaudit.rows import TABLE_COLUMNS
+from robaudit.runs.rows import TABLE_COLUMNS
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, digits, read_rows, save_npz, write
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 import robaudit
 from robaudit.auditing import chunk_sizes, loop, prepare
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.mc import MonteCarlo
+from robaudit.engine.batch import ImageBatch
+from robaudit.methods.average_case.mc import MonteCarlo
 from robaudit.results import Result
 from tests.conftest import RunCli
 from tests.specs import digits, write

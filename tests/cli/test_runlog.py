@@ -11,7 +11,7 @@ import pytest
 import robaudit
 from robaudit.auditing import loop
 from robaudit.progress import Listener
-from robaudit.store.log import Logged
+from robaudit.runs.log import Logged
 from tests.clock import Clock
 from tests.conftest import RunCli
 from tests.specs import digits, write

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from robaudit import read_run
 from robaudit.errors import RobauditError
+from robaudit.methods.training import load_training, run, train, training_spec
+from robaudit.methods.training.cross_entropy import CrossEntropy
+from robaudit.methods.training.objective import Batch
 from robaudit.models.architectures import mlp
-from robaudit.training import load_training, run, train, training_spec
-from robaudit.training.base import Batch
-from robaudit.training.cross_entropy import CrossEntropy
 from tests.conftest import RunCli
 from tests.specs import save_npz, write
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from robaudit.auditing.until import next_analysis, possible_analyses
 from robaudit.files import json_bytes, sealed
 from robaudit.gates.decide import Decision, Verdict, decide
 from robaudit.gates.measure import Covers
 from robaudit.gates.sources import decisions_of
-from robaudit.gates.until import next_analysis, possible_analyses
-from robaudit.store.run import read_run
-from robaudit.store.state import State
+from robaudit.runs.reading import read_run
+from robaudit.runs.state import State
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robaudit.estimators.mc import MonteCarlo
+from robaudit.methods.average_case.mc import MonteCarlo
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, save_npz, tree, write

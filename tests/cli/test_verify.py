@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from robaudit import ImageBatch, audit, load_spec
-from robaudit.estimators.margin_radius import MarginRadius
+from robaudit.methods.certificates.margin_radius import MarginRadius
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS, digits, laid_out, read_info, save_npz, write
 

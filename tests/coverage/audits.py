@@ -15,18 +15,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from robaudit.auditing.until import next_analysis, possible_analyses
 from robaudit.compare.difference import compare
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
-from robaudit.estimators.mc import count_votes
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.passes import Engine
 from robaudit.gates.decide import Decision, decide
-from robaudit.gates.until import next_analysis, possible_analyses
+from robaudit.methods.average_case.mc import count_votes
 from robaudit.models import LogitModel
+from robaudit.numerics.images import simultaneous
 from robaudit.quantities import P_ROBUST
 from robaudit.results import Result
-from robaudit.rows import Row
-from robaudit.stats.frame import Columns
-from robaudit.stats.intervals import simultaneous
+from robaudit.runs.frame import Columns
+from robaudit.runs.rows import Row
 from tests.coverage.subjects import SLOW, Subject
 from tests.levels import gaussian_process, sigma
 from tests.rows import class_bias

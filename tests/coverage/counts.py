@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from robaudit.estimators.mc import Rule, sample
+from robaudit.methods.average_case.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
 from tests.coverage.study import CASES, NOMINAL, PROBABILITIES, Line

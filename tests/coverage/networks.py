@@ -19,8 +19,8 @@ import torch
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.passes import Engine
 from robaudit.models import from_module
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result

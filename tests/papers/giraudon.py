@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robaudit.api.run import Run
-from robaudit.stats.easiest import easiest_errors, kept_curve
+from robaudit.methods.radius.easiest import easiest_errors, kept_curve
 from tests.papers.han import CIFAR_ADV, CIFAR_MIX, FASHION, LINEAR, MNIST, MNIST_ADV, NAMES, RESNET, correlation
 from tests.papers.item import (
     Floats,

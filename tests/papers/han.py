@@ -449,8 +449,9 @@ def by_lambda(session: Session) -> Part:
     )
     body = f"""{shown}
 
-`robaudit.training`, objective `gradient_norm`: FashionMNIST, `small_cnn`, {min(60_000, session.images(IMAGES_TRAINED)):,} training images,
-{EPOCHS} epochs, one training each; the first {n:,} test images. The paper's networks are ResNet18 on CIFAR, 200 epochs. Tests
+`robaudit.methods.training`, objective `gradient_norm`: FashionMNIST, `small_cnn`,
+{min(60_000, session.images(IMAGES_TRAINED)):,} training images, {EPOCHS} epochs, one training each; the first {n:,} test images.
+The paper's networks are ResNet18 on CIFAR, 200 epochs. Tests
 are about these networks, not about other trainings.
 
 A part of each error (*of mc*) is made by `mc`'s own draws, and it falls with lambda, too. So the tests compare squared errors less the

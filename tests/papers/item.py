@@ -119,7 +119,7 @@ class Session:
         return self._runs.setdefault(name, robaudit.audit({"name": name, **spec}, out=folder, progress=False))
 
     def trained(self, name: str, data: str, network: Mapping[str, Any], objective: Any, images: int, epochs: int, **recipe: Any) -> Path:
-        """The folder of a network that :mod:`robaudit.training` trains on ../shared/data; a finished training is not repeated.
+        """The folder of a network that :mod:`robaudit.methods.training` trains on ../shared/data; a finished training is not repeated.
 
         Args:
             name: of the folder.
@@ -127,8 +127,8 @@ class Session:
             network, objective, recipe: as in a training spec.
             images, epochs: of the quick form.
         """
-        from robaudit.training.run import train
-        from robaudit.training.spec import training_spec
+        from robaudit.methods.training.run import train
+        from robaudit.methods.training.spec import training_spec
 
         folder = self.build / "trained" / self.budget.name / name
         files = SHARED / "data"

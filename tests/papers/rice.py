@@ -166,8 +166,9 @@ def table2(session: Session) -> Part:
 {table(("training", *HEAD[1:]), paper)}
 
 Here: one hidden layer of 128, {min(60_000, session.images(IMAGES_TRAINED)):,} training images, {EPOCHS} epochs, one training each
-(`robaudit.training`), 50 copies or 25 temperatures and 2 steps as in the paper; the first {seen:,} test images. Tests are about these
-networks, not about other trainings. All 60,000 images: `.venv/bin/python -m tests.papers rice-table2 --full --device cuda`. Of the paper's
+(`robaudit.methods.training`), 50 copies or 25 temperatures and 2 steps as in the paper; the first {seen:,} test images.
+Tests are about these networks, not about other trainings. All 60,000 images:
+`.venv/bin/python -m tests.papers rice-table2 --full --device cuda`. Of the paper's
 table 1, *PGD-50* has no row: trained on 10,000 images with 50 steps of PGD, this network guessed (accuracy .11).
 
 The paper's conclusion is that *most* networks trained by path sampling have a lower loss than those trained with plain copies at the

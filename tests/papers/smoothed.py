@@ -10,12 +10,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from robaudit.api.run import Run
+from robaudit.methods.radius.curves import CurveSummary
+from robaudit.methods.training.margin_moments import logit_moments
+from robaudit.methods.training.network import Normalised
 from robaudit.models.architectures import mlp
 from robaudit.numerics.moments import mean_of_larger, probability_of_larger
 from robaudit.numerics.normal import normal_cdf
-from robaudit.stats.curves import CurveSummary
-from robaudit.training.moments import logit_moments
-from robaudit.training.network import Normalised
 from tests.papers.item import (
     Claim,
     Floats,
@@ -282,7 +282,7 @@ def fig2(session: Session) -> Part:
     trained = min(60_000, session.images(IMAGES_TRAINED))
     body = f"""{" ".join(shown)}
 
-`robaudit.training`: three orthogonal layers of 512, the first {trained:,} training images of MNIST, {EPOCHS} epochs in batches
+`robaudit.methods.training`: three orthogonal layers of 512, the first {trained:,} training images of MNIST, {EPOCHS} epochs in batches
 of 500, a learning rate of .01 that falls to 0, one training each of {len(points)} settings. The paper has three trainings each of a
 hundred settings, 300 epochs and 60,000 images, and compares at clean accuracies of 98.5 and 95.5 %. Here the curves, and the
 tests at equal clean accuracy, take the setting of each objective with the accuracy nearest to 95.5 % (* in the table; the paper

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robaudit.documents import Document, json_schema, json_values
 from robaudit.quantities import P_ROBUST
-from robaudit.stats.groups import GroupKey
+from robaudit.runs.groups import GroupKey
 from tests.levels import sigma
 
 

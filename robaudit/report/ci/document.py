@@ -10,8 +10,8 @@ from typing import Any, Literal
 from robaudit.compare.result import Comparison
 from robaudit.documents import Document, json_schema
 from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
+from robaudit.runs.info import RunInfo
 from robaudit.spec.gates import WARNINGS
-from robaudit.stats.info import RunInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from robaudit.report.chosen import principal
 from robaudit.report.pictures import KINDS
 from robaudit.report.sections import Ask, Entry, Section, SectionName, run_names, section_of
 from robaudit.report.tables import Table
+from robaudit.runs.reading import Run
+from robaudit.runs.run import chosen
 from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Flagged
-from robaudit.stats.run import chosen
 from robaudit.stats.summary import GroupSummary
-from robaudit.store.run import Run
 
 _ORDER = (SectionName.LEVELS, *(name for name in KINDS if name is not SectionName.LEVELS))
 _FEW = 6  # least robust samples, shown even if none of them is flagged

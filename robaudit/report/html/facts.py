@@ -11,7 +11,7 @@ from robaudit.gates.text import number
 from robaudit.report.html.content import RunView
 from robaudit.report.numbers import NONE
 from robaudit.report.tables import Cell, Column, Table, cells
-from robaudit.stats.info import RunInfo
+from robaudit.runs.info import RunInfo
 from robaudit.text import clipped, count, printable
 
 _MOST_SKIPPED = 20

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
+from robaudit.numerics.images import LIKE_THESE
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
 from robaudit.report.classes import class_mean, label_of
@@ -17,7 +18,6 @@ from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.report.words import COVER, bracketed_certainties
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.flags import Flagged
-from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.text import count
 

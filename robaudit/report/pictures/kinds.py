@@ -14,7 +14,7 @@ from robaudit.report.pictures import KINDS
 from robaudit.report.pictures.page import GAP, LEADING, MARGIN, PictureSize, Sketch, stacked, wrapped
 from robaudit.report.pictures.style import CARD, FAINT, styled
 from robaudit.report.sections import Ask, section_of
-from robaudit.store.run import Run
+from robaudit.runs.reading import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, model_validator
 
 from robaudit import P_ROBUST, Estimator, ImageBatch, Need, Result
-from robaudit.estimators.qnorm_mc import QNormMc
+from robaudit.methods.intermediate_q.qnorm_mc import QNormMc
 
 
 def estimates(batch: ImageBatch, **fields: Any) -> list[Result]:

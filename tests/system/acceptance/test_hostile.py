@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from robaudit.estimators import registry
+from robaudit.engine import registry
 from tests.specs import digits, write
 from tests.system.hostile.case import USUAL, Case
 from tests.system.hostile.client import Answer, homes, run, snapshot
@@ -46,7 +46,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(tmp_path / "work", ignore_errors=True)  # some of these files are large on paper; the folders are deep
 
 
-PRELOADED = ("robaudit.estimators.mc", "robaudit.models.load", "torch.export.pt2_archive._package", "torch._export.serde.serialize")
+PRELOADED = (
+    "robaudit.methods.average_case.mc",
+    "robaudit.models.load",
+    "torch.export.pt2_archive._package",
+    "torch._export.serde.serialize",
+)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robaudit.store.state import Flush, State
+from robaudit.runs.state import Flush, State
 from tests import forks
 from tests.levels import sigma
 from tests.specs import NETWORK, write

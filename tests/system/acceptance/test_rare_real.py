@@ -11,10 +11,10 @@ from torch import Tensor
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.npz import NpzSpec
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
-from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.splitting import Splitting
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.passes import Engine
+from robaudit.methods.average_case.mc import MonteCarlo
+from robaudit.methods.average_case.splitting import Splitting
 from robaudit.models import LogitModel, Source, load_model
 from robaudit.numerics.intervals import LN10, log_mean
 from robaudit.results import Result

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.base import Estimator
-from robaudit.estimators.batch import ImageBatch
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.estimator import Estimator
 from tests.system.device.card import Card, pretended
 from tests.unit.estimators.tools import fitting, installed_estimators, network_for, values, work_on
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.base import Estimator
+from robaudit.engine.estimator import Estimator
 from robaudit.noise import frames
 from robaudit.noise.base import AdditiveNoise, Noise, Shape
 from robaudit.noise.process import NoiseProcess

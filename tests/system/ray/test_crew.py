@@ -23,11 +23,11 @@ from robaudit.auditing.prepare import open_audit
 from robaudit.auditing.ray_cluster import Crew
 from robaudit.auditing.worker import RayWorker, Report, RestartedError
 from robaudit.datasets.base import Labels, Sample
+from robaudit.engine.registry import Task
 from robaudit.errors import ModelError, RobauditError, SampleError, SpecError
-from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
-from robaudit.rows import Row
-from robaudit.store.state import Flush, State
+from robaudit.runs.rows import Row
+from robaudit.runs.state import Flush, State
 from tests.radius_rows import row
 from tests.specs import digits
 from tests.system.ray.teams import Actor, FakeRay, prepared, request

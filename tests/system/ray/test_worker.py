@@ -16,7 +16,7 @@ from robaudit.auditing.chunks import Chunk, Step, Worker
 from robaudit.auditing.prepare import Request, open_audit
 from robaudit.auditing.worker import RayWorker, RestartedError
 from robaudit.errors import DataError, RobauditError
-from robaudit.estimators.mc import MonteCarlo
+from robaudit.methods.average_case.mc import MonteCarlo
 from robaudit.progress import Listener
 from tests.specs import digits, save_npz
 from tests.system.ray.teams import prepared, request

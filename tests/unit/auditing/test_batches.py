@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.auditing.batches import check_rows
-from robaudit.estimators.engine import Engine
+from robaudit.engine.passes import Engine
 from robaudit.models import from_module
-from robaudit.stats.info import RowBits, Rows
+from robaudit.runs.info import RowBits, Rows
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
 from tests.unit.estimators.tools import SHAPE, sources

@@ -15,7 +15,7 @@ from robaudit.auditing.environment import pick_devices
 from robaudit.auditing.resume import refuse_another_machine
 from robaudit.errors import AnotherRunError, SpecError
 from robaudit.progress import Listener
-from robaudit.stats.info import kind_of
+from robaudit.runs.info import kind_of
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.infos import changed, run_info

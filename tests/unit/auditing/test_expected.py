@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from robaudit.auditing import run as run_module
 from robaudit.auditing.expected import FEWEST_DRAWS, Expected, Speed, as_begun, lowered, measure_speed
 from robaudit.auditing.prepare import PreparedAudit, Request, prepare
+from robaudit.engine import registry
+from robaudit.engine.registry import tasks_of
 from robaudit.errors import RobauditError
-from robaudit.estimators import registry
-from robaudit.estimators.registry import tasks_of
 from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec, identity
 from tests.conftest import RunCli

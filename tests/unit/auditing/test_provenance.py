@@ -16,8 +16,8 @@ import torch
 from robaudit.auditing import environment
 from robaudit.auditing.environment import command_line, device_name, plugins, processor_name, versions
 from robaudit.errors import RunError
+from robaudit.runs.info import Plugin, RunInfo
 from robaudit.spec.model import AuditSpec
-from robaudit.stats.info import Plugin, RunInfo
 from tests.infos import run_info
 from tests.specs import digits
 
@@ -77,7 +77,7 @@ def test_versions() -> None:
 )
 def test_plugins_are_named_once(package: Any, about: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(dist=package, value="margins.plugin:Margin")
-    ours = SimpleNamespace(dist=SimpleNamespace(name="robaudit", version="0"), value="robaudit.estimators.mc:MonteCarlo")
+    ours = SimpleNamespace(dist=SimpleNamespace(name="robaudit", version="0"), value="robaudit.methods.average_case.mc:MonteCarlo")
     monkeypatch.setattr(environment, "registered", lambda: {"margin": point, "mc": ours, "other": point})
     spec = AuditSpec.model_validate(digits(estimators=[{"margin": {"label": "a"}}, "mc", {"margin": {"label": "b"}}]))
     expected = Plugin(package=about[0], version=about[1], entry_point="margins.plugin:Margin")

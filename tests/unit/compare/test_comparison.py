@@ -15,10 +15,10 @@ from robaudit.compare.gates import QUANTITIES, decide
 from robaudit.compare.result import GroupComparison
 from robaudit.errors import RobauditError, RunError
 from robaudit.gates.decide import Decision
-from robaudit.rows import Row, bits_of
+from robaudit.runs.reading import Run, read_run
+from robaudit.runs.rows import Row, bits_of
 from robaudit.spec.gates import parse_gate
 from robaudit.stats.flags import Certainty
-from robaudit.store.run import Run, read_run
 from tests.infos import changed
 from tests.states import change
 from tests.unit.estimators.tools import known

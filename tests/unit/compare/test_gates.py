@@ -17,7 +17,7 @@ from robaudit.numerics.intervals import antithetic_difference, paired_difference
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.comparison import comparison_tables
 from robaudit.results import Votes
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from tests.unit.compare.tools import between, bits, decided, made, shares, with_bits
 from tests.unit.estimators.tools import known
 from tests.unit.gates.tools import row

@@ -17,9 +17,9 @@ from robaudit.compare.matching import common
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
 from robaudit.results import MOST_STORED_DRAWS, Votes
-from robaudit.rows import Row, bits_of, packed
-from robaudit.store.serialise import stream_rows_json
-from robaudit.store.state import Flush, State
+from robaudit.runs.rows import Row, bits_of, packed
+from robaudit.runs.serialise import stream_rows_json
+from robaudit.runs.state import Flush, State
 from tests.levels import gaussian_process
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import csv_text, json_text

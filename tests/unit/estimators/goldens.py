@@ -13,8 +13,8 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import poisson
 from torch import Tensor, nn
 
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.passes import Engine
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.base import Noise

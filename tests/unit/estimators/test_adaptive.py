@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from robaudit.estimators.mc import Counts, Rule, next_look, sample
+from robaudit.methods.average_case.mc import Counts, Rule, next_look, sample
 from robaudit.numerics.intervals import clopper_pearson
 from tests.unit.estimators.tools import build, curved, known, linear, work_on
 

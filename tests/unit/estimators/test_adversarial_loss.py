@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from robaudit.engine import batch as batch_module
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.objective import Objective
+from robaudit.engine.registry import Task, refuse_unfit
 from robaudit.errors import SpecError
-from robaudit.estimators import batch as batch_module
-from robaudit.estimators.adversarial_loss import AdversarialLoss
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.objective import Objective
-from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
+from robaudit.methods.intermediate_q.adversarial_loss import AdversarialLoss
 from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.spatial import Spatial

@@ -12,18 +12,18 @@ from pydantic import ValidationError
 from scipy.stats import binom
 from torch import Tensor
 
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.registry import Task, refuse_unfit
 from robaudit.errors import SpecError
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.certified_radius import CertifiedRadius, theorem_of
-from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
+from robaudit.methods.average_case.mc import MonteCarlo
+from robaudit.methods.certificates.certified_radius import CertifiedRadius, theorem_of
+from robaudit.methods.certificates.smoothing import GAUSSIAN, largest_radius, p_lower
 from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
-from robaudit.numerics.smoothing import GAUSSIAN, largest_radius, p_lower
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
 from tests.unit.estimators.tools import Counter, chunk, curved, known, work_on

@@ -11,11 +11,11 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.estimator import Estimator, Need
 from robaudit.errors import ModelError
-from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.qnorm_mc import MOST
-from robaudit.estimators.radius import SearchedRadius
+from robaudit.methods.intermediate_q.qnorm_mc import MOST
+from robaudit.methods.radius.estimator import SearchedRadius
 from robaudit.quantities import CERTIFIED, DIFFICULTY, LOSS, RADIUS, IntervalKind
 from robaudit.results import Result
 from tests.unit.estimators.tools import Counter, built, installed_estimators, known, linear, network_for, values, work_on

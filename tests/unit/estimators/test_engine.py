@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine, rows_by_rule
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.passes import Engine, rows_by_rule
 from robaudit.levels import NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.gaussian import Gaussian

@@ -17,9 +17,9 @@ import robaudit.demo
 from robaudit.datasets import open_dataset
 from robaudit.datasets.digits import DigitsSpec
 from robaudit.datasets.npz import NpzSpec
-from robaudit.estimators.base import Estimator
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.estimator import Estimator
+from robaudit.engine.passes import Engine
 from robaudit.models import LogitModel, Source, from_module, load_model
 from robaudit.models.architectures import digits_cnn
 from robaudit.models.logits import for_noisy_passes

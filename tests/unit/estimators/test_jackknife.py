@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import norm, t
 
-from robaudit.numerics.jackknife import jackknife, logit, logit_inverse
+from robaudit.methods.average_case.jackknife import jackknife, logit, logit_inverse
 from robaudit.numerics.normal import normal_cdf
 from tests.unit.estimators.tools import build, curved, work_on
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.estimators.logit_gaussian import LogitGaussian, Statistics, by_votes, contradicted, fitted, vote_error
-from robaudit.estimators.review import FitReview
+from robaudit.methods.average_case.logit_gaussian import LogitGaussian, Statistics, by_votes, contradicted, fitted, vote_error
+from robaudit.methods.average_case.review import FitReview
 from robaudit.results import NormalFit, Result, Votes
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from tests.levels import sigma
 from tests.unit.estimators.tools import build, curved, known, linear, work_on
 

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.estimators.margin_radius import MarginRadius
-from robaudit.estimators.radius_attack import RadiusAttack
-from robaudit.estimators.radius_exact import RadiusExact
+from robaudit.methods.certificates.margin_radius import MarginRadius
+from robaudit.methods.radius.radius_attack import RadiusAttack
+from robaudit.methods.radius.radius_exact import RadiusExact
 from robaudit.models import from_module
 from robaudit.models.architectures import mlp, small_cnn
 from robaudit.quantities import CERTIFIED, IntervalKind

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.engine import Engine, fitting_rows, pass_bytes, rows_by_rule, rows_that_fit
+from robaudit.engine.passes import Engine, fitting_rows, pass_bytes, rows_by_rule, rows_that_fit
 from robaudit.memory import CPU
 from robaudit.models import from_module
 from tests.levels import gaussian_process

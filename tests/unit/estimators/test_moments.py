@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.estimators.moments import Moments, closed_forms, first_covariance, logit_moments
-from robaudit.estimators.taylor import Taylor
+from robaudit.methods.average_case.moments import Moments, closed_forms, first_covariance, logit_moments
+from robaudit.methods.average_case.taylor import Taylor
 from robaudit.models import from_module
 from robaudit.models.architectures import mlp
 from robaudit.models.chain import chain_of

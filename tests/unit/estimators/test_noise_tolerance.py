@@ -10,10 +10,10 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
+from robaudit.engine.registry import Task, refuse_unfit
 from robaudit.errors import SpecError
-from robaudit.estimators.noise_tolerance import NoiseTolerance
-from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
+from robaudit.methods.average_case.noise_tolerance import NoiseTolerance
 from robaudit.noise.base import Noise
 from robaudit.noise.corruption import Corruption
 from robaudit.noise.gaussian import Gaussian
@@ -62,7 +62,7 @@ def test_every_pass_is_counted_and_rows_say_how_easy_the_image_is() -> None:
 
 def test_it_is_where_mc_finds_the_level() -> None:
     """The draws are those of mc: at the ends, its share of kept draws lies above and below the level."""
-    from robaudit.estimators.mc import MonteCarlo
+    from robaudit.methods.average_case.mc import MonteCarlo
 
     batch = work_on(curved(), images=4)
     found = NoiseTolerance(tolerance=0.5).estimate(replace(batch, at=NoiseLevel("gaussian")))

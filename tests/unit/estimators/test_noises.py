@@ -13,10 +13,10 @@ import torch
 from scipy.stats import norm
 from torch import Tensor, nn
 
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.passes import Engine
+from robaudit.engine.registry import Task, refuse_unfit
 from robaudit.errors import SpecError
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.models import from_module
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from robaudit import Result
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.registry import Task
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.registry import Task
+from robaudit.methods.average_case.mc import MonteCarlo
 from tests.cli.plugin.faulty import Faulty, estimates
 from tests.unit.estimators.tools import build, curved, known, work_on
 

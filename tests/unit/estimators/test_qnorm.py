@@ -11,9 +11,9 @@ import torch
 from pydantic import ValidationError
 from scipy.stats import binom
 
-from robaudit.estimators.objective import Objective
-from robaudit.estimators.qnorm_mc import QNormMc
-from robaudit.estimators.qnorm_path import QNormPath
+from robaudit.engine.objective import Objective
+from robaudit.methods.intermediate_q.qnorm_mc import QNormMc
+from robaudit.methods.intermediate_q.qnorm_path import QNormPath
 from robaudit.results import Result
 from tests.unit.estimators.goldens import (
     Cliff,

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.objective import Objective
 from robaudit.errors import ModelError
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.objective import Objective
-from robaudit.estimators.radius_attack import RadiusAttack
-from robaudit.estimators.radius_exact import RadiusExact, matrix, other_operation
-from robaudit.estimators.radius_random import RadiusRandom
+from robaudit.methods.radius.minimal_norm import Search, shared_flips
+from robaudit.methods.radius.radius_attack import RadiusAttack
+from robaudit.methods.radius.radius_exact import RadiusExact, matrix, other_operation
+from robaudit.methods.radius.radius_random import RadiusRandom
 from robaudit.models import from_module
-from robaudit.numerics.minimal_norm import Search, shared_flips
 from robaudit.quantities import IntervalKind
 from tests.unit.estimators.tools import SHAPE, chunk, curved, known, linear, values, weights, work_on
 

@@ -10,8 +10,8 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from robaudit.estimators.radius_exact import RadiusExact
-from robaudit.estimators.radius_pgd import RadiusPgd
+from robaudit.methods.radius.radius_exact import RadiusExact
+from robaudit.methods.radius.radius_pgd import RadiusPgd
 from robaudit.quantities import IntervalKind
 from tests.unit.estimators.tools import SHAPE, curved, known, linear, values, work_on
 

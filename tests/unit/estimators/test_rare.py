@@ -10,8 +10,8 @@ import torch
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from robaudit.estimators import splitting
-from robaudit.estimators.splitting import Splitting
+from robaudit.methods.average_case import splitting
+from robaudit.methods.average_case.splitting import Splitting
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
 from tests.unit.estimators.tools import SHAPE, curved, linear, weights, work_on

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from robaudit import plugins
+from robaudit.engine import registry
+from robaudit.engine.estimator import Estimator
 from robaudit.errors import RobauditError, SpecError
-from robaudit.estimators import registry
-from robaudit.estimators.base import Estimator
-from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.softmax import Softmax
+from robaudit.methods.average_case.mc import MonteCarlo
+from robaudit.methods.average_case.softmax import Softmax
 from robaudit.spec.model import EstimatorSpec
 from tests.cli.plugin import entries
 
-OURS = "robaudit.estimators.mc:MonteCarlo"
+OURS = "robaudit.methods.average_case.mc:MonteCarlo"
 
 
 def specs(*entries: Any) -> list[EstimatorSpec]:
@@ -64,9 +64,9 @@ def test_copied_instead_of_installed() -> None:
     ("target", "says"),
     [
         ("no_such_package:Thing", "its plugin no_such_package:Thing does not import: ModuleNotFoundError"),
-        ("robaudit.estimators.mc:Nothing", "does not import: AttributeError"),
-        ("robaudit.rows:Row", "robaudit.rows:Row is not a subclass of robaudit.Estimator; fix or uninstall the plugin"),
-        ("robaudit.estimators.mc:math", "is not a subclass of robaudit.Estimator"),
+        ("robaudit.methods.average_case.mc:Nothing", "does not import: AttributeError"),
+        ("robaudit.runs.rows:Row", "robaudit.runs.rows:Row is not a subclass of robaudit.Estimator; fix or uninstall the plugin"),
+        ("robaudit.methods.average_case.mc:math", "is not a subclass of robaudit.Estimator"),
     ],
 )
 def test_broken_plugin(target: str, says: str) -> None:

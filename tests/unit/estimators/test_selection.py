@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.selection import keep_margins
+from robaudit.engine.selection import keep_margins
 from robaudit.numerics.margins import margin_gradients
 from robaudit.results import Result
 from tests.unit.estimators.tools import Counter, build, curved, linear, work_on

@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.certified_radius import CertifiedRadius
-from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.objective import SoftVote
-from robaudit.estimators.smoothed_attack import SmoothedAttack
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.objective import SoftVote
+from robaudit.methods.average_case.mc import MonteCarlo
+from robaudit.methods.certificates.certified_radius import CertifiedRadius
+from robaudit.methods.certificates.smoothed_attack import SmoothedAttack
+from robaudit.methods.certificates.smoothing import p_lower
 from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
-from robaudit.numerics.smoothing import p_lower
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result, Searched
 from tests.unit.estimators.test_certified_radius import EQUAL, GREY, half_space

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from robaudit.engine import registry
 from robaudit.errors import SpecError
-from robaudit.estimators import registry
-from robaudit.estimators.margin_radius import MarginRadius
-from robaudit.estimators.smoothed_margin import SmoothedMargin
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.models.lipschitz import lipschitz_bound
+from robaudit.methods.certificates.margin_radius import MarginRadius
+from robaudit.methods.certificates.network_bounds import lipschitz_bound
+from robaudit.methods.certificates.smoothed_margin import SmoothedMargin
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.normal import normal_cdf

@@ -11,12 +11,12 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from robaudit.engine import registry
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.estimator import Estimator, Need
+from robaudit.engine.passes import Engine
+from robaudit.engine.registry import Task
 from robaudit.errors import ModelError
-from robaudit.estimators import registry
-from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Task
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.models import LogitModel, from_module
 from robaudit.noise.base import Noise

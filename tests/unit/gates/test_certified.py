@@ -10,7 +10,7 @@ from robaudit.errors import RobauditError, RunError
 from robaudit.gates.decide import Decision, decide
 from robaudit.gates.measure import Covers
 from robaudit.numerics.intervals import clopper_pearson
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.radius_rows import radius, run_of
 from tests.unit.estimators.tools import known

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
-from robaudit.gates.until import possible_analyses
-from robaudit.numerics.intervals import clopper_pearson
-from robaudit.stats.intervals import (
+from robaudit.auditing.until import possible_analyses
+from robaudit.numerics.images import (
     Bounds,
     Floats,
     MeasuredImages,
@@ -22,6 +21,7 @@ from robaudit.stats.intervals import (
     population_share,
     simultaneous,
 )
+from robaudit.numerics.intervals import clopper_pearson
 
 T = 0.5
 Shape = Callable[[Generator, int], Floats]

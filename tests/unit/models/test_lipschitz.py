@@ -15,9 +15,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
+from robaudit.methods.certificates.network_bounds import Lipschitz, lipschitz_bound
 from robaudit.models import LogitModel, from_module
 from robaudit.models.architectures import CifarResnet, ShallowCnn, digits_cnn, mlp, small_cnn
-from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from tests.unit.models.conftest import load
 
 SHAPE = (2, 6, 6)

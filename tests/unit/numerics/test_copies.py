@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.adaptive_copies import adapted
-from robaudit.numerics.copies import AT_ONCE, Copies, shifted, starts
-from robaudit.numerics.path_sampling import copies_estimates, temperature_grid
+from robaudit.methods.intermediate_q.adaptive_copies import adapted
+from robaudit.methods.intermediate_q.copies import AT_ONCE, Copies, shifted, starts
+from robaudit.methods.intermediate_q.path_sampling import copies_estimates, temperature_grid
 
 IMAGES = 200
 

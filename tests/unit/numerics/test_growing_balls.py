@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.growing_balls import Grid, first_escapes
-from robaudit.numerics.minimal_norm import Flips
-from robaudit.numerics.norm_steps import Norm
+from robaudit.methods.radius.growing_balls import Grid, first_escapes
+from robaudit.methods.radius.minimal_norm import Flips
+from robaudit.methods.radius.norm_steps import Norm
 
 SHAPE = (1, 4, 5)
 PIXELS = math.prod(SHAPE)

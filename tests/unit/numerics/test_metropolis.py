@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.metropolis import Walk, metropolis
+from robaudit.methods.intermediate_q.metropolis import Walk, metropolis
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import total
 

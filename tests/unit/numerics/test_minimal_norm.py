@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robaudit.numerics.minimal_norm import Flips, Logits, Search, Slopes, passes_of, shared_flips
-from robaudit.numerics.norm_steps import FeasibleSet, Norm, dots, size
+from robaudit.methods.radius.minimal_norm import Flips, Logits, Search, Slopes, passes_of, shared_flips
+from robaudit.methods.radius.norm_steps import FeasibleSet, Norm, dots, size
 from robaudit.numerics.rowwise import total
 
 NORMS: tuple[Norm, ...] = ("l2", "linf")

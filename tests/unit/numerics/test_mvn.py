@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 from torch import Tensor
 
-from robaudit.numerics.mvn import mvn_cdf
+from robaudit.methods.average_case.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
 
 INF = float("inf")

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.numerics.annealing import Records
-from robaudit.numerics.path_sampling import controlled, integration_weights, temperature_grid
+from robaudit.methods.intermediate_q.annealing import Records
+from robaudit.methods.intermediate_q.path_sampling import controlled, integration_weights, temperature_grid
 
 
 @settings(deadline=None, max_examples=50)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.numerics.minimal_norm import Flips
-from robaudit.numerics.norm_steps import Norm, size
-from robaudit.numerics.random_radius import Rays, least_flip
+from robaudit.methods.radius.minimal_norm import Flips
+from robaudit.methods.radius.norm_steps import Norm, size
+from robaudit.methods.radius.random_directions import Rays, least_flip
 from robaudit.numerics.rowwise import total
 
 NORMS: tuple[Norm, ...] = ("l2", "linf")

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from robaudit.methods.average_case.mvn import mvn_cdf
 from robaudit.numerics import rowwise
 from robaudit.numerics.margins import mv_sigmoid, pair_moments, shape_of_pairs, standardise
-from robaudit.numerics.mvn import mvn_cdf
 from tests.unit.numerics.test_mvn import gram, limits
 
 Random = Callable[..., Tensor]

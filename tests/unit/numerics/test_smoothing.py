@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.special import bdtrc
 from scipy.stats import binom, laplace, norm, uniform
 
-from robaudit.estimators.mc import next_look
-from robaudit.numerics.smoothing import (
+from robaudit.methods.average_case.mc import next_look
+from robaudit.methods.certificates.smoothing import (
     BOX,
     EARLY,
     GAUSSIAN,

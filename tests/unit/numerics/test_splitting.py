@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from robaudit.numerics.splitting import Lane, Schedule, split
+from robaudit.methods.average_case.splitting_sampler import Lane, Schedule, split
 from tests.unit.numerics.problems import PROBLEMS, Problem, drawer
 
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from robaudit.numerics.tolerance import KEPT, DrawRequest, SearchPlan, Tolerance, critical_counts, find_tolerance, run_all
+from robaudit.methods.average_case.level_search import KEPT, DrawRequest, SearchPlan, Tolerance, critical_counts, find_tolerance, run_all
 
 Levels = NDArray[np.float64]
 Flips = Callable[[float, NDArray[np.int64]], NDArray[np.bool_]]

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from robaudit.cli import console
-from robaudit.report.certified import CertifiedSection, usual_radii
+from robaudit.methods.certificates.accuracy import certificates_of, certified_accuracy
+from robaudit.methods.certificates.certified_section import CertifiedSection, usual_radii
 from robaudit.report.sections import Ask, SectionName, section_csv, section_of
 from robaudit.report.tables import Table, Terminal
-from robaudit.stats.certified import certificates_of, certified_accuracy
-from robaudit.store.run import Run
+from robaudit.runs.reading import Run
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.radius_rows import run_of
 

@@ -9,7 +9,7 @@ import pytest
 from robaudit.errors import NothingLeftError
 from robaudit.report.sections import Ask, Entry, SectionName, section_of
 from robaudit.report.summary import SummarySection
-from robaudit.store.run import Run
+from robaudit.runs.reading import Run
 from tests.unit.gates.tools import row, run_of
 
 

@@ -23,7 +23,7 @@ from robaudit.report.sections import Ask, Entry, SectionName, section_csv, secti
 from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
 from robaudit.results import Votes
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from tests.levels import sigma
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import class_bias, flag, summarise

@@ -12,9 +12,9 @@ import pytest
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Quantity
-from robaudit.rows import Row
+from robaudit.runs.frame import Columns
+from robaudit.runs.rows import Row
 from robaudit.stats import classes
-from robaudit.stats.frame import Columns
 from tests.rows import ROW, class_bias
 from tests.unit.estimators.tools import known
 

@@ -18,7 +18,7 @@ from robaudit.report.classes import bias_table
 from robaudit.report.flagged import flags_table
 from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Table, Terminal
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from robaudit.stats.flags import usual_threshold
 from robaudit.stats.summary import GroupSummary

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
+from robaudit.methods.certificates.accuracy import Certificates, CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
-from robaudit.rows import Row
-from robaudit.stats.certified import Certificates, CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.runs.rows import Row
 from tests.certified_rows import AT, MIXED, certificate, pictured, stating
 from tests.radius_rows import radius, run_of
 from tests.unit.estimators.tools import known

@@ -12,7 +12,7 @@ from robaudit.levels import LevelName, NoiseLevel
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import P_ROBUST, Interval
 from robaudit.results import Votes
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from robaudit.stats.confusion import confusions
 from tests.radius_rows import radius, row, run_of
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
+from robaudit.numerics.images import TAIL, Floats
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.report.consistency_tables import blame_lines
 from robaudit.results import Certificate, Searched
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from robaudit.stats.consistency import CONFIDENCE, Consistency, check
-from robaudit.stats.intervals import TAIL, Floats
 from robaudit.stats.relations import RELATIONS, Setting, Verdict, leaving, norm_factor, widening
 from tests.radius_rows import row
 from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, votes

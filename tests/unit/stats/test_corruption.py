@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from robaudit.levels import LevelName, NoiseLevel
+from robaudit.runs.reading import Run
 from robaudit.stats.corruption import corruption_report, mean_error
 from robaudit.stats.summary import share
-from robaudit.store.run import Run
 from tests.curve_rows import noisy
 from tests.infos import changed
 from tests.radius_rows import run_of

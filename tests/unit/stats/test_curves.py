@@ -10,10 +10,10 @@ import pytest
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
+from robaudit.methods.radius.curves import CUTOFF, CurveKind, ValueRelation, asr, curve_changes, curves_of, ends_at, gamma_at_half
+from robaudit.methods.radius.curves import ams as ams_of
+from robaudit.numerics.images import Floats
 from robaudit.stats.bootstrap import REPLICATES, weights
-from robaudit.stats.curves import CUTOFF, CurveKind, ValueRelation, asr, curve_changes, curves_of, ends_at, gamma_at_half
-from robaudit.stats.curves import ams as ams_of
-from robaudit.stats.intervals import Floats
 from tests.curve_rows import attacked, curves_run, fading, noise_rows, noisy, pictured
 from tests.levels import sigma
 from tests.radius_rows import found as radius_found

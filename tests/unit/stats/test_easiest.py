@@ -7,10 +7,10 @@ import pytest
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
+from robaudit.methods.radius.easiest import easiest_errors, kept_curve
 from robaudit.quantities import DIFFICULTY, Interval
 from robaudit.results import Votes
-from robaudit.rows import Row
-from robaudit.stats.easiest import easiest_errors, kept_curve
+from robaudit.runs.rows import Row
 from tests.radius_rows import row, run_of
 
 RAIN = [NoiseLevel("rain", float(severity), LevelName.SEVERITY) for severity in (1, 2)]

@@ -9,7 +9,7 @@ import pytest
 
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import Interval, Quantity
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from tests.rows import ROW, flag
 
 

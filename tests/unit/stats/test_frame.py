@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from robaudit.quantities import Interval
 from robaudit.results import Certificate
-from robaudit.rows import Row
-from robaudit.stats.frame import Columns, Frame
+from robaudit.runs.frame import Columns, Frame
+from robaudit.runs.rows import Row
 from tests.levels import sigma
 from tests.unit.gates.tools import row, votes
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from robaudit.numerics.images import MeasuredImages, measured_mean, normal_scale
 from robaudit.quantities import Interval
-from robaudit.rows import Row
-from robaudit.stats.frame import Columns
-from robaudit.stats.intervals import MeasuredImages, measured_mean, normal_scale
+from robaudit.runs.frame import Columns
+from robaudit.runs.rows import Row
 from tests.rows import class_bias
 from tests.unit.gates.tools import row, votes
 

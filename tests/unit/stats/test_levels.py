@@ -8,7 +8,7 @@ from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.quantities import P_ROBUST, Interval
 from robaudit.results import Votes
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from robaudit.stats.levels import level_curves
 from tests.radius_rows import radius, row, run_of
 from tests.rows import summarise

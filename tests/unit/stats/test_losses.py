@@ -12,12 +12,12 @@ from scipy.stats import ttest_rel
 
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
+from robaudit.methods.intermediate_q.losses import loss_changes, losses
+from robaudit.methods.intermediate_q.losses_section import LossesSection
 from robaudit.quantities import LOSS, P_ROBUST, Interval
-from robaudit.report.losses import LossesSection
 from robaudit.report.sections import Ask, Entry
-from robaudit.rows import Row
-from robaudit.stats.losses import loss_changes, losses
-from robaudit.store.run import Run
+from robaudit.runs.reading import Run
+from robaudit.runs.rows import Row
 from tests.rows import flag, summarise
 from tests.unit.report.pictures.made import row, run, usual
 

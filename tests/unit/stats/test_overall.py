@@ -13,7 +13,7 @@ from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind, Quantity
 from robaudit.report.numbers import ends
 from robaudit.results import Votes
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import class_bias, summarise
 from tests.unit.estimators.tools import known

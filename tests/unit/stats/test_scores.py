@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.estimators.difficulty import ease
+from robaudit.methods.radius.difficulty import ease
+from robaudit.methods.radius.scores import MEANINGS, Radii, Scores, radii_of, score_changes, scores_of, weighted
 from robaudit.quantities import DIFFICULTY, TOLERANCE, Interval
 from robaudit.results import CleanImage
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from robaudit.spec.gates import Score
 from robaudit.stats.bootstrap import REPLICATES, weights
-from robaudit.stats.scores import MEANINGS, Radii, Scores, radii_of, score_changes, scores_of, weighted
 from tests.radius_rows import beyond, found, radius, row, run_of
 from tests.unit.estimators.tools import known
 

@@ -12,7 +12,7 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import NoiseLevel
 from robaudit.quantities import DIFFICULTY, P_ROBUST, Interval
 from robaudit.results import Certificate, CleanImage
-from robaudit.rows import Row
+from robaudit.runs.rows import Row
 from robaudit.stats.relations import RELATIONS
 from robaudit.stats.spectrum import Band, SampleSpectrum, spectrum
 from tests.infos import changed

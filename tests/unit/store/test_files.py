@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from robaudit.errors import RunError
 from robaudit.files import remove_leftovers, sealed, unsealed, write_atomically, writing
-from robaudit.store.folder import locked
+from robaudit.runs.folder import locked
 
 REPLACED = r"was removed or replaced while robaudit was writing here; choose another --out"
 
@@ -225,7 +225,7 @@ def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.Monkey
 
 PARENT = """
 import os, pathlib, signal, sys, time
-from robaudit.store.folder import Lock, locked
+from robaudit.runs.folder import Lock, locked
 
 with locked(pathlib.Path(sys.argv[1])):
     child = os.fork()
@@ -256,7 +256,7 @@ def test_a_child_that_outlives_its_parent_holds_no_lock(tmp_path: Path) -> None:
 CHILD_LEAVES = """
 import os, pathlib, sys
 from robaudit.errors import RunError
-from robaudit.store.folder import Lock, locked
+from robaudit.runs.folder import Lock, locked
 
 folder = pathlib.Path(sys.argv[1])
 with locked(folder):

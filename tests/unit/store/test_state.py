@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robaudit.engine.registry import Task, build
 from robaudit.errors import DataError, RunError
-from robaudit.estimators.registry import Task, build
-from robaudit.rows import Row
+from robaudit.runs.info import Skip
+from robaudit.runs.rows import Row
+from robaudit.runs.state import Flush, State, TaskName
 from robaudit.spec.model import EstimatorSpec
-from robaudit.stats.info import Skip
-from robaudit.store.state import Flush, State, TaskName
 from tests import states
 from tests.levels import sigma
 from tests.rows import ROWS

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from robaudit.errors import RunError
 from robaudit.results import Votes
-from robaudit.rows import Row
-from robaudit.store.serialise import pieces, rows_csv, rows_json, stream_rows_json
+from robaudit.runs.rows import Row
+from robaudit.runs.serialise import pieces, rows_csv, rows_json, stream_rows_json
 from tests.rows import json_text
 from tests.unit.store.test_text import BARE, ROW
 

@@ -21,9 +21,9 @@ from pyarrow import parquet
 from robaudit import audit, load_spec
 from robaudit.errors import RobauditError
 from robaudit.results import PARTS
-from robaudit.rows import COLUMNS, Row
-from robaudit.store import table
-from robaudit.store.table import arrow_table, parquet_pieces
+from robaudit.runs import arrow as table
+from robaudit.runs.arrow import arrow_table, parquet_pieces
+from robaudit.runs.rows import COLUMNS, Row
 from tests.conftest import RunCli
 from tests.rows import ROWS
 from tests.specs import digits, write

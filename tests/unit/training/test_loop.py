@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import RobauditError
-from robaudit.training.cross_entropy import CrossEntropy
-from robaudit.training.loop import fit
-from robaudit.training.spec import Recipe
+from robaudit.methods.training.cross_entropy import CrossEntropy
+from robaudit.methods.training.loop import fit
+from robaudit.methods.training.spec import Recipe
 
 
 def images(count: int = 21) -> tuple[Tensor, Tensor]:

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.training.base import Batch, Objective
-from robaudit.training.moments import logit_moments
-from robaudit.training.network import objective_class
-from robaudit.training.orthogonal import orthogonalise
+from robaudit.methods.training.margin_moments import logit_moments
+from robaudit.methods.training.network import objective_class
+from robaudit.methods.training.objective import Batch, Objective
+from robaudit.methods.training.orthogonal import orthogonalise
 
 SIGMA = {"sigma": [0.3]}
 BOX = {"kind": "uniform", "eps": [0.1]}

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
+from robaudit.methods.training.orthogonal import Orthogonal, orthogonalise, plain_state
 from robaudit.models.architectures import mlp
-from robaudit.training.orthogonal import Orthogonal, orthogonalise, plain_state
 
 
 def nearest(a: Tensor) -> Tensor:

@@ -17,9 +17,9 @@ from robaudit.report.html.verdict import glance
 from robaudit.report.sections import Ask
 from robaudit.report.words import certainties
 from robaudit.results import Votes
-from robaudit.rows import Row
+from robaudit.runs.reading import Run
+from robaudit.runs.rows import Row
 from robaudit.stats.summary import GroupSummary, NoisyAccuracy
-from robaudit.store.run import Run
 from tests.unit.report.html.tools import Page, hand_made, rows
 
 DRAWS, IMAGES = 20, 12

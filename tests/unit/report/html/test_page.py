@@ -20,7 +20,7 @@ from robaudit.report.html.render import page
 from robaudit.report.sections import Ask, SectionName
 from robaudit.report.tables import markdown_rows
 from robaudit.report.words import gap_sentence
-from robaudit.store.run import Run
+from robaudit.runs.reading import Run
 from tests.infos import changed
 from tests.rows import summarise
 from tests.unit.estimators.tools import known

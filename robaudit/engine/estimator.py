@@ -1,0 +1,125 @@
+"""Estimators: options as fields, a quantity, needs, and one method over a chunk of images."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import Flag, auto
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import ValidationError
+
+from robaudit.names import Part
+from robaudit.quantities import NO_INTERVAL, Interval, Quantity
+from robaudit.spec.fields import SpecSection
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from robaudit.engine.batch import ImageBatch
+    from robaudit.models.logits import LogitModel
+    from robaudit.noise.base import Noise
+    from robaudit.results import Result
+
+
+class Need(Flag):
+    """What an estimator needs from the noise, the model and the data."""
+
+    NOTHING = 0
+    """Only the logits of the clean image: one result per image, without noise."""
+    NOISE = auto()
+    """A noise: one result per noise, independent of its levels."""
+    LEVEL = auto()
+    """A noise level: one result per level."""
+    LABELS = auto()
+    """The label of every image."""
+    GRADIENTS = auto()
+    """A differentiable model."""
+    RANDOM = auto()
+    """Noise that differs from draw to draw."""
+    COVARIANCE = auto()
+    """Additive noise of a known covariance."""
+    BOUNDED = auto()
+    """Noise that is bounded at each level."""
+
+
+class Estimator(SpecSection, ABC):
+    """An estimator plugin. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
+
+    Register a subclass under the entry-point group ``robaudit.estimators``; the built-in ones are registered the same way.
+
+    Class attributes:
+        quantity: what the values mean.
+        needs: what it needs from noise, model and data; also whether it has a result per noise level, per noise, or without noise.
+        summary: what it computes, in one line.
+        prefer: when to prefer it, in one line.
+        source: paper and equation.
+        interval: how its interval is computed, and what it covers.
+    """
+
+    quantity: ClassVar[Quantity]
+    needs: ClassVar[Need]
+    summary: ClassVar[str]
+    prefer: ClassVar[str]
+    source: ClassVar[str]
+    interval: ClassVar[Interval] = NO_INTERVAL
+
+    @abstractmethod
+    def passes(self, classes: int) -> tuple[int, int]:
+        """(forwards, backwards) per image and noise level, including the clean pass; used for planning and progress."""
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether every image needs a label with these options."""
+        return Need.LABELS in self.needs
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The names of the values if one computation gives several per image: each is a separate result, ``label:q=100``.
+
+        They share a quantity and the passes of the computation. Empty (the default): a single value, named by the label.
+        """
+        return ()
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """Rows per image in a pass, for methods with dependent passes (chains); None: passes are independent.
+
+        A chunk then has enough images to fill a pass, as a pass takes hardly longer with more images.
+        """
+        return None
+
+    @property
+    def fixed_draws(self) -> int | None:
+        """Noisy copies of each image; None if images stop adaptively, or no single option sets the number."""
+        return None
+
+    def having(self, **options: Any) -> Self | None:
+        """The estimator with changed options; None if they are invalid."""
+        unchanged = self.model_dump(exclude_unset=True, exclude=set(options))
+        try:
+            return type(self).model_validate({**unchanged, **options})
+        except ValidationError:
+            return None
+
+    def unfit(self, form: Noise, level: float | None = None) -> str:
+        """Why it cannot work with a noise that meets its needs, as a whole or at a level, in a few words; usually ''."""
+        return ""
+
+    def check_model(self, model: LogitModel, image: Tensor) -> None:
+        """Refuse an unsuitable model that meets its needs; by default accept any model.
+
+        Args:
+            model: pixels to logits.
+            image: one image (channels, height, width) on the model's device.
+
+        Raises:
+            ModelError: the model does not fit.
+        """
+
+    @abstractmethod
+    def estimate(self, batch: ImageBatch) -> Sequence[Result] | Sequence[tuple[Result, ...]]:
+        """One result for each image of ``batch``, in order.
+
+        With :attr:`parts`, a tuple of results per image, in the order of the parts; each result states the passes of the whole computation.
+        """

@@ -1,0 +1,360 @@
+"""`logit_gaussian`: the probability that jointly normal margins, fitted to noisy forward passes, all stay positive."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.estimator import Estimator, Need
+from robaudit.methods.average_case.mc import flip_by_votes, looked_once
+from robaudit.methods.average_case.mvn import mvn_cdf
+from robaudit.numerics.intervals import antithetic_share
+from robaudit.numerics.margins import (
+    halves,
+    margins,
+    pair_moments,
+    reflection_shift,
+    shape_of_pairs,
+    standardise,
+    without_each_group,
+)
+from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind
+from robaudit.results import MOST_STORED_DRAWS, NormalFit, Result, Votes
+from robaudit.runs.rows import packed
+
+GROUPS = 8
+FALSE_ALARMS = 0.01
+SURE = 0.999
+"""Confidence of the interval of an image's votes that its fit must lie in."""
+COMPETITIVE = 64
+_EDGE = 1e-15
+_LOGITS = {"cpu": 1 << 21, "other": 1 << 26}  # values of noisy copies held at once
+_VALUES = {"cpu": 1 << 17, "other": 1 << 24}  # values of the pairs without each group, processed at once
+_CDF, _CDF_APART = 1e-3, 4e-3  # tolerated errors: of the value, and of the values without each group (shared points: their errors cancel)
+_VISIBLE = 2e-3
+_ROUNDING = 1e-5
+_TAIL_MULTIPLE = 3.0  # a skewness of .5 changes the tail beyond 3 standard deviations by 2.4 times its size (Edgeworth)
+
+
+class LogitGaussian(Estimator):
+    """P[N(m, S) > 0 in every component], m and S the mean and covariance of the margins over noisy *forward* passes.
+
+    Under input noise the margins g_i(x + eps) of a network are close to jointly normal. Antithetic pairs (+eps, -eps) remove the odd
+    part of the margins from the error of their mean; the multivariate normal CDF does the rest. It needs no gradients: any model works.
+    Exact for linear models as the draws grow (the mean is exact at once).
+
+    Skewed margins, singly or jointly, shift the probability away from the normal value. The same pairs estimate the shift
+    (:func:`~robaudit.numerics.margins.reflection_shift`); the value is corrected by the part that exceeds sampling error, which is
+    exactly zero for most normal margins (``fit.skew_correction``).
+
+    The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
+    error of as many normal draws, and contains the intervals of the value and of the fully corrected value. It is approximate: it does not
+    cover the remaining bias. So summaries, gates and comparisons use the votes of the same passes, which are unbiased
+    (:meth:`robaudit.runs.frame.Columns.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %):
+    an image judged non-normal gets the value of its votes, and ``note`` says so. So does an image whose fit lies outside the 99.9 %
+    interval of its votes, as with logits that are tied or rounded to a few steps.
+
+    Noise of a few variables that affect the whole image (fog, blur, rotation) does not give normal margins: under it every value
+    comes from the votes.
+
+    The pairs of an image are coupled in frames of 48, so that terms quadratic in a patch of 48 values nearly cancel in the mean
+    (:func:`robaudit.noise.frames.orthogonal_frame`); each single draw is exactly normal. The standard error assumes independent
+    pairs and is somewhat too large.
+
+    It fails for heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, if
+    there are too few draws for the test to see them: the bias is then one or two hundredths. Check with `mc`.
+
+    Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
+    """
+
+    quantity, needs, interval = P_ROBUST, Need.LEVEL, Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    summary = "normal CDF of the margins, their moments from noisy forward passes"
+    prefer = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
+    source = "robaudit; Han et al., p_mvn-cdf for the CDF"
+
+    samples: int = Field(96, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass and the draws."""
+        return 1 + self.samples, 0
+
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
+        """Draw a few images at a time, and fit all together."""
+        if not batch.noise.random:
+            return looked_once(batch)
+        predicted, others = batch.predicted.cpu(), batch.others.cpu()
+        winners, bits, statistics = list[Tensor](), list[str](), list[Statistics]()
+        step = max(1, _LOGITS[_kind(batch.x)] // (self.samples * batch.classes))
+        for images in torch.arange(len(predicted)).split(step):
+            g, won = _draw(batch, images.tolist(), self.samples)
+            winners += won
+            bits += packed(won == predicted[images, None])
+            if batch.noise.nearly_normal:
+                statistics.append(Statistics.of(g))
+        fits: Sequence[MarginFit | None] = fitted(statistics) if statistics else [None] * len(winners)
+        results = []
+        for label, other, won, text, fit in zip(predicted.tolist(), others, winners, bits, fits, strict=True):
+            kept = won == label
+            stored = text if kept.any() and not kept.all() and len(won) <= MOST_STORED_DRAWS else None
+            counts = torch.bincount(won[won >= 0], minlength=batch.classes).tolist()
+            votes = Votes(tuple(counts), int((won < 0).sum()), int((kept[0::2] != kept[1::2]).sum()), stored)
+            if fit is not None and fit.normal and not contradicted(fit.value, votes, label):
+                results.append(fit.result(votes, flips_to=int(other[int(fit.deciding)])))
+            else:
+                results.append(by_votes(votes, kept, label, fit))
+        return results
+
+
+def _draw(batch: ImageBatch, images: list[int], draws: int) -> tuple[Tensor, Tensor]:
+    """Margins of noisy copies (images, draws, classes - 1), float64, and winning classes (images, draws) on the host, -1 if not finite."""
+    target = batch.predicted[images]
+    logits = torch.empty((len(images) * draws, batch.classes), dtype=torch.float64, device=target.device)
+    for noisy, part in batch.noisy_logits(draws, images, pairs=True, frames=True):
+        logits[noisy.image * draws + noisy.draw] = part.double()
+    g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
+    return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()
+
+
+def _kind(x: Tensor) -> str:
+    return "cpu" if x.device.type == "cpu" else "other"
+
+
+class MarginFit(NamedTuple):
+    """The normal fit of an image.
+
+    Attributes:
+        value, lower, upper, std_error: P[N(m, S) > 0], corrected for skewness, with its jackknife interval and standard error.
+        error: numerical error of the CDF, including omitted classes.
+        correction: the part of the value that corrects for skewness; exactly 0 without visible skewness.
+        deciding: index of the margin with the smallest m / s.
+        skewness, kurtosis: of that margin.
+        normal: whether both pass the normality test, and the margin varies.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    std_error: float
+    error: float
+    correction: float
+    deciding: float
+    skewness: float
+    kurtosis: float
+    normal: float
+
+    @property
+    def shape(self) -> NormalFit:
+        """Shape of the deciding margin, and the correction, if any."""
+        correction = round(self.correction, 9) if self.normal and self.correction else None
+        return NormalFit(round(self.skewness, 6), round(self.kurtosis, 6), correction)
+
+    def result(self, votes: Votes, *, flips_to: int) -> Result:
+        """The result, with the votes of the same copies, which gates and the accuracy under noise use."""
+        return Result(
+            value=self.value,
+            lower=self.lower,
+            upper=self.upper,
+            std_error=self.std_error,
+            flips_to=flips_to,
+            forwards=1 + votes.draws,
+            interval=LogitGaussian.interval,
+            note=f"normal CDF within {self.error:.1g}" if self.error > _VISIBLE else "",
+            votes=votes,
+            fit=self.shape,
+        )
+
+
+class Statistics(NamedTuple):
+    """The statistics of the margins for the fit, an entry per image.
+
+    Attributes:
+        mean, covariance: of the competing margins, from all pairs and without each group (batch, 1 + groups, k), (..., k, k).
+        shift: :func:`~robaudit.numerics.margins.reflection_shift`, from the same pairs (batch, 1 + groups).
+        pairs: number of pairs (batch,), float64.
+        mean_variance: variance of the deciding margin's mean, relative to the margin's variance (batch,).
+        deciding: index of the margin with the smallest m / s (batch,).
+        omitted: failure probability of the margins that do not compete, sum Phi(-z) (batch,).
+        skewness, kurtosis, p_value: shape of the deciding margin (batch,).
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    shift: Tensor
+    pairs: Tensor
+    mean_variance: Tensor
+    deciding: Tensor
+    omitted: Tensor
+    skewness: Tensor
+    kurtosis: Tensor
+    p_value: Tensor
+
+    @classmethod
+    def of(cls, g: Tensor) -> Statistics:
+        """From margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of 8."""
+        even, odd = halves(torch.nan_to_num(g, nan=-1e30, posinf=1e30, neginf=-1e30))
+        mean, v_even = mean_over(even, 1), variance_over(even, 1)
+        variance = v_even + mean_over(odd.square(), 1)
+        z = torch.where(variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf))
+        order = z.argsort(dim=1, stable=True)
+        first, left = order[:, :1], z.gather(1, order[:, COMPETITIVE:])
+        omitted = total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(mean[:, 0])
+        share = torch.where(variance > 0, v_even / torch.where(variance > 0, variance, 1.0), 0.0)
+        chosen = order[:, :COMPETITIVE, None].transpose(1, 2)
+        even, odd = (part.gather(2, chosen.expand(-1, even.shape[1], -1)) for part in (even, odd))
+        step = max(1, _VALUES[_kind(g)] // (GROUPS * even[0].numel()))
+        parts = [_left_out(*pair) for pair in zip(even.split(step), odd.split(step), strict=True)]
+        pairs = torch.full_like(omitted, even.shape[1])
+        skewness, kurtosis, p_value = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
+        # A margin that is the same in all copies, as of tied logits, has no distribution to fit.
+        p_value = torch.where(variance.gather(1, first)[:, 0] > 0, p_value, 0.0)
+        about = pairs, share.gather(1, first)[:, 0] / pairs, first[:, 0], omitted
+        mean, covariance, shift = (torch.cat(part) for part in zip(*parts, strict=True))
+        return cls(mean, covariance, shift, *about, skewness, kurtosis, p_value)
+
+
+def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, covariance and reflection shift from all pairs and without each group of pairs, (batch, 1 + groups, ...) each."""
+    statistics = []
+    for e, o in ((even, odd), (without_each_group(even, GROUPS), without_each_group(odd, GROUPS))):
+        moments = pair_moments(e, o)
+        statistics.append([x.unflatten(0, (-1, len(even))) for x in (moments.mean, moments.covariance, reflection_shift(e, o))])
+    mean, covariance, shift = (torch.cat(both).transpose(0, 1) for both in zip(*statistics, strict=True))
+    return mean, covariance, shift
+
+
+def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
+    """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
+
+    The correction is :func:`~robaudit.numerics.margins.reflection_shift`, D, times max(0, 1 - 2 se_D^2 / D^2): a value that passes
+    for normal is unchanged, bit by bit. The interval contains the value's interval and the same interval around the fully corrected value.
+
+    Only the competing classes enter the CDF: at most 64, by smallest m / s; the failure probability of the others, sum Phi(-z), is
+    added to ``error``, up to the value itself. On the probit scale the standard error is the larger of the jackknife's and the delta
+    method's sqrt(V_even / (h s^2) + z^2 / (4 h)) for h pairs: normal draws give no smaller error.
+    """
+    from scipy.stats import t as student
+
+    s = Statistics(*map(torch.cat, zip(*parts, strict=True)))
+    # One call for all images and groups: a call costs more than its rows.
+    tolerance = torch.full_like(s.shift, _CDF_APART)
+    tolerance[:, 0] = _CDF
+    p, errors = (x.view(s.shift.shape) for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1), tolerance.flatten()))
+    plain, left_out = p[:, 0], p[:, 1:].T
+    error = errors[:, 0] + torch.minimum(s.omitted, plain)
+    shift, shifts = s.shift[:, 0], s.shift[:, 1:].T
+    weight = _shrinkage(shift, _jackknife(shifts))
+    value = _shifted(plain, weight * shift)
+    delta = _delta(s.mean_variance, s.pairs, _probit(plain))
+    spread = torch.maximum(_jackknife(_probit(_shifted(left_out, weight * shifts))), delta)
+    reach = float(student.ppf(0.975, GROUPS - 1)) * spread
+    centres = torch.stack([_probit(value), _probit(_shifted(plain, shift))])  # corrected, and fully corrected
+    lower = torch.minimum(normal_cdf(centres - reach).amin(0) - error, value).clamp_min(0)
+    upper = torch.maximum(normal_cdf(centres + reach).amax(0) + error, value).clamp_max(1)
+    std_error = hypot(torch.maximum(_density(centres[0]) * spread, _density(_probit(plain)) * delta), error / 3)
+    shape = s.deciding, s.skewness, s.kurtosis, s.p_value > FALSE_ALARMS
+    table = torch.stack([x.double() for x in (value, lower, upper, std_error, error, value - plain, *shape)], 1)
+    return [MarginFit(*row) for row in table.tolist()]
+
+
+def _jackknife(left_out: Tensor) -> Tensor:
+    """The jackknife standard error from the values without each group: (groups, batch) -> (batch,)."""
+    groups = len(left_out)
+    return ((groups - 1) ** 2 / groups * variance_over(left_out, 0)).sqrt()
+
+
+def _shrinkage(shift: Tensor, error: Tensor) -> Tensor:
+    """The shrinkage factor of a shift, max(0, 1 - 2 error^2 / shift^2): exactly 0 below 1.4 standard errors and for rounding errors."""
+    square = shift.square().clamp_min(_ROUNDING**2)
+    return torch.where(shift.abs() > _ROUNDING, 1 - 2 * error.square() / square, 0.0).clamp_min(0)
+
+
+def _shifted(value: Tensor, shift: Tensor) -> Tensor:
+    """value + shift, at most half way to 0 or 1, and at most 3 p (1 - p): skewness changes a small tail by a multiple of its size."""
+    most = _TAIL_MULTIPLE * value * (1 - value)
+    shift = torch.maximum(torch.minimum(shift, most), -most)
+    return value + torch.minimum(torch.maximum(shift, -value / 2), (1 - value) / 2)
+
+
+def _probability(mean: Tensor, covariance: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
+    p, error = mvn_cdf(*standardise(mean, covariance), tolerance=tolerance)
+    return p.clamp(0, 1), error
+
+
+def _probit(p: Tensor) -> Tensor:
+    y: Tensor = torch.special.ndtri(p.clamp(_EDGE, 1 - _EDGE))
+    return y
+
+
+def _density(y: Tensor) -> Tensor:
+    return torch.exp(-y.square() / 2) / math.sqrt(2 * math.pi)
+
+
+def _delta(mean_variance: Tensor, pairs: Tensor, centre: Tensor) -> Tensor:
+    """The standard error on the probit scale for a number of pairs of normal draws."""
+    return (mean_variance + centre.square() / (4 * pairs)).sqrt()
+
+
+def vote_error(kept: Tensor) -> float:
+    """The standard error of the share of antithetic copies that keep the class (draws,), pairs in turn.
+
+    They carry as much information as draws / (1 + rho) independent copies, rho > 0 the correlation of a pair's two indicators;
+    draws / 2 if all copies agree.
+    """
+    kept = kept.double()
+    n, p = len(kept), float(kept.mean())
+    variance = p * (1 - p)
+    rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
+    return math.sqrt(max(variance, 1 / (4 * n)) / (n / (1 + max(0.0, rho))))
+
+
+def contradicted(value: float, votes: Votes, predicted: int) -> bool:
+    """Whether the value of a fit lies outside the interval of the votes of the same copies.
+
+    Args:
+        value: of the fit.
+        votes: of the copies, in antithetic pairs.
+        predicted: the class of the clean image.
+    """
+    lower, upper = antithetic_share(votes.of(predicted), votes.split or 0, votes.draws, SURE)
+    return not lower <= value <= upper
+
+
+def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None = None) -> Result:
+    """The result from the votes, for an image whose margins are not normal, or whose fit the votes rule out.
+
+    Args:
+        votes: of the noisy copies.
+        kept: whether each copy kept the class of the clean image (draws,), bool, pairs in turn.
+        predicted: the class of the clean image.
+        fit: the rejected fit; None under noise that does not give normal margins.
+    """
+    n, p = len(kept), float(kept.double().mean())
+    shape = None if fit is None else fit._replace(correction=0.0).shape
+    lower, upper = antithetic_share(round(p * n), votes.split or 0, n)
+    note = ""
+    if fit is not None and fit.skewness == fit.kurtosis == 0.0:
+        note = "the margin is the same in all copies: decided by votes"
+    elif fit is not None and fit.normal:
+        note = f"the fit of the margins, {fit.value:.3f}, is far off the votes: decided by votes"
+    elif fit is not None:
+        note = f"margins are not normal (skewness {fit.skewness:.2f}, kurtosis {fit.kurtosis:.2f}): decided by votes"
+    return Result(
+        value=p,
+        lower=min(p, float(lower)),
+        upper=max(p, float(upper)),
+        std_error=vote_error(kept),
+        flips_to=flip_by_votes(votes.counts, predicted),
+        forwards=1 + n,
+        interval=Interval(IntervalKind.ANTITHETIC),
+        note=note,
+        votes=votes,
+        fit=shape,
+    )

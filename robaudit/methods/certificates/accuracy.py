@@ -1,0 +1,221 @@
+"""Certified accuracy: the share of images whose class is certified, and is the label, within a given radius.
+
+Unlike all rows, it is relative to the label: an image counts at radius r only where the certified class is its label and the certified
+radius is r or more. An image that is certified for another class, or not certified at all, counts as not certified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.documents import Document, json_number
+from robaudit.errors import RunError
+from robaudit.levels import LevelChoice
+from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import CERTIFIED
+from robaudit.runs.frame import NO_CLASS, Columns
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.run import Run, measuring
+from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.summary import Share, share
+
+Mask = NDArray[np.bool_]
+LACKING = "has no certified radii", "add certified_radius, margin_radius or smoothed_margin to its estimators"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The certificates of the labelled images of one result.
+
+    Attributes:
+        key: of the result.
+        radii: certified (n,), 0 where nothing is.
+        right: whether the certified class is the label (n,); ``wrong``: whether it is another class. Neither: nothing is certified.
+        correct: whether the network itself classifies the clean image correctly (n,).
+        unlabelled: images left out, because they have no label.
+        not_finite: images without a finite radius, which count as not certified.
+        alpha: the largest probability that an image's certificate is false; 0 where rows state none.
+        possible: the largest radius that could have been certified; infinite where rows state none.
+        asked: the radius in question, where the estimator stopped once that was decided: at other radii it may have certified less than it
+            could. None without such a radius.
+    """
+
+    key: GroupKey
+    radii: Floats
+    right: Mask
+    wrong: Mask
+    correct: Mask
+    unlabelled: int = 0
+    not_finite: int = 0
+    alpha: float = 0.0
+    possible: float = math.inf
+    asked: float | None = None
+
+    @property
+    def images(self) -> int:
+        """Number of labelled images."""
+        return len(self.radii)
+
+    @property
+    def counted(self) -> Floats:
+        """The radii that count (n,): 0 where the certified class is not the label."""
+        return np.where(self.right, self.radii, 0.0)
+
+    @property
+    def false_at_most(self) -> float:
+        """The largest expected number of false certificates."""
+        return self.alpha * self.images
+
+
+@dataclass(frozen=True, slots=True)
+class Curve(Document):
+    """Certified accuracy against radius, at 0 and at each radius where it falls: just beyond it, the next value holds.
+
+    Attributes:
+        radii: ascending, the first 0 (m,).
+        counts: images certified there (m,).
+        values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, pointwise.
+    """
+
+    members = "radius=radii count=counts value=values lower=lowers upper=uppers"
+
+    radii: Floats
+    counts: NDArray[np.int64]
+    values: Floats
+    lowers: Floats
+    uppers: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedAccuracy:
+    """Certified accuracy of one result, and other statistics of its certificates.
+
+    Attributes:
+        certificates: of at least one image.
+        confidence: of the intervals, which are for the population. For these images all numbers are exact.
+        clean: share of images that the network itself classifies correctly.
+        wrong: share certified for a class other than the label.
+        abstains: share without a certificate.
+        mean: average certified radius, 0 where the certified class is not the label.
+        interval: bootstrap interval of the mean; None for a single image.
+        median: of the same radii.
+        largest: of the same radii.
+    """
+
+    certificates: Certificates
+    confidence: float
+    clean: Share
+    wrong: Share
+    abstains: Share
+    mean: float
+    interval: Bounds | None
+    median: float
+    largest: float
+
+    def at(self, radius: float) -> Share:
+        """Certified accuracy at a radius of 0 or more; at 0, the share with any positive radius."""
+        certificates = self.certificates
+        return share(int((certificates.right & (certificates.radii >= radius)).sum()), certificates.images, self.confidence)
+
+    def curve(self) -> Curve:
+        """Certified accuracy at every radius."""
+        certificates = self.certificates
+        radii = np.sort(certificates.radii[certificates.right])
+        steps = np.unique(np.append(radii, 0.0))
+        counts = len(radii) - np.searchsorted(radii, steps, side="left")
+        lowers, uppers = clopper_pearson(counts, certificates.images, self.confidence)
+        return Curve(steps, counts.astype(np.int64), counts / certificates.images, lowers, uppers)
+
+    def document(self, radii: Sequence[float]) -> dict[str, Any]:
+        """One entry of the JSON output, with the certified accuracy at these radii."""
+        certificates = self.certificates
+        lower, upper = self.interval or (None, None)
+        return {
+            **certificates.key.document(),
+            "norm": certificates.key.norm or None,
+            "confidence": self.confidence,
+            "images": certificates.images,
+            "unlabelled": certificates.unlabelled,
+            "not_finite": certificates.not_finite,
+            "alpha": certificates.alpha or None,
+            "false_certificates_at_most": certificates.false_at_most if certificates.alpha else None,
+            "largest_possible": json_number(certificates.possible),
+            "asked": certificates.asked,
+            "clean_accuracy": self.clean.document(),
+            "certified_accuracy": [{"radius": radius, **self.at(radius).document()} for radius in radii],
+            "wrong_class": self.wrong.document(),
+            "abstains": self.abstains.document(),
+            "mean_radius": {"value": self.mean, "lower": lower, "upper": upper},
+            "median_radius": self.median,
+            "largest_radius": self.largest,
+        }
+
+
+def certificates_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
+    """The certificates of each result that has some, in the run's order.
+
+    A row whose certified class is missing, or whose radius is 0 or no finite number, certifies nothing.
+
+    Raises:
+        RunError: the results named have no certified radii, or the run no labels.
+    """
+    results = measuring(run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING)
+    return [_certificates(columns, str(run.path)) for columns in results]
+
+
+def _certificates(columns: Columns, where: str) -> Certificates:
+    labelled = columns.take(columns.label != NO_CLASS)
+    if not len(labelled):
+        raise RunError(where, "has no labels, and certified accuracy compares with them", "audit labelled images")
+    finite, values = np.isfinite(labelled.values), labelled.values
+    certified = np.where(finite & (values > 0.0), labelled.certified_class, np.nan)
+    right = certified == labelled.label
+    wrong = ~np.isnan(certified) & ~right
+    radii = np.where(right | wrong, values, 0.0)
+    alpha, possible, asked = columns.alpha, columns.largest, columns.asked
+    largest = math.inf if np.isnan(possible).any() else float(possible.max())
+    return Certificates(
+        key=columns.key,
+        radii=radii,
+        right=right,
+        wrong=wrong,
+        correct=labelled.correct,
+        unlabelled=len(columns) - len(labelled),
+        not_finite=int((~finite).sum()),
+        alpha=float(np.nan_to_num(alpha).max()),
+        possible=max(largest, float(radii.max())),  # rounding
+        asked=None if np.isnan(asked).all() else float(asked[~np.isnan(asked)][-1]),
+    )
+
+
+def certified_accuracy(certificates: Certificates, confidence: float = ROW_CONFIDENCE) -> CertifiedAccuracy:
+    """Certified accuracy of one result.
+
+    The mean radius over all images, 0 where the certified class is not the label, is known as ACR, average certified radius.
+
+    Args:
+        certificates: at least one image.
+        confidence: of the intervals: Clopper-Pearson over images of shares, percentiles of 2,000 bootstrap replicates of the mean.
+
+    Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing; the mean: Zhai et al. 2020, MACER.
+    """
+    n, counted = certificates.images, certificates.counted
+    abstains = n - int(certificates.right.sum()) - int(certificates.wrong.sum())
+    return CertifiedAccuracy(
+        certificates=certificates,
+        confidence=confidence,
+        clean=share(int(certificates.correct.sum()), n, confidence),
+        wrong=share(int(certificates.wrong.sum()), n, confidence),
+        abstains=share(abstains, n, confidence),
+        mean=float(counted.mean()),
+        interval=percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"],
+        median=float(np.median(counted)),
+        largest=float(counted.max()),
+    )

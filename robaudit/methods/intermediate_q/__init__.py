@@ -1,0 +1,1 @@
+"""Losses between the average and the worst case (Rice et al.)."""

@@ -1,0 +1,344 @@
+"""Losses between the average and the worst case: their means by q, and the images with the highest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robaudit.errors import RunError
+from robaudit.levels import NoiseLevel
+from robaudit.methods.intermediate_q.losses import MOST_WORST, Losses, LossResult, loss_changes, losses
+from robaudit.names import PartName, ResultName
+from robaudit.numerics.images import THESE_IMAGES
+from robaudit.quantities import LOSS
+from robaudit.report import numbers
+from robaudit.report.differences import P_VALUE, Paired, difference_lines, paired_cells, paired_changes, run_columns
+from robaudit.report.pictures.page import (
+    PictureSize,
+    Sketch,
+    few_ticks,
+    log_scale,
+    paneled,
+    styles_of,
+    told_apart,
+)
+from robaudit.report.pictures.style import GRID
+from robaudit.report.sections import Ask, Entry, Section
+from robaudit.report.summary import QUANTILE_ENDS, caveats, covered, group_mean, mean_ends
+from robaudit.report.tables import Column, Table, cells, columns
+from robaudit.report.words import failed_attacks
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.reading import Run
+from robaudit.stats.summary import GroupSummary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class LossesSection(Section[tuple[Losses, ...]]):
+    """The loss between its average over the noise and its maximum, by the order q of its norm."""
+
+    title = "From the average to the worst case"
+    words = (
+        "The loss at q is the q-norm (E[l^q])^(1/q) over the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is the "
+        "mean; the larger q is, the more the upper tail counts; the limit is the maximum, which an attack searches for. Lower is better. "
+        "A flat curve means that the loss hardly varies with the noise; a steep one, that rare noise gives a much larger loss than the "
+        "mean. Sampling rarely reaches the tail, so values at large q are biased low, as is the attack's: where two disagree beyond "
+        "their intervals, the higher one is closer to the true value."
+    )
+    uses = Section.uses | {"bottom"}
+
+    def applies(self, run: Run) -> bool:
+        """Whether it has losses by q, not only by attacks."""
+        return LOSS.name in run.quantities and any(key.quantity == LOSS.name and _order(key.estimator) < math.inf for key in run.frame)
+
+    def records(self, run: Run, ask: Ask) -> list[tuple[Losses, ...]]:
+        """The losses at all noise levels, together.
+
+        Raises:
+            RunError: the run has no losses by q.
+        """
+        by_level = losses(run, ask.estimators, ask.levels, MOST_WORST if ask.bottom is None else ask.bottom)
+        if not by_level:
+            raise RunError(str(run.path), "has no losses by q", "add qnorm_path to its estimators: --extend computes it")
+        return [by_level]
+
+    def tables(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Iterator[Table]:
+        """The means by q, of several runs side by side, then the images with the highest losses."""
+        several = len(entries) > 1
+        failed = [(entry.name, failed_attacks(entry.record)) for entry in entries]
+        failures = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
+        table = _means(entries, ask)
+        yield replace(table, notes=(*table.notes, *failures))
+        for entry in entries:
+            for worst in worst_losses_tables(entry.record):
+                yield replace(worst, heading=f"{entry.name}: {worst.heading}") if several else worst
+
+    def figure(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Sketch:
+        """From the average to the worst case: a panel for each noise level, a line for each run and estimator."""
+        every: dict[NoiseLevel, list[Line]] = {}
+        for entry in entries:
+            for level in entry.record:
+                every.setdefault(level.at, []).append((entry.name, level))
+        shown = dict(list(every.items())[:_MOST_PANELS])
+        names, texts = _names(shown), numbers.level_texts(shown)
+        styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
+        limits = _limits([level for lines in shown.values() for _, level in lines])
+
+        def draw(ax: Axes, at: NoiseLevel, _: PictureSize) -> None:
+            ax.set_ylim(*limits)
+            if limits[0] > 0:
+                log_scale(ax, "y")
+            else:
+                few_ticks(ax.yaxis)
+            _panel(ax, shown[at], styles, limits)
+
+        return paneled(
+            "Loss from the average to the worst case",
+            _caption(shown, list(every)[_MOST_PANELS:], several=len(entries) > 1),
+            list(shown),
+            draw,
+            wide=3.0,
+            high=2.4,
+            titles=[texts[at] for at in shown],
+            styles=dict(zip(names.values(), styles.values(), strict=True)),
+            ylabel=f"loss in {LOSS.unit}, lower is better",
+            sharey=True,
+        )
+
+    def document(self, entry: Entry[tuple[Losses, ...]], ask: Ask) -> dict[str, Any]:
+        """The means by q and the values of the images with the highest losses."""
+        return {"levels": [_document(level) for level in entry.record]}
+
+    def differences(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """The differences of the means from the first run's."""
+        return difference_lines(
+            entries, _changes(entries, ask), lambda key: {"estimator": key.estimator, **key.at.document(), "q": _order(key.estimator)}
+        )
+
+    def lines(self, entry: Entry[tuple[Losses, ...]], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each noise level and result."""
+        for level in entry.record:
+            for result in level.results:
+                mean = {part: getattr(result.mean, part) for part in _PARTS}
+                yield {"estimator": result.name, **level.at.document(), "q": result.q, "images": result.summary.images, "mean": mean}
+
+
+def _order(name: str) -> float:
+    """The order of a result's norm; infinity for the maximum."""
+    part = ResultName.parse(name).part
+    return part.number if part is not None and part.name is PartName.Q else math.inf
+
+
+_PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
+
+
+def _changes(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> dict[str, Paired[GroupKey]]:
+    return paired_changes(entries, partial(loss_changes, estimators=ask.estimators, levels=ask.levels))
+
+
+def _document(level: Losses) -> dict[str, Any]:
+    results = [
+        {
+            "estimator": result.name,
+            "q": result.q if math.isfinite(result.q) else None,
+            "images": result.summary.images,
+            "mean": result.mean.document(),
+        }
+        for result in level.results
+    ]
+    worst = [{"id": flag.id, **{result.name: result.worst[i] for result in level.results}} for i, flag in enumerate(level.worst)]
+    return {**level.at.document(), "results": results, "attacked": level.attacked, "beaten": level.beaten, "worst": worst}
+
+
+_ORDER = "q = 1 is the mean loss of an image's noisy copies; a larger q gives the worst copies more weight; max is the attack."
+
+
+def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
+    """A line for each noise level and result: of one run with its spread, of several with the differences from the first."""
+    names, several, changes = [entry.name for entry in entries], len(entries) > 1, _changes(entries, ask)
+    paired = any(changes.values())
+    every = {(entry.name, result.name, level.at): result for entry in entries for level in entry.record for result in level.results}
+    levels = numbers.level_texts(at for _, _, at in every)
+    rows = []
+    for name, at in dict.fromkeys((name, at) for _, name, at in every):
+        results = [every.get((run, name, at)) for run in names]
+        first = next(result for result in results if result is not None)
+        means = (group_mean(None if result is None else result.summary) for result in results)
+        more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first.summary)
+        rows.append(cells((levels[at], *_named(first), *means, *more)))
+    groups = [result.summary for result in every.values()]
+    about = [f"[ ] 95 % interval of the mean, {covered(groups)}." + ("" if several else f" {QUANTILE_ENDS}")]
+    if paired:
+        about += ["Differences: of the images with a value in both runs, with Student's t for pairs.", f"{P_VALUE}."]
+    measured = Column(f"[{THESE_IMAGES}]", number=True, detail=True)
+    spread = Column("mean [95% interval]", number=True), measured, *columns((), ("median", "95th %ile"))
+    return Table(
+        f"Mean loss by q ({LOSS.unit}, lower is better)",
+        (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, compared=paired, tested=True) if several else spread)),
+        tuple(rows),
+        lines=(f"{numbers.span([group.images for group in groups])} images",),
+        notes=(_ORDER, *about, *dict.fromkeys(caveats(groups, "[ ]"))),
+    )
+
+
+def _spread(group: GroupSummary) -> Iterator[str]:
+    """The mean of these images, the median and the 95th percentile."""
+    yield numbers.ends(group.mean.measured_lower, group.mean.measured_upper, LOSS.low, LOSS.high)
+    yield from (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
+
+
+def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
+    """The images with the highest losses at each noise level, worst first: the values that rank them, at each q, and the attack's."""
+    levels = numbers.level_texts(level.at for level in by_level)
+    for level in by_level:
+        results = (*level.ranking, *level.attacks)
+        heads = [f"q={result.q:.6g}" if math.isfinite(result.q) else result.name for result in results]
+        rows = [
+            cells(
+                (
+                    sample.id,
+                    *(_loss(result.worst[i], result.at_least[i]) for result in results),
+                )
+            )
+            for i, sample in enumerate(level.worst)
+        ]
+        yield Table(
+            f"Images with the highest loss, {level.ranking[-1].estimator}, {levels[level.at]}",
+            columns(("sample",), heads),
+            tuple(rows),
+            folded=True,
+        )
+
+
+def _loss(value: float | None, at_least: float | None) -> str:
+    """The loss of an image; without an upper end of its interval, the lower end as a bound."""
+    if value is None:
+        return numbers.NONE
+    if at_least is not None:
+        return numbers.beside(value, at_least, None, LOSS.low, LOSS.high)
+    return numbers.plain(value, LOSS.low, LOSS.high)
+
+
+def _named(result: LossResult) -> tuple[str, str]:
+    """The estimator and the order, as tables have them."""
+    return (result.name, "max") if math.isinf(result.q) else (result.estimator, f"{result.q:.6g}")
+
+
+# --- the figure
+
+_MOST_PANELS, _LEAST, _FAR, _MOST_TICKS = 6, 1e-6, 12.0, 6
+_BESIDE = 0.02  # decades of q between the means of two lines
+
+Line = tuple[str, Losses]
+"""The losses of a run at one noise level, and the name of the run."""
+
+
+def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], str]:
+    """Names of the lines and of attacks without a line, by run and estimator."""
+    keys: dict[tuple[str, str], None] = {}
+    for lines in shown.values():
+        for run, level in lines:
+            keys |= dict.fromkeys((run, label) for label in level.curves)
+            keys |= dict.fromkeys((run, result.name) for result in level.attacks[1:])
+    return dict(zip(keys, told_apart(list(keys)), strict=True))
+
+
+# --- words
+
+
+def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool) -> Iterator[str]:
+    every = [level for lines in shown.values() for _, level in lines]
+    groups = [result.summary for level in every for result in level.results]
+    yield f"{numbers.span([group.images for group in groups])} images. Mean over the images; bars: its 95 % interval, {covered(groups)}."
+    if any(level.attacks for level in every):
+        yield "Grey: the highest loss that the attack found; the limit is at least as high."
+    for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
+        failed = failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
+        if failed:
+            yield f"{name}: {failed}" if several else failed
+    yield from caveats(groups, "[ ]")
+    if left:
+        yield f"Not shown: {', '.join(numbers.level_texts(left).values())}."
+
+
+def _ends(result: LossResult) -> tuple[float, float]:
+    """The interval of the mean; infinite where it is open."""
+    lower, upper = mean_ends(result.mean, alone=result.summary.images == 1)
+    return -math.inf if lower is None else lower, math.inf if upper is None else upper
+
+
+def _known(result: LossResult) -> bool:
+    """Whether the interval of the mean says anything."""
+    lower, upper = _ends(result)
+    return math.isfinite(upper) or lower > 0
+
+
+# --- drawing
+
+
+def _limits(every: Sequence[Losses]) -> tuple[float, float]:
+    """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic scale."""
+    results = [result for level in every for result in level.results]
+    values = [result.mean.value for result in results]
+    ends = [upper for _, upper in map(_ends, results) if math.isfinite(upper)]
+    high, positive = max([*values, *ends, 1e-300]), [value for value in values if value > 1e-300]
+    if not positive or max(positive) <= _FAR * min(positive):
+        return 0.0, 1.08 * high
+    low = max(min(positive), _LEAST * max(positive))
+    room = (high / low) ** 0.05
+    return low / room, high * room
+
+
+def _panel(ax: Axes, lines: Sequence[Line], styles: Mapping[tuple[str, str], dict[str, Any]], limits: tuple[float, float]) -> None:
+    orders = sorted({result.q for _, level in lines for curve in level.curves.values() for result in curve})
+    reach = math.log10(orders[-1] / orders[0])
+    limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
+    attacked = any(level.attacks for _, level in lines)
+    if attacked:
+        ax.axvspan(limit - 0.08 * (reach + 1), limit + 0.08 * (reach + 1), color=GRID, alpha=0.5, linewidth=0, zorder=0)
+    drawn = 0
+    for run, level in lines:
+        for label, curve in level.curves.items():
+            style, shift = styles[run, label], _BESIDE * (reach + 1) * drawn
+            drawn += 1
+            points = [(math.log10(result.q) + shift, result) for result in curve]
+            ax.plot(*_xy(points, limits), zorder=4, **style)
+            if level.attacks:
+                best = max(level.attacks, key=lambda result: result.mean.value)
+                way = [points[-1], (limit + shift, best)]
+                ax.plot(*_xy(way, limits), color=style["color"], linewidth=1.3, linestyle=(0, (1, 1.5)), zorder=3.5)
+                points.append((limit + shift, level.attacks[0]))
+                ax.plot(*_xy(points[-1:], limits), zorder=4, **style)
+            for x, result in points:
+                _bar(ax, x, result, limits, style["color"])
+        for i, result in enumerate(level.attacks[1:], start=1):
+            style, x = styles[run, result.name], limit + _BESIDE * (reach + 1) * (drawn + i)
+            ax.plot(*_xy([(x, result)], limits), zorder=4, **style)
+            _bar(ax, x, result, limits, style["color"])
+    _orders(ax, orders, limit if attacked else None)
+
+
+def _xy(points: Sequence[tuple[float, LossResult]], limits: tuple[float, float]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [float(np.clip(result.mean.value, *limits)) for _, result in points]
+
+
+def _bar(ax: Axes, x: float, result: LossResult, limits: tuple[float, float], ink: str) -> None:
+    if _known(result):
+        ax.plot([x, x], np.clip(_ends(result), *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4)
+
+
+def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
+    """Set ticks at the orders, at some of them if there are many, and at the attack."""
+    every = -(-len(orders) // _MOST_TICKS)
+    shown = list(orders[::-1][::every])[::-1]
+    texts = [f"{order:.6g}".replace("e+0", "e").replace("e+", "e") for order in shown]
+    ends = [] if limit is None else [(limit, "attack")]
+    places = [*((math.log10(order), text) for order, text in zip(shown, texts, strict=True)), *ends]
+    ax.set_xticks([x for x, _ in places], [text for _, text in places])
+    ax.set_xlabel("q (1: the average)")

@@ -1,0 +1,93 @@
+"""`qnorm_mc`: the q-norm of the loss by plain Monte Carlo."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from pydantic import Field
+
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.estimator import Need
+from robaudit.methods.intermediate_q.estimator import QNorm
+from robaudit.numerics.losses import log_cross_entropy, log_norm
+from robaudit.quantities import Interval, IntervalKind
+from robaudit.results import LossNorm, Result
+
+MOST = 0.02
+"""The largest share of a single copy in the sum of l^q with which the row has an upper end."""
+UNSEEN = 2.0
+"""How many more copies as large as the largest the upper end counts."""
+_TWO_SIDED = 1.959963984540054
+
+
+class QNormMc(QNorm):
+    """log Z_q = [log sum_i l_i^q - log m] / q over m noisy copies, all in log space.
+
+    `mc` uses the same copies. As q grows, ever fewer of them carry the sum. At q = 100 it is often
+    a single one: the value is near the largest loss seen, far below Z_q, and the copies cannot tell
+    how far. So the interval has no upper end where one copy carries more than 2 % of the sum
+    (:data:`MOST`), and the row's note says so.
+
+    Elsewhere the interval is lognormal. Its upper end counts two more copies as large as the largest
+    (:data:`UNSEEN`): a sample has too few of the large losses more often than too many. It does not
+    cover a bad region that no copy meets; that is the bias of the estimator.
+
+    Source: Rice et al., Robustness between the worst and average case, equation 6; Kong 1992 for the effective sample size.
+    """
+
+    needs, interval = Need.LEVEL | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, covers_bias=False)
+    summary = "q-norm of the loss under noise, from noisy copies"
+    prefer = "q of 1 or 2, or a model without gradients; for larger q it usually gives a lower bound: use qnorm_path"
+    source = "Rice et al., equation 6"
+
+    samples: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass and the copies."""
+        return 1 + self.samples, 0
+
+    def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
+        """Every q from the same copies."""
+        target = self.targets(batch)
+        log_loss = torch.empty((len(batch.x), self.samples), dtype=torch.float64, device=batch.x.device)
+        for noisy, logits in batch.noisy_logits(self.samples):
+            log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
+        highest = log_loss.amax(1)
+        norms = [torch.stack([*log_norm(log_loss, q)], dim=1).tolist() for q in self.q]
+        results = []
+        for *of_image, most, against in zip(*norms, highest.tolist(), target.tolist(), strict=True):
+            loss = LossNorm(against, math.exp(most))
+            by_order = zip(self.q, of_image, strict=True)
+            results.append(tuple(self._result(q, *norm, loss=loss) for q, norm in by_order))
+        return results
+
+    def _result(self, q: float, log_z: float, ess: float, largest: float, *, loss: LossNorm) -> Result:
+        """The result for one q.
+
+        Args:
+            q: the order.
+            log_z, ess, largest: see :class:`~robaudit.numerics.losses.LogNorm`.
+            loss: target and maximum of the copies' losses.
+        """
+        value = math.exp(log_z)
+        error = math.sqrt(max(0.0, 1 / ess - 1 / self.samples)) / q
+        half_width = _TWO_SIDED * error
+        enough = largest <= MOST
+        note = ""
+        if largest > MOST:
+            share = f"{100 * largest:.0f} %"
+            note = f"no upper end: one of {self.samples:,} copies carries {share} of the sum"
+        more = math.log1p(UNSEEN * largest) / q
+        return Result(
+            value=value,
+            lower=math.exp(log_z - half_width),
+            upper=math.exp(log_z + half_width + more) if enough else None,
+            std_error=value * error if enough else None,
+            forwards=1 + self.samples,
+            interval=self.interval,
+            note=note,
+            loss=loss,
+            numbers={"log_value": log_z, "ess": ess, "largest_share": largest},
+        )

@@ -1,0 +1,415 @@
+"""Error curves against attacks, noise and linear corruption, and the summary of each in one number: ASR, AMS, gamma at 50 %.
+
+Errors are relative to the label, over all images: a misclassified image is an error at every strength. Images without a label
+are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.documents import json_number
+from robaudit.errors import RunError
+from robaudit.levels import GAUSSIAN, LevelChoice
+from robaudit.numerics.images import Floats
+from robaudit.quantities import RADIUS
+from robaudit.runs.frame import NO_CLASS, Columns, common_names
+from robaudit.runs.run import Run
+from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
+
+LINEAR = "linear"
+"""The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
+CUTOFF = 0.03
+"""A noise curve ends at an error of (C - 1) / C less this, with an accuracy slightly above chance."""
+HALF = 0.5
+HUMANS = 0.25
+"""The gamma at which people name half of the images correctly (Jang et al. 2021)."""
+_ROUNDING = 1e-9
+_SUM = "sum"  # the key of the summary, beside the indices of the points
+
+
+Ints = NDArray[np.int64]
+
+
+class CurveKind(StrEnum):
+    """The perturbation of the images."""
+
+    L2 = "l2"
+    LINF = "linf"
+    NOISE = "noise"
+    LINEAR = "linear"
+
+
+class ValueRelation(StrEnum):
+    """The relation of the true number to the value."""
+
+    IS = ""
+    AT_LEAST = ">="
+    AT_MOST = "<="
+
+
+NAMES: Mapping[CurveKind, str] = {
+    CurveKind.L2: "ASR l2",
+    CurveKind.LINF: "ASR linf",
+    CurveKind.NOISE: "AMS",
+    CurveKind.LINEAR: "gamma at 50 %",
+}
+"""The names of the summaries."""
+HIGHER_IS_BETTER = (CurveKind.L2, CurveKind.LINF, CurveKind.NOISE)
+
+
+@dataclass(frozen=True, slots=True)
+class CurveSummary:
+    """A curve in one number.
+
+    Attributes:
+        value: the number; None where it is not defined, ``why`` says the reason.
+        relation: whether the true number is at least or at most the value, because the curve ends too early.
+        lower, upper: 95 % percentile bootstrap interval for the population, infinite where the end of the curve leaves it open; None
+            where there is none.
+    """
+
+    value: float | None
+    relation: ValueRelation = ValueRelation.IS
+    lower: float | None = None
+    upper: float | None = None
+    why: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values; an infinite end is null."""
+        ends = {"lower": json_number(self.lower), "upper": json_number(self.upper)}
+        return {"value": self.value, "relation": self.relation.value or "=", **ends, "undefined": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCurve:
+    """Errors by strength.
+
+    Attributes:
+        kind: the perturbation of the images.
+        source: the result behind it, such as ``radius_pgd:norm=l2``.
+        places: radius, sigma or gamma (points,); the first belongs to the clean images.
+        errors: share of the images (of their noisy copies) that are classified wrongly (points,).
+        lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself for a single image.
+        summary: the curve in one number.
+        images: with a label.
+        unlabelled: images left out.
+        draws: noisy copies of each image; 0 for attacks.
+        used: number of points behind the summary: noise curves end by a rule.
+    """
+
+    kind: CurveKind
+    source: str
+    places: Floats
+    errors: Floats
+    lower: Floats
+    upper: Floats
+    summary: CurveSummary
+    images: int
+    unlabelled: int
+    draws: int = 0
+    used: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        points = zip(self.places.tolist(), self.errors.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
+        return {
+            "source": self.source,
+            "images": self.images,
+            "unlabelled": self.unlabelled,
+            "draws": self.draws or None,
+            "summary": {"name": NAMES[self.kind], **self.summary.document()},
+            "points_used": self.used,
+            "points": [dict(zip(("at", "error", "lower", "upper"), point, strict=True)) for point in points],
+        }
+
+
+Curves = Mapping[CurveKind, ErrorCurve]
+"""The curves of a run, at least one, in the order of the kinds."""
+
+
+# --- summaries
+
+
+def asr(errors: Floats | Sequence[float], step: float) -> Floats:
+    """Average successful radius, of the images that an attack changed: sum_j (j + 1/2) D (A_{j+1} - A_j).
+
+    Args:
+        errors: A_0 (clean), A_1, ... at the radii 0, D, 2D, ... (..., points).
+        step: D.
+
+    Source: Smoothed robustness analysis, section 3.4.
+    """
+    rises = np.diff(np.asarray(errors, dtype=np.float64))
+    radius: Floats = (rises * (np.arange(rises.shape[-1]) + 0.5)).sum(-1) * step
+    return radius
+
+
+def ends_at(errors: Floats, classes: int) -> Ints:
+    """The first point after the clean point with an error of at least (C - 1) / C - .03; -1 without any.
+
+    Args:
+        errors: e_0 (clean), e_1, ... (..., points).
+        classes: C.
+
+    Source: as for :func:`ams`; the paper prints the rule with the sign reversed.
+    """
+    reached = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
+    first: Ints = np.where(reached.any(-1), reached.argmax(-1) + 1, -1) if reached.shape[-1] else np.full(errors.shape[:-1], -1)
+    return first
+
+
+def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
+    """Average misclassification standard deviation: the same sum over normalised errors.
+
+    With a_j = (e_j - e_0) / (max e - e_0), e'_j = e_j / ((1 - a_j) + a_j e_j): the clean error stays, the largest becomes 1. If the curve
+    ends early, before its largest error, every e'_j is too large, and the sum is at most that of the whole curve.
+
+    Args:
+        errors: e_0 (clean), e_1, ... at the standard deviations 0, D, 2D, ... (..., points).
+        last: the point where each curve ends (...).
+        step: D.
+
+    Returns:
+        (...), at least 0: the sum is negative where a curve ends with fewer errors than it began with; 0 where all clean images are
+        misclassified; NaN where no noise adds errors.
+
+    Source: Smoothed robustness analysis, section 3.4.
+    """
+    end = np.asarray(last)[..., None]
+    inside, first = np.arange(errors.shape[-1]) <= end, errors[..., :1]
+    rise = np.where(inside, errors, -np.inf).max(-1, keepdims=True) - first
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a = (errors - first) / rise
+        normal = errors / ((1 - a) + a * errors)
+    normal = np.where(inside, normal, np.take_along_axis(normal, end, -1))
+    flat = rise[..., 0] <= 0
+    result: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(asr(normal, step), 0.0))
+    return result
+
+
+def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
+    """Where the accuracy first falls below one half, by linear interpolation.
+
+    Args:
+        gammas: descending from 1 (points,).
+        accuracy: at each of them (..., points).
+
+    Returns:
+        (...); infinite where it is below one half at the first point, minus infinity where it never is.
+    """
+    below = accuracy < HALF
+    at = np.where(below.any(-1), below.argmax(-1), -1)
+    after = np.maximum(at, 1)[..., None]
+    high, low = (np.take_along_axis(accuracy, place, -1)[..., 0] for place in (after - 1, after))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = (high - HALF) / (high - low)
+    before, behind = gammas[after[..., 0] - 1], gammas[after[..., 0]]
+    gamma: Floats = np.where(at > 0, before + share * (behind - before), np.where(at == 0, np.inf, -np.inf))
+    return gamma
+
+
+# --- reading
+
+
+def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Curves:
+    """The curves of a run.
+
+    Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
+    the first noise of its kind; the levels of Gaussian noise must be D, 2D, ...
+
+    Args:
+        run: a finished run.
+        estimators, levels: only these results.
+
+    Raises:
+        RunError: it has no labels, or no results for a curve.
+    """
+    curves = {kind: _curve(kind, columns)[0] for kind, columns in _sources(run, estimators, levels).items()}
+    if not curves:
+        remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
+        raise RunError(str(run.path), "has no results for curves", remedy)
+    return curves
+
+
+def curve_changes(
+    base: Run, new: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+) -> dict[CurveKind, PairedDifference]:
+    """The differences of the summaries of two runs, new - base, on the labelled images that both have, with intervals and p-values
+    (:func:`robaudit.stats.bootstrap.differences`), for the curves that both have with defined summaries.
+
+    Raises:
+        RunError: as :func:`curves_of`.
+    """
+    before, now = (_sources(run, estimators, levels) for run in (base, new))
+    changes: dict[CurveKind, PairedDifference] = {}
+    for kind in before:
+        if kind not in now:
+            continue
+        names = common_names([columns.take(columns.judged) for columns in (*before[kind], *now[kind])])
+        if not names:
+            continue
+        (first, first_sum), (second, second_sum) = (
+            _curve(kind, [columns.of_images(names) for columns in side[kind]]) for side in (before, now)
+        )
+        if first.summary.value is not None and second.summary.value is not None:
+            value = second.summary.value - first.summary.value
+            changes |= differences(len(names), partial(_change, kind, first_sum, second_sum), {kind: value})
+    return changes
+
+
+def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
+    """The results behind each curve of a run: of an attack, or votes by level, from weak to strong.
+
+    Raises:
+        RunError: it has no labels.
+    """
+    kinds = {entry["name"]: entry["kind"] for entry in run.info.spec.get("noise", ())}
+    sources: dict[CurveKind, list[Columns]] = {}
+    for columns in run.groups(estimators, levels).values():
+        key = columns.key
+        if (kind := _attacked(columns)) is not None:
+            sources.setdefault(kind, [columns])
+        elif (what := _NOISY.get(kinds.get(key.noise, ""))) is not None and columns.draws.any():
+            results = sources.setdefault(what, [])
+            if not results or (results[0].key.estimator, results[0].key.noise) == (key.estimator, key.noise):
+                results.append(columns)
+    if not any((columns.label != NO_CLASS).any() for columns in run.frame.values()):
+        raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
+    ordered = {kind: sorted(sources[kind], key=lambda columns: columns.key.at.number) for kind in CurveKind if kind in sources}
+    return {
+        kind: results
+        for kind, results in ordered.items()
+        if kind is not CurveKind.NOISE or _even([columns.key.at.number for columns in results])
+    }
+
+
+Sum = Callable[[Floats], Ends]
+"""A function from the weights of the images to the lower and upper end of a curve's summary."""
+
+
+def _change(kind: CurveKind, base: Sum, new: Sum, drawn: Floats) -> dict[CurveKind, Ends]:
+    return {kind: minus(new(drawn), base(drawn))}
+
+
+_NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}
+
+
+def _attacked(columns: Columns) -> CurveKind | None:
+    """The kind of curve for the results of an attack; None for other results."""
+    if columns.key.quantity != RADIUS.name or np.isnan(columns.step).all():
+        return None
+    return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == columns.key.norm), None)
+
+
+def _even(levels: Sequence[float]) -> bool:
+    """Whether the levels are D, 2D, ..."""
+    return bool(np.allclose(levels, levels[0] * np.arange(1, len(levels) + 1), rtol=1e-6, atol=0.0))
+
+
+def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum]:
+    """A curve, and its summary as a function of the weights of the images."""
+    labelled = [result.take(result.judged) for result in columns]
+    make = {CurveKind.NOISE: _noise, CurveKind.LINEAR: _linear}.get(kind, _attack)
+    places, wrong, total, summed = make(labelled)
+    ends = percentiles(len(wrong), lambda drawn: {**dict(enumerate(_errors(wrong, drawn).T)), _SUM: total(drawn)})
+    errors: Floats = wrong.mean(0)
+    lower, upper = zip(*(ends[i] or (float(error), float(error)) for i, error in enumerate(errors)), strict=True)
+    summary, used = summed(errors, ends[_SUM] or (None, None))
+    return ErrorCurve(
+        kind=kind,
+        source=columns[0].key.estimator,
+        places=places,
+        errors=errors,
+        lower=np.array(lower),
+        upper=np.array(upper),
+        summary=summary,
+        images=len(wrong),
+        unlabelled=len(columns[0]) - len(wrong),
+        draws=0 if make is _attack else int(labelled[0].draws.max()),
+        used=used,
+    ), total
+
+
+Summed = Callable[[Floats, tuple[float | None, float | None]], tuple[CurveSummary, int]]
+"""A function from a curve's errors and the ends of its interval to its summary and the number of points behind it."""
+_Parts = tuple[Floats, Floats, Sum, Summed]
+
+
+def _errors(wrong: Floats, drawn: Floats) -> Floats:
+    """The mean error at each point (replicates, points) of weighted images; ``wrong``: the share of errors (images, points)."""
+    errors: Floats = drawn @ wrong / drawn.sum(1, keepdims=True)
+    return errors
+
+
+def _attack(columns: Sequence[Columns]) -> _Parts:
+    """A_j: misclassified, or changed at a radius of at most j D."""
+    (labelled,) = columns
+    correct, step = labelled.correct, float(np.nanmax(labelled.step))
+    ball = np.where(correct, np.rint(labelled.values / step), 0).astype(np.int64)
+    open_ = correct & labelled.is_censored
+    points = np.arange(int(ball.max(initial=0)) + 1)
+    wrong = (ball[:, None] <= points) & ~open_[:, None]
+    radius = np.where(open_, ball * step, np.maximum(ball - 0.5, 0.0) * step)
+
+    def total(drawn: Floats) -> Ends:
+        mean = drawn @ radius / drawn.sum(1)
+        return mean, np.where(drawn @ open_.astype(np.float64) > 0, np.inf, mean)
+
+    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
+        value = float(asr(errors, step)) + (1.0 - float(errors[-1])) * float(points[-1]) * step
+        return CurveSummary(value, ValueRelation.AT_LEAST if open_.any() else ValueRelation.IS, *ends), len(points)
+
+    return np.round(step * points, 12), wrong.astype(np.float64), total, summed
+
+
+def _wrong(columns: Sequence[Columns]) -> Floats:
+    """The errors of the clean images, then of the noisy copies by level (images, points)."""
+    return np.stack([~columns[0].correct, *(result.label_errors for result in columns)]).astype(np.float64).T
+
+
+def _noise(columns: Sequence[Columns]) -> _Parts:
+    levels, classes, wrong = [result.key.at.number for result in columns], columns[0].classes, _wrong(columns)
+    step, most = levels[0], len(levels)
+
+    def total(drawn: Floats) -> Ends:
+        curves = _errors(wrong, drawn)
+        last = ends_at(curves, classes)
+        low = ams(curves, np.where(last < 0, most, last), step)
+        return low, np.where((last < 0) & ~np.isnan(low), np.inf, low)
+
+    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
+        last = int(ends_at(errors, classes))
+        stop = most if last < 0 else last
+        value = float(ams(errors, stop, step))
+        if math.isnan(value):
+            return CurveSummary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors"), stop + 1
+        return CurveSummary(value, ValueRelation.AT_LEAST if last < 0 and errors[0] < 1 else ValueRelation.IS, *ends), stop + 1
+
+    return np.array([0.0, *levels]), wrong, total, summed
+
+
+def _linear(columns: Sequence[Columns]) -> _Parts:
+    gammas, wrong = np.round(1.0 - np.array([0.0, *(result.key.at.number for result in columns)]), 12), _wrong(columns)
+    least = float(gammas[-1])
+
+    def total(drawn: Floats) -> Ends:
+        crossing = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
+        return np.where(np.isinf(crossing), 0.0, crossing), np.where(np.isinf(crossing), least, crossing)
+
+    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
+        value = float(gamma_at_half(gammas, 1.0 - errors))
+        if not math.isinf(value):
+            return CurveSummary(value, ValueRelation.IS, *ends), len(gammas)
+        summary = CurveSummary(1.0, ValueRelation.AT_LEAST, *ends) if value > 0 else CurveSummary(least, ValueRelation.AT_MOST, *ends)
+        return summary, len(gammas)
+
+    return gammas, wrong, total, summed

@@ -1,0 +1,214 @@
+"""Errors under noise on the easiest images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from robaudit.errors import RunError
+from robaudit.levels import LevelName
+from robaudit.methods.radius.easiest import EasiestErrors, KeptCurve, easiest_errors, kept_curve
+from robaudit.methods.radius.scores import RADII
+from robaudit.names import ResultName
+from robaudit.numerics.images import LIKE_THESE
+from robaudit.quantities import DIFFICULTY
+from robaudit.report import numbers
+from robaudit.report.pictures.page import PictureSize, Sketch, fitted, legend, level_name, percent_scale, rows_of, stacked
+from robaudit.report.pictures.style import FAINT, heat_colours, line_style
+from robaudit.report.sections import Ask, Entry, Section
+from robaudit.report.tables import Column, Table, cells
+from robaudit.runs.reading import Run
+from robaudit.text import count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+    from matplotlib.figure import SubFigure
+
+_SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
+
+
+class Easiest(NamedTuple):
+    """The errors by the share of the easiest images that are kept: of one noise, and over corruptions where the run has severities."""
+
+    errors: EasiestErrors
+    curve: KeptCurve | None
+
+
+class EasiestSection(Section[Easiest]):
+    """Errors under noise on the easiest images only, by how many of them are kept."""
+
+    title = "Errors on the easiest images"
+    words = "Images are sorted by how difficult they are without noise; a robust network makes no errors on the easiest ones."
+
+    def applies(self, run: Run) -> bool:
+        """Whether it has labels, votes, and difficulties of their own or among the details of radii."""
+        labelled = run.info.clean_accuracy is not None and bool(run.info.noisy_accuracy)
+        return labelled and not {DIFFICULTY.name, *RADII}.isdisjoint(run.quantities)
+
+    def records(self, run: Run, ask: Ask) -> list[Easiest]:
+        """The errors of the first estimator that counts votes."""
+        severe = any(entry.level_name == LevelName.SEVERITY for entry in run.info.noisy_accuracy)
+        curve = None
+        if severe:
+            try:
+                curve = kept_curve(run, ask.estimators, ask.levels)
+            except RunError:  # none among the requested results
+                curve = None
+        return [Easiest(easiest_errors(run, ask.estimators, ask.levels), curve)]
+
+    def tables(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Iterator[Table]:
+        """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images."""
+        several = len(entries) > 1
+        heads = [f"easiest {share:.0%}" for share in _SHARES]
+        name = [Column("run")] if several else []
+        rows = [
+            cells((*([entry.name] if several else []), str(at), *values))
+            for entry in entries
+            for at, values in zip(entry.record.errors.levels, _by_level(entry.record.errors), strict=True)
+        ]
+        first = entries[0].record.errors
+        notes = [
+            f"{entry.record.errors.last} misclassified images of unknown loss come last." for entry in entries if entry.record.errors.last
+        ]
+        yield Table(
+            f"Mean error of the noisy copies, {ResultName.parse(first.estimator).estimator}",
+            (*name, Column("noise"), *(Column(head, number=True) for head in heads)),
+            tuple(rows),
+            lines=(count(first.images, "image"),),
+            notes=tuple(notes),
+        )
+        bands = [(entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None]
+        if bands:
+            rows = [cells((*([run] if several else []), *_kept(curve))) for run, curve in bands]
+            yield Table(
+                f"Mean over corruptions and severities: {', '.join(bands[0][1].labels)}",
+                (*name, *(Column(head, number=True) for head in heads)),
+                tuple(rows),
+                notes=(f"[ ] 95 % bootstrap interval, {LIKE_THESE}, each share alone.",),
+            )
+
+    def figure(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Sketch:
+        """A heat map by noise level for each run, and the error by the share of images kept."""
+        curves = [(entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None]
+        return Sketch(
+            title="Errors on the easiest images",
+            caption=" ".join(_caption(entries, [curve for _, curve in curves])),
+            height=lambda look: (rows_of(len(entries), look, _WIDE) + bool(curves)) * _HIGH + look.line,
+            draw=lambda body, look: _draw(body, look, entries, curves),
+        )
+
+    def document(self, entry: Entry[Easiest], ask: Ask) -> dict[str, Any]:
+        """The errors by level and by the share of images kept."""
+        errors, curve = entry.record
+        by_share = {str(at): dict(zip(map(str, _SHARES), _means(errors, i), strict=True)) for i, at in enumerate(errors.levels)}
+        band = None if curve is None else [{"share": share, "lower": low, "upper": high} for share, (low, high) in curve.band]
+        return {"estimator": errors.estimator, "images": errors.images, "clean_error": errors.clean, "errors": by_share, "band": band}
+
+    def lines(self, entry: Entry[Easiest], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each level and share of images kept."""
+        errors = entry.record.errors
+        for i, at in enumerate(errors.levels):
+            for share, error in zip(_SHARES, _means(errors, i), strict=True):
+                yield {"estimator": errors.estimator, **at.document(), "kept": share, "error": error}
+
+
+def _means(errors: EasiestErrors, level: int) -> list[float]:
+    means = errors.kept()[:, level]
+    return [float(means[max(1, round(share * errors.images)) - 1]) for share in _SHARES]
+
+
+def _by_level(errors: EasiestErrors) -> Iterator[list[str]]:
+    for i in range(len(errors.levels)):
+        yield [f"{mean:.1%}" for mean in _means(errors, i)]
+
+
+def _kept(curve: KeptCurve) -> Iterator[str]:
+    band = dict(curve.band)
+    for share in _SHARES:
+        value = float(curve.mean[max(1, round(share * len(curve.mean))) - 1])
+        near = next((ends for at, ends in band.items() if np.isclose(at, share)), None)
+        yield f"{value:.1%}" if near is None else numbers.with_percents(value, *near)
+
+
+# --- the figure
+
+_WIDE, _HIGH, _MOST_LINES = 2.2, 2.6, 400  # inches of a panel; lines of the map
+_CONTOURS, _CONTOUR = (0.01, 0.1, 0.5), "#3b2417"  # on colours that are the same on light and dark pages
+
+
+def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> Iterator[str]:
+    every = [entry.record.errors for entry in entries]
+    yield (
+        f"{numbers.span([errors.images for errors in every])} images sorted by the loss of the clean image; each line of the map keeps the "
+        f"easiest, the top line all. Colour: share of their copies under {every[0].levels[0].noise} noise that are classified wrongly, "
+        f"by the votes of {every[0].estimator}. Lines: 1 %, 10 % and 50 % of errors."
+    )
+    if curves:
+        each = "; thin: each noise" if len(entries) == 1 and len(curves[0].labels) > 1 else ""
+        yield (
+            f"Below: mean corruption error (unnormalised), over {count(len(curves[0].labels), 'noise')}, each its mean over severities, by "
+            f"the share of the easiest images kept; band: 95 % bootstrap interval, {LIKE_THESE}, each share alone{each}."
+        )
+    if last := max(errors.last for errors in every):
+        yield f"{last:,} misclassified images without a known loss are put last: difficulty with target: label would sort them, too."
+    if others := max(errors.others for errors in every):
+        yield f"{count(others, 'other result')} with votes not shown in the map (choose with --estimator and --noise)."
+
+
+def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Easiest]], curves: Sequence[tuple[str, KeptCurve]]) -> None:
+    rows = rows_of(len(entries), look, _WIDE)
+    parts = stacked(body, [rows, 1] if curves else [1])
+    across = look.across(len(entries), _WIDE)
+    grid = parts[0].subplots(rows, across, squeeze=False)
+    for ax in grid.flat[len(entries) :]:
+        ax.set_axis_off()
+    for ax, entry in zip(grid.flat, entries, strict=False):
+        drawn = _map(ax, entry.record.errors, look)
+        if len(entries) > 1:
+            ax.set_title(fitted(entry.name, look.body / across - 0.2, look.size, bold=True))
+    bar = parts[0].colorbar(drawn, ax=grid, aspect=24, pad=0.015)
+    bar.outline.set_visible(False)
+    percent_scale(bar.ax.yaxis)
+    bar.ax.grid(visible=False)
+    if curves:
+        _draw_kept(parts[1], look, curves)
+
+
+def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
+    means, images, columns = errors.kept(), errors.images, len(errors.levels)
+    chosen = np.unique(np.linspace(0, images - 1, min(images, _MOST_LINES)).round().astype(int))
+    edges = np.concatenate([[0], (chosen[:-1] + chosen[1:]) / 2 + 1, [images]])
+    ax.grid(visible=False)
+    across = np.arange(columns + 1) - 0.5
+    shown = means[chosen]
+    drawn = ax.pcolormesh(across, edges, shown, cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True)
+    steady = chosen >= images // 50  # over very few images the error is noise
+    lines = [level for level in _CONTOURS if shown[steady].min() < level < shown[steady].max()]
+    if columns > 1 and steady.sum() > 1 and lines:
+        ax.contour(np.arange(columns), chosen[steady] + 1.0, shown[steady], levels=lines, colors=_CONTOUR, linewidths=0.8, alpha=0.7)
+    texts = list(numbers.level_numbers(errors.levels).values())
+    every = -(-columns * max(map(len, texts)) // 24)
+    ax.set_xticks(range(0, columns, every), texts[::every])
+    ax.set(xlim=(-0.5, columns - 0.5), ylim=(0, images), ylabel="easiest images kept")
+    ax.set_xlabel(fitted(f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}", _WIDE - 0.6, look.size))
+    return drawn
+
+
+def _draw_kept(body: SubFigure, look: PictureSize, curves: Sequence[tuple[str, KeptCurve]]) -> None:
+    ax = body.subplots()
+    styles = {name: line_style(i) for i, (name, _) in enumerate(curves)}
+    for name, curve in curves:
+        style = styles[name]
+        if curve.band:
+            shares, lower, upper = zip(*((share, *ends) for share, ends in curve.band), strict=True)
+            ax.fill_between(shares, lower, upper, color=style["color"], alpha=0.18, linewidth=0, zorder=1.5)
+        for line in curve.by_noise if len(curves) == 1 and len(curve.labels) > 1 else ():
+            ax.plot(curve.shares, line, color=FAINT, linewidth=0.7, alpha=0.6, zorder=2)
+        ax.plot(curve.shares, curve.mean, zorder=3, **style)
+    ax.set(xlim=(0, 1), ylim=(0, None), xlabel="share of the easiest images kept", ylabel="mean corruption error")
+    percent_scale(ax.xaxis)
+    percent_scale(ax.yaxis)
+    legend(body, styles, look)

@@ -1,0 +1,125 @@
+"""Attacks in balls of growing radius: the first ball in which projected gradient ascent leaves the class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robaudit.methods.radius.minimal_norm import Flips, Logits, Slopes
+from robaudit.methods.radius.norm_steps import Norm
+from robaudit.numerics.attack import Ball
+
+Starts = Callable[[Tensor, int], Tensor]
+"""Indices of images (n,) and number of a ball, from 1 -> points in the unit ball of the norm (n, restarts, *shape)."""
+
+LENGTH = 0.08
+"""Length of a gradient step, relative to the radius."""
+_DIGITS = 12  # of 3 * 0.025
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The radii of the balls, and the effort in each.
+
+    Attributes:
+        norm: norm of the differences to the image.
+        step: radius of the first ball; ball j has j times this radius.
+        balls: number of balls.
+        steps: gradient steps from each start, of .08 of the radius.
+        clipped: whether pixels stay in [0, 1].
+    """
+
+    norm: Norm
+    step: float
+    balls: int
+    steps: int = 200
+    clipped: bool = False
+
+    def radius(self, ball: int) -> float:
+        """The radius of ball j, in decimals as they are written."""
+        return round(self.step * ball, _DIGITS)
+
+
+def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, starts: Starts, grid: Grid) -> Flips:
+    """The radius of the first ball in which projected gradient ascent on z_t - max_{i != t} z_i from any start meets a class other than y.
+
+    While the class is y, the maximum over the others is z_y: the gradient is the gradient of z_t - z_y, and the ReLU of the loss has no
+    effect. Every iterate counts, starts included, if a plain pass confirms it; then the image is done. The starts of an image advance
+    in lock-step, and so do all images of a ball. The result of an image depends only on itself and its starts (on the CPU in every bit),
+    provided that ``logits`` and ``slopes`` treat rows independently.
+
+    Args:
+        logits: of the model.
+        slopes: logits, and the gradient of z_j - z_y.
+        x: the images (images, *shape).
+        y: the class of each image (images,).
+        target: the target class t of each image (images,).
+        starts: where the ascent begins, in the unit ball.
+        grid: the balls.
+
+    Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the procedure: "Smoothed robustness
+    analysis", section 3.4.
+    """
+    radius = torch.full((len(x),), torch.inf, dtype=torch.float64, device=x.device)
+    escapes = Flips(x.clone(), radius, y.clone(), *torch.zeros(3, len(x), dtype=torch.int64, device=x.device))
+    search = _BallSearch(logits, slopes, x, y, target, grid, escapes)
+    for ball in range(1, grid.balls + 1):
+        left = (~escapes.found).nonzero()[:, 0]
+        if len(left):
+            search.attack(ball, left, starts(left, ball))
+    return escapes
+
+
+@dataclass(frozen=True, slots=True)
+class _BallSearch:
+    """The search, which records the escapes."""
+
+    logits: Logits
+    slopes: Slopes
+    x: Tensor
+    y: Tensor
+    target: Tensor
+    grid: Grid
+    escapes: Flips
+
+    def attack(self, ball: int, images: Tensor, starts: Tensor) -> None:
+        """Attack some images in one ball."""
+        grid = self.grid
+        domain = Ball(grid.norm, ball * grid.step, grid.clipped)
+        image = images.repeat_interleave(starts.shape[1])
+        pixels = domain.project(self.x[image] + starts.flatten(0, 1) * domain.radius, self.x[image])
+        for _ in range(grid.steps):
+            logits, gradient = self.slopes(image, pixels, self.target[image])
+            rows = self._flipped(image, logits, self.escapes.gradients)
+            if len(rows):
+                self._confirm(ball, image[rows], pixels[rows])
+                going = (~self.escapes.found[image]).nonzero()[:, 0]
+                image, pixels, gradient = image[going], pixels[going], gradient[going]
+                if not len(image):
+                    return
+            moved = pixels + domain.step(gradient.nan_to_num(0.0, 0.0, 0.0), LENGTH * domain.radius)
+            pixels = domain.project(moved, self.x[image])
+        self._confirm(ball, image, pixels)
+
+    def _confirm(self, ball: int, image: Tensor, pixels: Tensor) -> None:
+        """Check points in a plain pass, and record the first flip of each image."""
+        logits = self.logits(image, pixels)
+        rows = self._flipped(image, logits, self.escapes.forwards)
+        if not len(rows):
+            return
+        first = torch.ones_like(rows, dtype=torch.bool)
+        first[1:] = image[rows[1:]] != image[rows[:-1]]  # the rows of an image are adjacent
+        rows = rows[first]
+        hit = image[rows]
+        self.escapes.radius[hit] = self.grid.radius(ball)
+        self.escapes.pixels[hit], self.escapes.label[hit] = pixels[rows], logits[rows].argmax(1)
+
+    def _flipped(self, image: Tensor, logits: Tensor, passes: Tensor) -> Tensor:
+        """The rows with another class and finite logits; counts the passes and the rows with non-finite logits."""
+        passes.index_add_(0, image, torch.ones_like(image))
+        finite = logits.isfinite().all(1)
+        self.escapes.lost.index_add_(0, image, (~finite).long())
+        return (finite & (logits.argmax(1) != self.y[image])).nonzero()[:, 0]

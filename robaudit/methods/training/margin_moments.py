@@ -1,0 +1,98 @@
+"""Training objectives on the means and variances of logits under Gaussian noise, propagated through the layers."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from robaudit.errors import ModelError
+from robaudit.methods.training.network import Normalised
+from robaudit.methods.training.objective import Batch, Objective
+from robaudit.numerics.moments import relu_moments
+
+_LEAST_VARIANCE = 1e-12
+
+
+class LogitMoments(NamedTuple):
+    """Mean and variance of each image's logits under noise (n, classes)."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class SmoothedObjective(Objective):
+    """A closed-form objective of the logits' means and variances under Gaussian noise.
+
+    All values are treated as independent, which they nearly are where the weights are orthogonal.
+    """
+
+    sigma: float = Field(0.1, gt=0, allow_inf_nan=False, description="standard deviation of the noise, in pixel units ([0, 1])")
+
+    @abstractmethod
+    def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
+        """The number to minimise ()."""
+
+    def check(self, batch: Batch) -> None:
+        """Refuse networks that moments cannot be propagated through."""
+        with torch.no_grad():
+            logit_moments(batch.network, batch.images, self.sigma)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The objective at the moments of the batch."""
+        return self.of_moments(logit_moments(batch.network, batch.images, self.sigma), batch.labels)
+
+
+def logit_moments(network: nn.Module, images: Tensor, sigma: float) -> LogitMoments:
+    """Propagate the moments of x + sigma z through the layers: Linear exactly, ReLU by the moments of max(X, 0) for normal X.
+
+    Args:
+        network: a chain of Flatten, Linear and ReLU layers.
+        images: (n, channels, height, width).
+        sigma: standard deviation of the noise.
+
+    Raises:
+        ModelError: the network has another layer.
+
+    Source: Smoothed robustness analysis, eqs. 16 and 17.
+    """
+    return _through(network, LogitMoments(images, torch.full_like(images, sigma**2)))
+
+
+def _through(layer: nn.Module, x: LogitMoments) -> LogitMoments:
+    mean, variance = x
+    if isinstance(layer, nn.Sequential | Normalised):
+        for part in layer.children():
+            x = _through(
+                part, x if not isinstance(layer, Normalised) else LogitMoments(layer.normalise(mean), variance / layer.std.square())
+            )
+        return x
+    if isinstance(layer, nn.Flatten):
+        return LogitMoments(layer(mean), layer(variance))
+    if isinstance(layer, nn.Linear):
+        return LogitMoments(layer(mean), F.linear(variance, layer.weight.square()))
+    if isinstance(layer, nn.ReLU):
+        return LogitMoments(*relu_moments(mean, variance.clamp_min(_LEAST_VARIANCE).sqrt()))
+    what = f"noise cannot be followed through its {type(layer).__name__} layer"
+    raise ModelError("objective", what, "choose a network of Flatten, Linear and ReLU, such as robaudit:mlp")
+
+
+def ranked_others(logits: Tensor, labels: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """The ``most`` largest logits besides the label's, and their classes (n, most)."""
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    ranked = others.topk(most, 1)
+    return ranked.values, ranked.indices
+
+
+def of_label(values: Tensor, labels: Tensor) -> Tensor:
+    """The value at each image's label (n,)."""
+    return values.gather(1, labels[:, None])[:, 0]
+
+
+SQRT2 = math.sqrt(2)
+"""The Lipschitz constant in l2 of the margin of a 1-Lipschitz network."""

@@ -1,0 +1,30 @@
+"""`qnorm_mc`: the q-norm of the loss under noise, from noisy copies."""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.methods.training.objective import Batch, NoisyObjective
+
+
+class QNormMc(NoisyObjective):
+    """Z_q = (mean over m copies of l^q)^(1/q) of each image, computed as logsumexp(q log l); the mean over the batch.
+
+    q = 1 is the mean loss under noise, q -> infinity the largest of the m copies.
+    """
+
+    summary = "q-norm of the loss under noise, from noisy copies"
+    source = "Rice et al., equation 6 and section 4.3"
+
+    q: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="the order of the norm")
+    samples: int = Field(50, ge=1, le=10**5, description="noisy copies of each image")
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The mean of Z_q over the images."""
+        image = batch.rows(self.samples)
+        copies = batch.images[image]
+        log_loss = batch.log_loss(self.noisy(copies, self.normals(copies)), image).view(-1, self.samples)
+        return ((self.q * log_loss).logsumexp(1).sub(math.log(self.samples)) / self.q).exp().mean()

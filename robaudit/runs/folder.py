@@ -1,0 +1,267 @@
+"""The run folder: run.json, the state, the outputs written from it, and the lock of the process that writes there.
+
+The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the database; this lock lasts for a session,
+also covers run.json, the outputs and the log, ends with its process even if children outlive it, and shows by its inode
+whether the folder has been removed or replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from robaudit.errors import RunError
+from robaudit.files import file_sha256, json_bytes, read_json, sealed, unsealed, write_atomically
+from robaudit.runs.info import RunInfo
+from robaudit.runs.rows import Row
+from robaudit.runs.serialise import SCHEMA_VERSION
+from robaudit.runs.state import NAME, State, damaged, no_guard
+from robaudit.spec.gates import QUANTITIES, parse_gate
+
+RUNS = Path("runs")
+"""The default folder of run folders."""
+OUTPUTS = ("samples.csv", "samples.json", "summary.json")
+_LOCK = ".lock"
+_HEADER = 512  # bytes; SQLite takes a shorter file for an empty database
+_lock_handles: set[int] = set()  # descriptors of the locks that this process holds
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock held by this process.
+
+    Attributes:
+        folder: the locked folder.
+        file: device and inode of the lock's file.
+    """
+
+    folder: Path
+    file: tuple[int, int]
+
+    def check(self) -> None:
+        """Refuse to continue in a folder that has been deleted, moved or replaced since it was locked.
+
+        Raises:
+            RunError: the folder's lock is no longer the file that this process holds.
+        """
+        try:
+            about = (self.folder / _LOCK).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            about = None
+        except OSError as error:
+            raise RunError(str(self.folder), f"cannot be read: {error.strerror or error}", "choose another --out") from error
+        if about is None or (about.st_dev, about.st_ino) != self.file:
+            raise RunError(str(self.folder), "was removed or replaced while robaudit was writing here", "choose another --out")
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[Lock]:
+    """Hold the folder's lock within the block; it ends with this process, even if children outlive it.
+
+    Raises:
+        RunError: another process holds it, or the folder cannot be written.
+    """
+    try:
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise RunError(str(folder), f"cannot be written: {error.strerror or error}", "choose another --out") from error
+    _lock_handles.add(handle)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunError(str(folder), "another robaudit is writing here", "wait for it, or choose another --out") from error
+        except OSError as error:
+            raise RunError(str(folder), f"cannot be locked: {error.strerror or error}", "choose another --out") from error
+        about = os.fstat(handle)
+        lock = Lock(folder, (about.st_dev, about.st_ino))
+        lock.check()
+        yield lock
+    finally:
+        if handle in _lock_handles:  # a forked child has closed it already, and the number may belong to another file
+            _lock_handles.remove(handle)
+            os.close(handle)
+
+
+def _release_in_child() -> None:
+    """Close the locks in a forked child: they belong to the parent, and a child that outlives it must not keep them."""
+    while _lock_handles:
+        with contextlib.suppress(OSError):
+            os.close(_lock_handles.pop())
+
+
+os.register_at_fork(after_in_child=_release_in_child)
+
+
+class RunFolder:
+    """Reads and writes a run folder: run.json and the outputs by atomic rename, the state by transactions.
+
+    Attributes:
+        guard: raises if this process may no longer write to the folder (:meth:`Lock.check` while it is locked).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.guard: Callable[[], None] = no_guard
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder has a run."""
+        try:
+            return (self.path / "run.json").exists()
+        except OSError:  # not a name for the file system: create() reports it
+            return False
+
+    def check(self) -> None:
+        """Refuse a path that cannot be a run folder, before any expensive work and without creating anything.
+
+        Raises:
+            RunError: it is a file, or a folder with foreign files.
+        """
+        try:
+            if not self.path.exists():
+                return
+            names = {path.name for path in self.path.iterdir()}
+        except OSError as error:
+            raise RunError(str(self.path), f"cannot be used as a run folder: {error.strerror or error}", "choose another --out") from error
+        others = sorted(name for name in names if not name.startswith(".") and name not in (NAME, f"{NAME}-journal"))
+        if others and not self.exists:
+            raise RunError(str(self.path), f"is not a run folder, and not empty (it contains {others[0]})", "choose another --out")
+
+    def create(self) -> None:
+        """Create the folder.
+
+        Raises:
+            RunError: it cannot be created.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(str(self.path), f"cannot be used as a run folder: {error.strerror or error}", "choose another --out") from error
+
+    def info(self) -> RunInfo:
+        """The content of run.json, with its checksum, version, keys and types checked.
+
+        Raises:
+            RunError: it is missing, damaged or of another version, or an output is a link.
+        """
+        if not self.path.is_dir():
+            inside = self.path.is_file() and RunFolder(self.path.parent).exists
+            remedy = f"name its folder, {self.path.parent}" if inside else "name a folder that robaudit estimate has written"
+            raise RunError(str(self.path), "is not a run folder", remedy)
+        for name in ("run.json", *OUTPUTS):  # a link may lead to files that the folder's maker cannot read
+            if (self.path / name).is_symlink():
+                what = "is a symbolic link, and links in a run folder are not followed"
+                raise RunError(str(self.path / name), what, "put the file itself there")
+        where = str(self.path / "run.json")
+        document = read_json(self.path / "run.json")
+        if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
+            raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
+        return RunInfo.read(unsealed(document, self.path / "run.json"), where)
+
+    def outputs_intact(self, info: RunInfo) -> bool:
+        """Whether the outputs of a complete run match the digests in its run.json."""
+        return all(file_sha256(self.path / name) == info.files.get(name) for name in OUTPUTS)
+
+    def open_state(self, info: RunInfo | None) -> State:
+        """Open the state for writing; create it if there is none.
+
+        Args:
+            info: the existing run.json.
+
+        Raises:
+            RunError: it is damaged, or the file system refuses.
+        """
+        return State.create(self.path / NAME, self.guard, check=not self._state_intact(info))
+
+    def rows_so_far(self) -> list[Row]:
+        """The rows of the state: samples and tasks in the order of writing.
+
+        Raises:
+            RunError: the state is damaged.
+        """
+        with self._read_state(self.info()) as state:
+            return list(state.rows())
+
+    def image_digests(self, info: RunInfo) -> dict[str, str]:
+        """Pixel digests by sample id; empty if the state was deleted. ``info``: the content of run.json.
+
+        Raises:
+            RunError: the state is damaged.
+        """
+        with self._read_state(info) as state:
+            return state.images()
+
+    def write_info(self, info: RunInfo) -> None:
+        """Write run.json."""
+        write_atomically(self.path / "run.json", json_bytes(sealed(info.document())), self.guard)
+
+    def _read_state(self, info: RunInfo) -> State:
+        """Open the state for reading; an empty state if it does not exist."""
+        path, intact = self.path / NAME, self._state_intact(info)
+        return State(path, check=not intact) if os.path.lexists(path) else State()
+
+    def _state_intact(self, info: RunInfo | None) -> bool:
+        """Whether the state has the digest in run.json; an unfinished run or extension has none.
+
+        Raises:
+            RunError: it has changed, or SQLite would take it for a new database.
+        """
+        path = self.path / NAME
+        if info and path.is_file() and path.stat().st_size < _HEADER:
+            raise damaged(str(path), "it ends within its header")
+        wanted = info.files.get(NAME) if info and info.complete else None
+        if wanted is None or (digest := file_sha256(path)) is None:
+            return False
+        if digest != wanted:
+            raise damaged(str(path), "it has changed since it was written")
+        return True
+
+
+def in_runs(name: str, out: Path | None = None) -> Path:
+    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with a stranger's files, so it is not followed.
+
+    Raises:
+        RunError: it is the default folder, and it or ``runs`` is a symbolic link.
+    """
+    if out is not None:
+        return out / name
+    for path in (RUNS, RUNS / name):
+        if path.is_symlink():
+            raise RunError(str(path), "is a symbolic link, which the default folder must not be", "name the folder with --out")
+    return RUNS / name
+
+
+def refuse_existing(folder: Path) -> None:
+    """Refuse an existing run folder, even a broken one (``--fresh``).
+
+    Raises:
+        RunError: it exists.
+    """
+    if os.path.lexists(folder):
+        raise RunError(str(folder), "is there already, and --fresh starts a new run", "delete it, or choose another --out")
+
+
+def refuse_other_gates(folder: Path, info: RunInfo, gates: Sequence[str]) -> None:
+    """Refuse to change the gates of a run that is sampled until they are decided.
+
+    Args:
+        folder: the run folder.
+        info: its run.json.
+        gates: of the current command.
+
+    Raises:
+        RunError: they differ from the gates in run.json.
+    """
+    then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in written] for written in (info.gates, gates))
+    if info.until_decided and then != now:
+        raise sampled_for_other_gates(folder)
+
+
+def sampled_for_other_gates(folder: Path) -> RunError:
+    """The error for other gates on a run that is sampled until its gates are decided."""
+    return RunError(str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN GATE, or choose another --out")

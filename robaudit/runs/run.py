@@ -1,0 +1,131 @@
+"""A finished run: its description, its results as columns, and selections of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robaudit.errors import RunError
+from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.names import ResultName, matches
+from robaudit.quantities import Quantity
+from robaudit.runs.frame import Columns, Frame
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.info import RunInfo
+from robaudit.runs.rows import Row
+from robaudit.stats.summary import GroupSummary, summarise
+
+if TYPE_CHECKING:
+    from robaudit.datasets.base import Dataset
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, for the commands that read runs and the Python API.
+
+    Attributes:
+        path: the run folder.
+        info: run.json.
+        rows: one result for each sample, noise level and estimator, in the order of samples.csv.
+        data: the data set, where this process audited one in memory; None: the spec says where it is.
+    """
+
+    path: Path
+    info: RunInfo
+    rows: Sequence[Row]
+    data: Dataset | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The results as columns of numbers; the rows are read on first use."""
+        return Frame.of(self.rows)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Class names by index; None if the data set has none."""
+        names = self.info.data.class_names
+        return None if names is None else tuple(names)
+
+    @property
+    def seconds(self) -> dict[tuple[str, NoiseLevel], float]:
+        """Seconds of each computation, by estimator and noise level."""
+        pairs = (key.partition("@")[::2] for key in self.info.seconds if "@" in key)
+        return {(label, NoiseLevel.from_key(at)): self.info.seconds[f"{label}@{at}"] for label, at in pairs}
+
+    def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
+        """Seconds of the computation behind a result, which it may share with other results; None if not measured."""
+        seconds = self.seconds
+        return seconds.get((name, at), seconds.get((ResultName.parse(name).estimator, at)))
+
+    @property
+    def quantities(self) -> dict[str, Quantity]:
+        """The quantities of the run by name."""
+        return {quantity.name: Quantity.from_document(quantity.model_dump()) for quantity in self.info.quantities}
+
+    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[GroupKey, Columns]:
+        """Results in the run's order: those that the arguments name, or all.
+
+        Raises:
+            RunError: the run has no such estimator or noise level.
+        """
+        return {key: self.frame[key] for key in chosen(self.frame, estimators, levels, str(self.path))}
+
+    def summary(self) -> tuple[GroupSummary, ...]:
+        """Mean, quantiles and shares for each estimator and noise level; computed once."""
+        memo = self.frame.memo
+        if "summary" not in memo:
+            memo["summary"] = summarise(self.frame, self.quantities)
+        groups: tuple[GroupSummary, ...] = memo["summary"]
+        return groups
+
+
+def chosen(keys: Iterable[GroupKey], estimators: Sequence[str], levels: LevelChoice | Sequence[float], where: str) -> list[GroupKey]:
+    """The results that the arguments name, in their order; all without arguments. ``where``: their owner, for messages.
+
+    The name of an estimator with several values for an image means all of them; ``label:q=100`` means a single value.
+
+    Raises:
+        RunError: there is no such estimator or noise level.
+    """
+    keys = list(keys)
+    names = dict.fromkeys(key.estimator for key in keys)
+    for wanted in estimators:
+        if not any(matches(name, wanted) for name in names):
+            raise RunError(where, f"has no estimator {wanted}", f"it has {', '.join(names)}")
+    meant = set(LevelChoice.of(levels).among((key.at for key in keys), where))
+    named = {name for name in names if not estimators or any(matches(name, wanted) for wanted in estimators)}
+    return [key for key in keys if key.at in meant and key.estimator in named]
+
+
+def measuring(
+    run: Run,
+    quantities: Collection[str],
+    estimators: Sequence[str],
+    levels: LevelChoice | Sequence[float],
+    *,
+    called: str,
+    lacking: tuple[str, str],
+) -> list[Columns]:
+    """The results of these quantities, in the run's order.
+
+    Args:
+        run: a finished run.
+        quantities: their names.
+        estimators, levels: only these.
+        called: the plural noun for the values in messages.
+        lacking: problem and remedy for a run without such results.
+
+    Raises:
+        RunError: the chosen results have none of these quantities.
+    """
+    measured = [columns for columns in run.groups(estimators, levels).values() if columns.key.quantity in quantities]
+    if measured:
+        return measured
+    available = [key.estimator for key in run.frame if key.quantity in quantities]
+    if available:
+        known = ", ".join(dict.fromkeys(available))
+        raise RunError(str(run.path), f"has no {called} among the chosen results", f"its {called}: {known}")
+    raise RunError(str(run.path), *lacking)

@@ -1,0 +1,208 @@
+"""Conversion of results to JSON and CSV text, and back.
+
+The JSON is ASCII and in a fixed order, so that the same results give the same bytes; it has one result per line, so that files can be
+compared by eye. It never contains NaN or infinity, which are not JSON.
+
+The CSV has a header and one comma-separated line for each result, ending in "\\n". An absent value is an empty field, a boolean ``true`` or
+``false``, a float the shortest text that reads back as the same float. The CSV is for spreadsheets: text that looks like a formula gets an
+apostrophe before it, and control characters become escapes. Programs read exact ids from the JSON.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Integral
+from types import NoneType
+from typing import IO, Any
+
+from robaudit.documents import json_values
+from robaudit.errors import RunError
+from robaudit.quantities import Interval, IntervalKind
+from robaudit.results import Votes
+from robaudit.runs.rows import COLUMNS, TABLE_COLUMNS, Row, read_row, table_values
+from robaudit.stats.summary import GroupSummary
+from robaudit.text import Names, clipped, printable
+
+SCHEMA_VERSION = 2
+_PIECE = 2**17  # characters
+_REMEDY = "restore the file, or run the audit again"
+_LONGEST_LINE = 2**24  # bytes
+_WINDOW = 12  # 2^12 bytes: a row
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are their full-width forms
+_encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
+_decode = json.JSONDecoder().decode
+
+
+def rows_json(rows: Iterable[Row]) -> Iterator[str]:
+    """The text of samples.json piece by piece, with few rows in memory at a time.
+
+    It is ``{"schema_version", "columns", "rows": [one object per row]}``. A value that is not finite becomes null, with an ``error``; an
+    infinite bound becomes null.
+    """
+    return pieces(_texts(rows))
+
+
+def _texts(rows: Iterable[Row]) -> Iterator[str]:
+    yield f'{{"schema_version": {SCHEMA_VERSION},\n"columns": {_encode(list(COLUMNS))},\n"rows": ['
+    before = "\n"
+    for row in rows:
+        yield before + row_text(row)
+        before = ",\n"
+    yield "\n]}\n" if before == ",\n" else "]}\n"
+
+
+def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
+    """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and noise level."""
+    return document_json({**more, "groups": [group.document() for group in groups]})
+
+
+def document_json(document: dict[str, Any]) -> str:
+    """A document of JSON values as indented text, beginning with the schema version."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, allow_nan=False) + "\n"
+
+
+def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, bits: bool = True) -> Iterator[Row]:
+    """The inverse of :func:`rows_json`, for a file with one row per line.
+
+    One line is in memory at a time, however long the file. Without ``bits``, :attr:`robaudit.results.Votes.bits` are left out.
+
+    Raises:
+        RunError: it is not such a file; the rows before the fault have been yielded.
+    """
+    number = 0
+
+    def line() -> bytes:
+        nonlocal number
+        number += 1
+        text = file.readline(_LONGEST_LINE + 1)
+        if len(text) > _LONGEST_LINE:
+            raise ValueError(f"has more than {_LONGEST_LINE} bytes")
+        return text
+
+    try:
+        *_, begin = line(), line(), line()  # the version, which is run.json's, and the columns
+        if begin == b'"rows": []}\n':
+            return
+        if begin != b'"rows": [\n':
+            raise ValueError('is not "rows": [')
+        for text in iter(line, b"]}\n"):
+            values = _decode(text.removesuffix(b"\n").removesuffix(b",").decode())
+            if not bits and isinstance(values, dict) and isinstance(votes := values.get("votes"), dict):
+                votes.pop("bits", None)
+            yield read_row(values)
+    except (ValueError, RecursionError) as error:
+        raise RunError(where, f"not a list of results (line {number}: {clipped(str(error), 200)})", _REMEDY) from error
+
+
+def row_text(row: Row) -> str:
+    """The line of a row in samples.json, without the comma and the end of the line."""
+    document = row.document()
+    try:
+        return _encode(document)
+    except ValueError:  # a number that is not finite
+        document = json_values(document)
+    return _encode(document if math.isfinite(row.value) else {**document, "error": f"value is {float(row.value)!r}"})
+
+
+def packed(text: str) -> bytes:
+    """The line of a row, compressed to about a quarter: what it shares with a typical row costs a few bytes."""
+    packer = zlib.compressobj(wbits=_WINDOW, zdict=_TYPICAL)
+    return packer.compress(text.encode()) + packer.flush()
+
+
+def unpacked(data: bytes) -> str:
+    """The inverse of :func:`packed`; at most 2^24 bytes.
+
+    Raises:
+        zlib.error, ValueError, TypeError: it is not a packed text.
+    """
+    return zlib.decompressobj(_WINDOW, zdict=_TYPICAL).decompress(data, _LONGEST_LINE).decode()
+
+
+def rows_csv(rows: Iterable[Row], class_names: Names | None = None) -> Iterator[str]:
+    """The text of samples.csv piece by piece: the columns of :data:`robaudit.runs.rows.TABLE_COLUMNS` (votes are in samples.json only).
+
+    Args:
+        rows: the results.
+        class_names: by class index; None if unknown.
+    """
+    return pieces(csv_lines(itertools.chain([TABLE_COLUMNS], (table_values(row, class_names) for row in rows))))
+
+
+def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """A header and lines of None, bool, int, float or str values as CSV text."""
+    return "".join(csv_lines(itertools.chain([columns], lines)))
+
+
+def csv_lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """The lines of None, bool, int, float or str values as CSV text."""
+    for line in lines:
+        yield ",".join([_WRITE.get(type(value), _other)(value) for value in line]) + "\n"
+
+
+def _text(value: str) -> str:
+    """Text as a field that no spreadsheet takes for a formula, as OWASP recommends ("CSV Injection"), quoted if necessary."""
+    value = printable(value)
+    if value.startswith(_FORMULA):
+        value = f"'{value}"
+    if any(mark in value for mark in ',";') or value != value.strip():
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+def _other(value: object) -> str:
+    """A value of an unusual type: NumPy's numbers, or a subclass."""
+    if isinstance(value, str):
+        return _text(value)
+    return str(int(value)) if isinstance(value, Integral) else repr(float(value))  # type: ignore[arg-type]
+
+
+def pieces(texts: Iterable[str], size: int = _PIECE) -> Iterator[str]:
+    """The texts joined into pieces: each ends with the first text that makes it ``size`` characters or more."""
+    piece: list[str] = []
+    length = 0
+    for text in texts:
+        piece.append(text)
+        length += len(text)
+        if length >= size:
+            yield "".join(piece)
+            piece.clear()
+            length = 0
+    if piece:
+        yield "".join(piece)
+
+
+_WRITE: dict[type, Callable[[Any], str]] = {
+    NoneType: lambda _: "",
+    str: _text,
+    Interval: lambda interval: _text(interval.text),
+    bool: {True: "true", False: "false"}.__getitem__,
+    int: str,
+    float: repr,
+}
+
+_TYPICAL = row_text(
+    Row(
+        sample_id="0",
+        label=0,
+        predicted=0,
+        correct=True,
+        noise="gaussian",
+        level_name="sigma",
+        level=0.1,
+        estimator="mc",
+        quantity="p_robust",
+        value=1.0,
+        lower=0.9,
+        upper=1.0,
+        std_error=0.0,
+        flips_to=None,
+        forwards=1001,
+        interval=Interval(IntervalKind.CLOPPER_PEARSON),
+        votes=Votes((1000, *[0] * 9)),
+    )
+).encode()

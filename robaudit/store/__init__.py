@@ -1,1 +1,0 @@
-"""The run on disk: its state, its folder, and the rows read back from it."""

@@ -1,0 +1,45 @@
+"""The noise of the reference differs from that of the run; runs are paired across models and noise levels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robaudit.auditing.prepare import on_stream
+from robaudit.methods.average_case.mc import MonteCarlo
+from robaudit.noise.registry import build
+from robaudit.spec.model import NoiseSpec
+from robaudit.validation.validate import STREAM
+from tests.levels import gaussian_process
+from tests.unit.estimators.tools import curved, work_on
+
+CPU = torch.device("cpu")
+
+
+def draws(seed: int, stream: str, *, frames: bool = False, count: int = 96) -> torch.Tensor:
+    noise = gaussian_process(seed, CPU, stream=stream)
+    make = noise.frames if frames else noise.blocks
+    return torch.cat(list(make("a", count, (1, 8, 8))))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**31))
+def test_no_seed_of_a_run_gives_the_references_noise(seed: int) -> None:
+    """Not the seed itself, nor its neighbours, nor the draws in frames."""
+    reference = [draws(seed, STREAM), draws(seed, STREAM, frames=True)]
+    for other in (seed, seed + 1, max(0, seed - 1)):
+        for run in (draws(other, ""), draws(other, "", frames=True)):
+            assert not any((z == w).any() for w in reference for z in (run,))
+
+
+def test_an_engine_on_a_stream_leaves_the_runs_engine_alone() -> None:
+    work = work_on(curved(), seed=4)
+    before = MonteCarlo(samples=200).estimate(work)
+    other = on_stream(work.engine, build([NoiseSpec(sigma=(0.3,))], Path()), 4, STREAM)
+    assert other.noises["gaussian"] is not work.engine.noises["gaussian"]
+    assert MonteCarlo(samples=200).estimate(replace(work, engine=other)) != before
+    assert MonteCarlo(samples=200).estimate(work) == before
