@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ESTIMATORS, NOISES, OBJECTIVES = "robaudit.estimators", "robaudit.noise", "robaudit.objectives"
 """Entry-point groups of the plugins that a spec names."""
+SECTIONS = "robaudit.sections"
+"""Sections of ``robaudit show``, pages and figures."""
 
 _T = TypeVar("_T", bound="BaseModel")
 
@@ -80,12 +82,7 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
     """
     refuse_unknown(group, what, name, where)
     points = installed(group, what)
-    try:
-        cls = points[name].load()
-    except Exception as error:
-        raise RobauditError(
-            f"{what} {name}", f"its plugin {points[name].value} does not import: {error!r}", "fix or uninstall it"
-        ) from error
+    cls = load_plugin(group, what, name)
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise RobauditError(
             f"{what} {name}", f"{points[name].value} is not a subclass of robaudit.{base.__name__}", "fix or uninstall the plugin"
@@ -93,6 +90,19 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
     if missing := sorted({*getattr(cls, "__abstractmethods__", ()), *(name for name in cls.__class_vars__ if not hasattr(cls, name))}):
         raise RobauditError(f"{what} {name}", f"{points[name].value} does not define {', '.join(missing)}", "fix or uninstall the plugin")
     return cls
+
+
+def load_plugin(group: str, what: str, name: str) -> Any:
+    """What is registered under the name of an installed plugin.
+
+    Raises:
+        RobauditError: the plugin cannot be imported.
+    """
+    point = installed(group, what)[name]
+    try:
+        return point.load()
+    except Exception as error:
+        raise RobauditError(f"{what} {name}", f"its plugin {point.value} does not import: {error!r}", "fix or uninstall it") from error
 
 
 class BrokenContractError(ValueError):

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from robaudit.api.results import Decisions, Page, Results
 from robaudit.errors import RobauditError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
-from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_of
+from robaudit.report.sections import ROWS, Ask, Entry, refuse_unused, section_names, section_of
 from robaudit.report.summary import SummarySection, group_mean, headline
 from robaudit.report.tables import markdown
 from robaudit.runs import reading as stored
@@ -134,10 +134,12 @@ class Run(stored.Run):
         Raises:
             RobauditError: the section is unknown, it does not use an option, or a run has none of these results.
         """
-        arguments.choose("name", name, [section.value for section in SectionName if section is not SectionName.ROWS])
-        ask = _ask(estimator, noise, level, sigma, label=label, **options)
-        refuse_unused(SectionName(name), ask)
-        view = section_of(SectionName(name))
+        arguments.choose("name", name, [section for section in section_names() if section != ROWS])
+        view = section_of(name)
+        own = {option.name: option for option in view.options if options.get(option.name) is not None}
+        values = {key: option.read(tuple(map(str, arguments.several(options.pop(key)))), key) for key, option in own.items()}
+        ask = replace(_ask(estimator, noise, level, sigma, label=label, **options), options=values)
+        refuse_unused(name, ask)
         entries = view.find([self, *with_], ask)
         return Results((entry.record for entry in entries), view.shown(entries, ask))
 
@@ -338,7 +340,7 @@ def _written(path: Path, content: bytes) -> Path:
     return path
 
 
-_OPTIONS = [option.name for option in fields(Ask) if option.name not in ("estimators", "levels", "data", "every_radius", "label")]
+_OPTIONS = [option.name for option in fields(Ask) if option.name not in ("estimators", "levels", "data", "label", "options")]
 
 
 def _ask(estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers, *, label: Texts = None, **options: Any) -> Ask:
@@ -358,7 +360,5 @@ def _ask(estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers, *, labe
             values[name] = arguments.whole(name, value)
         elif name == "id":
             values[name] = tuple(map(str, arguments.several(value)))
-        elif name == "radius":
-            values[name] = tuple(sorted(arguments.number(name, radius) for radius in arguments.several(value)))
     chosen = arguments.levels(noise, level, sigma)
     return Ask(estimators=arguments.several(estimator), levels=chosen, label=arguments.several(label), **values)

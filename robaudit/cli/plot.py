@@ -21,8 +21,8 @@ from robaudit.cli.options import (
     levels,
 )
 from robaudit.errors import SpecError, did_you_mean
-from robaudit.report.pictures import FORMATS, KINDS
-from robaudit.report.sections import SectionName
+from robaudit.report.pictures import FORMATS, kinds_of_picture
+from robaudit.report.sections import FLAGGED, SUMMARY
 
 if TYPE_CHECKING:
     from robaudit.report.pictures.page import Sketch
@@ -32,13 +32,12 @@ _MOST_PREVIEWED = 8
 _NOISE = "noise"
 """The kind of picture that is about a spec."""
 _KINDS_OF: Mapping[str, Sequence[str]] = {
-    "--threshold": (SectionName.SUMMARY, SectionName.FLAGGED),
-    "--max-images": (SectionName.FLAGGED, _NOISE),
+    "--threshold": (SUMMARY, FLAGGED),
+    "--max-images": (FLAGGED, _NOISE),
     "--set": (_NOISE,),
-    "--estimator": KINDS,
-    "--data": (SectionName.FLAGGED,),
+    "--data": (FLAGGED,),
 }
-"""The kinds that an option applies to; options not listed apply to all."""
+"""The kinds that an option applies to; ``--estimator`` applies to all but noise, options not listed to all."""
 
 
 def plot(
@@ -46,7 +45,7 @@ def plot(
         list[Path],
         typer.Argument(metavar="RUN...|SPEC.yaml", help="One run or several; a spec for noise."),
     ],
-    kind: Annotated[str, typer.Option(metavar="KIND", help=f"What to draw: {', '.join((*KINDS, _NOISE))}.")],
+    kind: Annotated[str, typer.Option(metavar="KIND", help=f"What to draw: {', '.join((*kinds_of_picture(), _NOISE))}.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
     label: LabelOption = None,
     estimator: EstimatorFilter = None,
@@ -79,8 +78,9 @@ def plot(
     ending = output.suffix.lower()
     if ending[1:] not in FORMATS:
         raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
-    if kind not in (*KINDS, _NOISE):
-        raise SpecError(f"--kind {kind}", "there is no such picture", did_you_mean(kind, (*KINDS, _NOISE)))
+    kinds = kinds_of_picture()
+    if kind not in (*kinds, _NOISE):
+        raise SpecError(f"--kind {kind}", "there is no such picture", did_you_mean(kind, (*kinds, _NOISE)))
     options = {
         "--threshold": threshold,
         "--max-images": max_images,
@@ -89,8 +89,8 @@ def plot(
         "--data": data,
     }
     for option, value in options.items():
-        if value is not None and kind not in _KINDS_OF[option]:
-            known = "the others" if _KINDS_OF[option] is KINDS else " or ".join(_KINDS_OF[option])
+        if value is not None and kind not in _KINDS_OF.get(option, kinds):
+            known = " or ".join(_KINDS_OF[option]) if option in _KINDS_OF else "the others"
             raise SpecError(option, f"does not apply to --kind {kind}", f"use it with {known}")
     if kind == _NOISE and len(runs) > 1:
         raise SpecError("--kind noise", f"shows one spec, not {len(runs)}", "name one")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,7 +29,20 @@ from robaudit.cli.options import (
     levels,
 )
 from robaudit.errors import RobauditError, SpecError
-from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_csv, section_json, section_of
+from robaudit.report.sections import (
+    CLASSES,
+    FLAGGED,
+    ROWS,
+    SUMMARY,
+    Ask,
+    Entry,
+    SectionOption,
+    refuse_unused,
+    section_csv,
+    section_json,
+    section_names,
+    section_of,
+)
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal
@@ -69,7 +84,7 @@ OnlyOption = Annotated[
 
 def show(
     run: RunArgument,
-    section: Annotated[SectionName, typer.Argument(metavar="SECTION", help="What to show.")] = SectionName.SUMMARY,
+    section: Annotated[str, typer.Argument(metavar="SECTION", help=f"What to show: {', '.join(section_names())}.")] = SUMMARY,
     with_: Annotated[
         list[Path] | None,
         typer.Option("--with", metavar="RUN", rich_help_panel=RESULTS, help="Show this run side by side with RUN (repeatable)."),
@@ -88,14 +103,6 @@ def show(
         list[str] | None,
         typer.Option("--id", metavar="ID", rich_help_panel=_FLAGGED, help="sample: this image, with its intervals (repeatable)."),
     ] = None,
-    radius: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="R|all",
-            rich_help_panel="Section certified",
-            help="certified: at this radius (repeatable), or at every one where it falls. Default: 0, 0.25, 0.5, ...",
-        ),
-    ] = None,
     format_: Annotated[
         ShowFormat | None,
         typer.Option(
@@ -105,6 +112,7 @@ def show(
         ),
     ] = None,
     output: OutputOption = None,
+    **options: list[str] | None,
 ) -> None:
     """Print a section of a run: its summary, classes, certified accuracy, error curves, one sample, all rows, ...
 
@@ -113,7 +121,7 @@ def show(
 
     Example: robaudit show runs/spec-1a2b3c4d certified --radius 0.5 --with runs/other-5e6f7a8b
     """
-    radii = tuple(_radii(radius or ()))
+    own = {option.name: option for option in section_options()}
     ask = Ask(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
@@ -123,11 +131,41 @@ def show(
         only=only,
         bottom=bottom,
         id=tuple(id_ or ()),
-        radius=tuple(value for value in radii if value is not None),
-        every_radius=None in radii,
         label=tuple(label or ()),
+        options={name: own[name].read(texts, f"--{name}") for name, texts in options.items() if texts},
     )
     _show(section, [run, *(with_ or ())], ask, format_, output)
+
+
+def section_options() -> dict[SectionOption, str]:
+    """The options that only one section has, with the name of that section."""
+    names = [name for name in section_names() if name != ROWS]
+    return {option: name for name in names for option in section_of(name).options}
+
+
+def show_with_section_options() -> Callable[..., None]:
+    """:func:`show` with the options of all installed sections in its signature, which typer reads, in place of ``**options``."""
+
+    @functools.wraps(show)
+    def command(**values: Any) -> None:
+        show(**values)
+
+    own = [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                list[str] | None, typer.Option(metavar=option.metavar, rich_help_panel=f"Section {section}", help=option.help)
+            ],
+        )
+        for option, section in section_options().items()
+    ]
+    signature = inspect.signature(show, eval_str=True)
+    fixed = [parameter for parameter in signature.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    setattr(command, "__signature__", signature.replace(parameters=[*fixed, *own]))  # noqa: B010  a function's own attribute
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in (*fixed, *own)}
+    return command
 
 
 def bias_report(
@@ -150,7 +188,7 @@ def bias_report(
     """
     chosen = levels(noise, level, sigma)
     ask = Ask(tuple(estimator or ()), chosen, threshold, by, image_source(data, False))
-    _show(SectionName.CLASSES, [run], ask, format_, output)
+    _show(CLASSES, [run], ask, format_, output)
 
 
 def flag_samples(
@@ -185,7 +223,7 @@ def flag_samples(
         only=only,
         bottom=bottom,
     )
-    entries = _show(SectionName.FLAGGED, [run], ask, format_, output)
+    entries = _show(FLAGGED, [run], ask, format_, output)
     if images is not None:
         from robaudit.cli.console import say
         from robaudit.report.gallery import write_gallery
@@ -197,10 +235,10 @@ def print_run(run: Run) -> None:
     """Print the summary of a run, and how to show its other sections."""
     from robaudit.cli.console import output
 
-    output().print(_terminal(SectionName.SUMMARY, [run], Ask())[0])
+    output().print(_terminal(SUMMARY, [run], Ask())[0])
 
 
-def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Entry[Any]]:
+def _show(name: str, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Entry[Any]]:
     """Print a section of some runs, or write it to a file; return its entries."""
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.streams import check_output, emit
@@ -210,16 +248,16 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
     refuse_unused(name, ask)
     if to is not None:
         check_output(to)
-    form = format_ or _by_suffix(to, "csv" if name is SectionName.ROWS else "table")
-    if name is SectionName.ROWS:
+    form = format_ or _by_suffix(to, "csv" if name == ROWS else "table")
+    if name == ROWS:
         _write_rows(paths, ask, form, to)
         return []
     if form == "parquet":
-        raise SpecError("--format parquet", f"does not apply to the section {name.value}", "use it with rows")
+        raise SpecError("--format parquet", f"does not apply to the section {name}", "use it with rows")
     runs = [read_run(path, kept=len(paths) > 1) for path in paths]
     if form == "table":
         table, entries = _terminal(name, runs, ask)
-        warnings = [] if name is SectionName.SUMMARY else leading_warnings(runs, in_table=True)
+        warnings = [] if name == SUMMARY else leading_warnings(runs, in_table=True)
         show(*warnings, table, to=to)
         return entries
     section = section_of(name)
@@ -235,14 +273,14 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
     return entries
 
 
-def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[Entry[Any]]]:
+def _terminal(name: str, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[Entry[Any]]]:
     """The tables of a section, around a summary also its head and foot, and the section's entries."""
     from robaudit.report.tables import Terminal
 
     section = section_of(name)
     entries = section.find(runs, ask)
     tables = section.shown(entries, ask)
-    if name is SectionName.SUMMARY:
+    if name == SUMMARY:
         from robaudit.report.summary import foot_table, head_table
 
         several = len(runs) > 1
@@ -310,25 +348,3 @@ def _by_suffix(to: Path | None, other: str) -> str:
         return other
     known = ", ".join(f".{known_suffix}" for known_suffix in _SUFFIXES)
     raise SpecError(f"-o {to}", f"show writes no .{suffix}", f"name a file that ends in .txt, {known}; pages: robaudit report")
-
-
-def _radii(texts: Sequence[str]) -> Iterator[float | None]:
-    """The requested radii without repeats, ascending; None: all.
-
-    Raises:
-        SpecError: a radius is not a number, or is negative.
-    """
-    if "all" in texts:
-        if set(texts) != {"all"}:
-            raise SpecError("--radius all", "includes every radius", "leave the others out")
-        yield None
-        return
-    from robaudit.spec.fields import number
-
-    numbers = set[float]()
-    for text in texts:
-        value = number("--radius", text)
-        if value < 0.0:
-            raise SpecError(f"--radius {text}", "is not a radius", "give 0 or a positive number, or all")
-        numbers.add(value)
-    yield from sorted(numbers)

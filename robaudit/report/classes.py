@@ -41,6 +41,7 @@ class ClassesSection(Section[ClassBias]):
     """Robustness by class, for each result: which classes differ from the others, and the gap between the least and the most robust."""
 
     title = "Classes, least robust first"
+    place = 2
     uses = Section.uses | {"by", "data", "threshold"}
     main_only = True
 

@@ -31,6 +31,7 @@ class ConfusionSection(Section[Confusion]):
     """Which class turns into which under noise: the share of noisy copies of a class that are classified as another one."""
 
     title = "Which class turns into which"
+    place = 3
     words = "The share of the noisy copies of the images of a class that are classified as another class, the largest first."
     uses = Section.uses | {"by"}
     main_only = True

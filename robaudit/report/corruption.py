@@ -25,6 +25,7 @@ class CorruptionSection(Section[CorruptionReport]):
     """Accuracy by corruption and severity, and the mean error."""
 
     title = "Accuracy by corruption and severity"
+    place = 50
     words = "The share of noisy copies that are classified correctly."
     uses = frozenset({"estimators"})
 

@@ -39,6 +39,7 @@ class FlaggedSection(Section[Flagged]):
     """The samples that are not robust, for each result, and how certain that is."""
 
     title = "Flagged samples"
+    place = 4
     uses = Section.uses | {"threshold", "bottom", "only"}
     main_only = True
 

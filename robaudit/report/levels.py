@@ -41,6 +41,7 @@ class LevelsSection(Section[LevelCurve]):
     """Accuracy under noise and robustness by the level of the noise, for each estimator and noise."""
 
     title = "Accuracy and robustness by noise level"
+    place = 1
     main_only = True
     words = (
         "Accuracy under noise counts the noisy copies that are classified as labelled; robustness compares with the prediction on the "

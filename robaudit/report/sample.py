@@ -25,6 +25,7 @@ class SampleSection(Section[Spectrum]):
     """All results of the least robust images side by side, from the average over noise to what is proven; or of the images named."""
 
     title = "All results by image"
+    place = 90
     uses = frozenset({"id", "bottom"})
 
     def records(self, run: Run, ask: Ask) -> list[Spectrum]:

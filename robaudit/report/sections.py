@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from enum import StrEnum
-from importlib import import_module
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from robaudit.errors import SpecError
+from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import EVERY_LEVEL, LevelChoice
+from robaudit.plugins import SECTIONS, installed, load_plugin
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -22,22 +21,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SectionName(StrEnum):
-    """The sections, in the order they are offered."""
+SUMMARY, LEVELS, CLASSES, CONFUSION, FLAGGED, SAMPLE = "summary", "levels", "classes", "confusion", "flagged", "sample"
+"""The sections that pages and commands name."""
+ROWS = "rows"
+"""What ``robaudit show`` takes in place of a section: samples.csv."""
+_FIRST = (SUMMARY, LEVELS, CLASSES, CONFUSION, FLAGGED)
+_LAST = (SAMPLE, ROWS)
 
-    SUMMARY = "summary"
-    LEVELS = "levels"
-    CLASSES = "classes"
-    CONFUSION = "confusion"
-    FLAGGED = "flagged"
-    CERTIFIED = "certified"
-    SCORES = "scores"
-    CURVES = "curves"
-    CORRUPTION = "corruption"
-    EASIEST = "easiest"
-    LOSSES = "losses"
-    SAMPLE = "sample"
-    ROWS = "rows"
+
+@dataclass(frozen=True, slots=True)
+class SectionOption:
+    """An option that only one section has: ``--name`` of ``robaudit show``, repeatable, and ``name=`` in Python.
+
+    Attributes:
+        name: its name.
+        metavar: its values, for the help.
+        help: what it does.
+        read: its value, from the texts as they were written and where they were written; SpecError where they are wrong.
+    """
+
+    name: str
+    metavar: str
+    help: str
+    read: Callable[[Sequence[str], str], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +59,8 @@ class Ask:
         only: images classified correctly, or wrongly, without noise.
         bottom: how many of the least robust images.
         id: these images.
-        radius: certified accuracy at these radii; None: at round ones.
-        every_radius: at every radius at which it falls.
         label: names of the runs, in their order; for every section.
+        options: values of the section's own options (:attr:`Section.options`).
     """
 
     estimators: Sequence[str] = ()
@@ -66,12 +71,11 @@ class Ask:
     only: Literal["correct", "wrong"] | None = None
     bottom: int | None = None
     id: Sequence[str] = ()
-    radius: Sequence[float] = ()
-    every_radius: bool = False
     label: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
-_FLAGS = {"estimators": "--estimator", "levels": "--noise, --level, --sigma", "every_radius": "--radius all"}
+_FLAGS = {"estimators": "--estimator", "levels": "--noise, --level, --sigma"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +90,17 @@ class Entry(Generic[T]):
 class Section(ABC, Generic[T]):
     """One view of runs.
 
-    Subclasses set ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they use; and
-    ``main_only`` where a page shows them for the main result alone, unless others are requested.
+    Register a subclass under the entry-point group ``robaudit.sections``; the built-in ones are registered the same way. Subclasses set
+    ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they use; ``options``, which only they
+    have; ``place``, where a page shows them: smaller is earlier; and ``main_only`` where a page shows them for the main result alone,
+    unless others are requested.
     """
 
     title: ClassVar[str]
     words: ClassVar[str] = ""
     uses: ClassVar[frozenset[str]] = frozenset({"estimators", "levels"})
+    options: ClassVar[Sequence[SectionOption]] = ()
+    place: ClassVar[int] = 100
     main_only: ClassVar[bool] = False
 
     def applies(self, run: Run) -> bool:
@@ -135,7 +143,7 @@ class Section(ABC, Generic[T]):
     def figure(self, entries: Sequence[Entry[T]], ask: Ask) -> Sketch:
         """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn.
 
-        Only sections of :data:`robaudit.report.pictures.KINDS` have one, and only these are on a page.
+        Only sections of :func:`robaudit.report.pictures.kinds_of_picture` have one, and only these are on a page.
         """
         raise NotImplementedError
 
@@ -196,38 +204,60 @@ def by_name(entries: Iterable[Entry[T]]) -> dict[str, list[Entry[T]]]:
     return groups
 
 
+def section_names() -> list[str]:
+    """The names of the installed sections, then ``rows``, in the order they are offered; nothing is imported.
+
+    Raises:
+        RobauditError: two packages register the same name.
+    """
+    own = [*_FIRST, *_LAST]
+    return [*_FIRST, *(name for name in installed(SECTIONS, "section") if name not in own), *_LAST]
+
+
 def section_of(name: str) -> Section[Any]:
-    """The section of a name, from the module of that name; rows have no section."""
-    section: Section[Any] = getattr(import_module(f"robaudit.report.{name}"), f"{name.title()}Section")()
+    """The section of a name.
+
+    Raises:
+        SpecError: there is no such section.
+        RobauditError: its plugin does not import.
+    """
+    if name not in installed(SECTIONS, "section"):
+        raise SpecError(f"section {name}", "there is no such section", did_you_mean(name, section_names()))
+    section: Section[Any] = load_plugin(SECTIONS, "section", name)()
     return section
 
 
-def offered(run: Run) -> list[SectionName]:
-    """The sections that have something to show of a run."""
-    return [name for name in SectionName if name is SectionName.ROWS or section_of(name).applies(run)]
+def sections_of(run: Run) -> dict[str, Section[Any]]:
+    """The sections that have something to show of a run, in the order of a page."""
+    every = {name: section_of(name) for name in section_names() if name != ROWS}
+    applying = {name: section for name, section in every.items() if section.applies(run)}
+    return dict(sorted(applying.items(), key=lambda item: item[1].place))
 
 
-def used(name: SectionName) -> frozenset[str]:
-    """The parts of :class:`Ask` that a section uses."""
-    return Section.uses if name is SectionName.ROWS else section_of(name).uses | {"label"}
+def used(name: str) -> frozenset[str]:
+    """The parts of :class:`Ask`, and the options, that a section uses."""
+    if name == ROWS:
+        return Section.uses
+    section = section_of(name)
+    return section.uses | {"label"} | {option.name for option in section.options}
 
 
-def refuse_unused(name: SectionName, ask: Ask) -> None:
+def refuse_unused(name: str, ask: Ask) -> None:
     """Refuse options that the section does not use.
 
     Raises:
         SpecError: an unused option is set.
     """
     nothing = Ask()
-    asked = [field.name for field in fields(Ask) if getattr(ask, field.name) != getattr(nothing, field.name)]
-    for part in asked:
+    asked = [part.name for part in fields(Ask) if part.name != "options" and getattr(ask, part.name) != getattr(nothing, part.name)]
+    for part in [*asked, *ask.options]:
         if part not in used(name):
-            known = [other.value for other in SectionName if part in used(other)]
+            known = [other for other in section_names() if part in used(other)]
             flag = _FLAGS.get(part, f"--{part.replace('_', '-')}")
-            raise SpecError(flag, f"does not apply to the section {name.value}", f"use it with {', '.join(known)}")
+            raise SpecError(flag, f"does not apply to the section {name}", f"use it with {', '.join(known)}")
 
 
-def section_csv(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
+def section_csv(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     """The records as lines of CSV, each with the name of its run, then the differences from the first run."""
     from robaudit.runs.serialise import table_csv
 
@@ -246,7 +276,7 @@ def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def section_json(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
+def section_json(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     """The records as JSON, with the differences from the first run, if there are some."""
     from robaudit.documents import json_values
     from robaudit.runs.serialise import document_json
@@ -254,4 +284,4 @@ def section_json(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> 
     section = section_of(name)
     results = [{"run": entry.name, **section.document(entry, ask)} for entry in entries]
     differences = [json_values(line) for line in section.differences(entries, ask)]
-    return document_json({"section": name.value, "results": results, **({"differences": differences} if differences else {})})
+    return document_json({"section": name, "results": results, **({"differences": differences} if differences else {})})

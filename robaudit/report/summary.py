@@ -17,7 +17,7 @@ from robaudit.report import numbers
 from robaudit.report.differences import Changes, changes_of, difference, run_columns
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled, percent_scale
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
-from robaudit.report.sections import Ask, Entry, Section, by_name, offered
+from robaudit.report.sections import ROWS, Ask, Entry, Section, by_name, sections_of
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import NoisyAccuracyInfo, RunInfo, ShareInfo
@@ -49,6 +49,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
     """What was audited, clean accuracy first, and mean, quantiles and shares of each result."""
 
     title = "Results"
+    place = 0
     words = "Robustness is relative to the prediction on the clean image, correct or not."
 
     def records(self, run: Run, ask: Ask) -> list[tuple[GroupSummary, ...]]:
@@ -117,7 +118,7 @@ def head_table(run: Run) -> Table:
 def foot_table(run: Run) -> Table:
     """The lines below a run's tables in a terminal: its files and sections."""
     files = f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"
-    return Table(lines=(files, f"robaudit show {run.path} SECTION has: {', '.join(offered(run))}"))
+    return Table(lines=(files, f"robaudit show {run.path} SECTION has: {', '.join([*sections_of(run), ROWS])}"))
 
 
 def headline(info: RunInfo) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from robaudit import audit
-from robaudit.report.sections import SectionName
+from robaudit.report.sections import section_names
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_rows, save_npz, write
@@ -53,24 +53,42 @@ def results(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def few(name: SectionName) -> tuple[str, ...]:
+sections_of_a_run = (
+    "summary",
+    "levels",
+    "classes",
+    "confusion",
+    "flagged",
+    "certified",
+    "scores",
+    "curves",
+    "corruption",
+    "easiest",
+    "losses",
+    "sample",
+    "rows",
+)
+"""In the order of a page."""
+
+
+def few(name: str) -> tuple[str, ...]:
     """A single estimator where each takes a test of permutations."""
-    return ("--estimator", "mc") if name is SectionName.CLASSES else ()
+    return ("--estimator", "mc") if name == "classes" else ()
 
 
 def test_a_summary_says_what_else_there_is(run: Path, run_cli: RunCli) -> None:
     out = run_cli("show", run).out
-    assert " ".join(out.split()).endswith(f"robaudit show {run} SECTION has: {', '.join(SectionName)}")
+    assert " ".join(out.split()).endswith(f"robaudit show {run} SECTION has: " + ", ".join(sections_of_a_run))
     assert run_cli("show", run, "summary").out == out
 
 
-@pytest.mark.parametrize("name", SectionName)
-def test_every_section_in_every_format(name: SectionName, run: Path, run_cli: RunCli) -> None:
+@pytest.mark.parametrize("name", section_names())
+def test_every_section_in_every_format(name: str, run: Path, run_cli: RunCli) -> None:
     assert run_cli("show", run, name, *few(name), "--format", "csv").code == 0
     table = run_cli("show", run, name, *few(name))
     assert (table.code, table.err) == (0, "")
     assert not re.search(r"\binf\b|\bnan\b", table.out)
-    if name is SectionName.ROWS:
+    if name == "rows":
         assert json.loads(run_cli("show", run, name, "--format", "json").out)
 
 
@@ -80,8 +98,8 @@ def test_the_suffix_of_a_file_says_how(run: Path, run_cli: RunCli) -> None:
         assert Path(file).read_text().split() == run_cli("show", run, "levels", "--format", form).out.split()
 
 
-@pytest.mark.parametrize("name", [name for name in SectionName if name is not SectionName.ROWS])
-def test_several_runs(name: SectionName, run: Path, run_cli: RunCli) -> None:
+@pytest.mark.parametrize("name", [name for name in section_names() if name != "rows"])
+def test_several_runs(name: str, run: Path, run_cli: RunCli) -> None:
     """Side by side or below each other; CSV and JSON say which run a record is of."""
     both = results(run_cli("show", run, name, *few(name), "--with", run, "--format", "json").out)
     alone = results(run_cli("show", run, name, *few(name), "--format", "json").out)

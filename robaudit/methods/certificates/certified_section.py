@@ -26,9 +26,10 @@ from robaudit.report.pictures.page import (
     told_apart,
 )
 from robaudit.report.pictures.style import ring
-from robaudit.report.sections import Ask, Entry, Section, by_name
+from robaudit.report.sections import Ask, Entry, Section, SectionOption, by_name
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.reading import Run
+from robaudit.spec.fields import number
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -39,15 +40,46 @@ _MOST_RADII = 8
 _BEYOND = "not certifiable"
 
 
+def read_radii(texts: Sequence[str], where: str) -> tuple[float, ...] | None:
+    """The requested radii without repeats, ascending; None: every radius where certified accuracy falls.
+
+    Raises:
+        SpecError: a radius is not a number, or is negative.
+    """
+    if "all" in texts:
+        if set(texts) != {"all"}:
+            raise SpecError(f"{where} all", "includes every radius", "leave the others out")
+        return None
+    radii = {number(where, text): text for text in texts}
+    for value, text in radii.items():
+        if value < 0.0:
+            raise SpecError(f"{where} {text}", "is not a radius", "give 0 or a positive number, or all")
+    return tuple(sorted(radii))
+
+
+def _asked(ask: Ask) -> tuple[float, ...] | None:
+    """The requested radii: none, some, or every (None)."""
+    radii: tuple[float, ...] | None = ask.options.get("radius", ())
+    return radii
+
+
 class CertifiedSection(Section[CertifiedAccuracy]):
     """Certified accuracy: the share of images whose class provably stays the same within a radius, and is the label."""
 
     title = "Certified accuracy"
+    place = 20
     words = (
         "The share of images whose class provably stays the same within a radius, and is the label: unlike robustness under noise, it is "
         "relative to the label. A result of a noise level is about the network smoothed by that noise, any other about the network itself."
     )
-    uses = Section.uses | {"radius", "every_radius"}
+    options = (
+        SectionOption(
+            "radius",
+            "R|all",
+            "certified: at this radius (repeatable), or at every one where it falls. Default: 0, 0.25, 0.5, ...",
+            read_radii,
+        ),
+    )
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels and certified radii."""
@@ -63,13 +95,13 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         Raises:
             SpecError: every radius is requested.
         """
-        if ask.every_radius:
+        if _asked(ask) is None:
             raise SpecError("--radius all", "is too long for a table", "add --format csv or --format json")
         named = _named(entries)
         norms = list(dict.fromkeys(accuracy.certificates.key.norm for _, accuracy in named))
         for norm in norms:
             alike = [(title, accuracy) for title, accuracy in named if accuracy.certificates.key.norm == norm]
-            table = _table(alike, ask.radius or usual_radii([accuracy for _, accuracy in alike]))
+            table = _table(alike, _asked(ask) or usual_radii([accuracy for _, accuracy in alike]))
             yield replace(table, notes=tuple(_notes(named))) if norm == norms[-1] else table
 
     def figure(self, entries: Sequence[Entry[CertifiedAccuracy]], ask: Ask) -> Sketch:
@@ -102,13 +134,14 @@ class CertifiedSection(Section[CertifiedAccuracy]):
 
     def document(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> dict[str, Any]:
         """The numbers of the table, at the requested radii, at all, or at the usual radii of this result."""
-        steps = {"curve": entry.record.curve().document()} if ask.every_radius else {}
-        return {**entry.record.document(ask.radius or usual_radii([entry.record])), **steps}
+        every = _asked(ask) is None
+        steps = {"curve": entry.record.curve().document()} if every else {}
+        return {**entry.record.document(_asked(ask) or usual_radii([entry.record])), **steps}
 
     def lines(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each number."""
         certificates = entry.record.certificates
-        numbers_of = _steps(entry.record) if ask.every_radius else _statistics(entry.record, ask.radius or usual_radii([entry.record]))
+        numbers_of = _steps(entry.record) if _asked(ask) is None else _statistics(entry.record, _asked(ask) or usual_radii([entry.record]))
         for values in numbers_of:
             yield {**certificates.key.document(), "norm": certificates.key.norm, **dict(zip(_COLUMNS, values, strict=True))}
 

@@ -44,6 +44,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
     """The loss between its average over the noise and its maximum, by the order q of its norm."""
 
     title = "From the average to the worst case"
+    place = 70
     words = (
         "The loss at q is the q-norm (E[l^q])^(1/q) over the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is the "
         "mean; the larger q is, the more the upper tail counts; the limit is the maximum, which an attack searches for. Lower is better. "

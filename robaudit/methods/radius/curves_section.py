@@ -54,6 +54,7 @@ class CurvesSection(Section[Curves]):
     """Error curves under attacks, noise and linear corruption, each in one number: ASR, AMS, gamma at 50 %."""
 
     title = "Error curves"
+    place = 40
     words = "Accuracy against the size of the perturbation; an image that is misclassified on the clean image is an error at every size."
 
     def applies(self, run: Run) -> bool:

@@ -41,6 +41,7 @@ class EasiestSection(Section[Easiest]):
     """Errors under noise on the easiest images only, by how many of them are kept."""
 
     title = "Errors on the easiest images"
+    place = 60
     words = "Images are sorted by how difficult they are without noise; a robust network makes no errors on the easiest ones."
 
     def applies(self, run: Run) -> bool:

@@ -45,6 +45,7 @@ class ScoresSection(Section[Scores]):
     """Scores of radii: mean and minimum, relative to how difficult the images are, and on easy against hard images."""
 
     title = "Radius and difficulty"
+    place = 30
     words = (
         "The radius r of the nearest change of the prediction, and its growth with the difficulty g, the logit of the clean score: larger "
         "is easier. Misclassified images count as 0. Ratios to g compare networks with less dependence on the choice of images."

@@ -12,8 +12,8 @@ from robaudit.gates.sources import decisions_of
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
 from robaudit.report.chosen import principal
-from robaudit.report.pictures import KINDS
-from robaudit.report.sections import Ask, Entry, Section, SectionName, run_names, section_of
+from robaudit.report.pictures import kinds_of_picture
+from robaudit.report.sections import CLASSES, FLAGGED, LEVELS, Ask, Entry, Section, run_names, section_of
 from robaudit.report.tables import Table
 from robaudit.runs.reading import Run
 from robaudit.runs.run import chosen
@@ -21,7 +21,6 @@ from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Flagged
 from robaudit.stats.summary import GroupSummary
 
-_ORDER = (SectionName.LEVELS, *(name for name in KINDS if name is not SectionName.LEVELS))
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 
 
@@ -55,7 +54,7 @@ class RunView:
 class PageSection:
     """A section of a report: its entries, the request, and its tables, at least one."""
 
-    name: SectionName
+    name: str
     section: Section[Any]
     entries: tuple[Entry[Any], ...]
     ask: Ask
@@ -70,18 +69,18 @@ class Content:
     parts: tuple[PageSection, ...]
     problems: tuple[str, ...] = ()
 
-    def part(self, name: SectionName) -> PageSection | None:
+    def part(self, name: str) -> PageSection | None:
         """A section; None where it does not apply."""
-        return next((part for part in self.parts if part.name is name), None)
+        return next((part for part in self.parts if part.name == name), None)
 
     def flagged(self, view: RunView) -> list[Flagged]:
         """The flagged samples of a run."""
-        part = self.part(SectionName.FLAGGED)
+        part = self.part(FLAGGED)
         return [] if part is None else [entry.record for entry in part.entries if entry.run is view.run]
 
     def biases(self, view: RunView) -> list[ClassBias]:
         """The classes of a run."""
-        part = self.part(SectionName.CLASSES)
+        part = self.part(CLASSES)
         return [] if part is None else [entry.record for entry in part.entries if entry.run is view.run]
 
 
@@ -110,7 +109,9 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
         documents, problem = decisions_of(run) if decisions is None else (tuple(decision.document() for decision in decisions), "")
         problems += [f"no gates: {problem}"] if problem else []
         views.append(_view(name, run, run_ask, documents))
-    parts = (_part(name, views, request, most) for name in _ORDER)
+    sections = {name: section_of(name) for name in kinds_of_picture()}
+    order = sorted(sections, key=lambda name: (name != LEVELS, sections[name].place))
+    parts = (_part(name, sections[name], views, request, most) for name in order)
     return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
 
 
@@ -126,19 +127,18 @@ def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...
     return RunView(name, run, replace(ask, label=(name,)), summaries, tuple(named) or (principal(summaries),), decisions)
 
 
-def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> PageSection | None:
+def _part(name: str, section: Section[Any], views: Sequence[RunView], ask: Ask, most: int) -> PageSection | None:
     """A section of the runs that it applies to; None where it has nothing to show."""
-    section = section_of(name)
     entries: list[Entry[Any]] = []
     for view in views:
         run_ask = replace(view.ask, estimators=view.shown) if section.main_only else view.ask
-        run_ask = replace(run_ask, bottom=max(1, most)) if name is SectionName.FLAGGED else replace(run_ask, threshold=None)
-        if name is SectionName.FLAGGED or section.applies(view.run):
+        run_ask = replace(run_ask, bottom=max(1, most)) if name == FLAGGED else replace(run_ask, threshold=None)
+        if name == FLAGGED or section.applies(view.run):
             try:
                 added = section.find([view.run], run_ask)
             except (RunError, NothingLeftError):  # none among the requested results
                 continue
-            entries += [replace(entry, record=_listed(entry.record, most)) for entry in added] if name is SectionName.FLAGGED else added
+            entries += [replace(entry, record=_listed(entry.record, most)) for entry in added] if name == FLAGGED else added
     tables = tuple(section.shown(entries, ask, page=True)) if entries else ()
     return PageSection(name, section, tuple(entries), ask, tables) if tables else None
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from robaudit.report.html import facts
 from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
-from robaudit.report.sections import SectionName
+from robaudit.report.sections import FLAGGED
 from robaudit.report.tables import Table, markdown, markdown_blocks, within
 from robaudit.text import clipped
 
@@ -60,7 +60,7 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
 
 def _tables(part: PageSection, samples: int) -> Sequence[Table]:
     """The tables of a section; of the flagged samples at most ``samples``, and none that are not flagged."""
-    if part.name is not SectionName.FLAGGED:
+    if part.name != FLAGGED:
         return part.tables
     listed = [
         replace(entry, record=replace(entry.record, samples=entry.record.samples[: min(samples, entry.record.beyond)]))

@@ -14,7 +14,7 @@ from robaudit.report.html import facts
 from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.numbers import signs
-from robaudit.report.sections import SectionName
+from robaudit.report.sections import FLAGGED
 from robaudit.text import harmless_html, printable
 
 if TYPE_CHECKING:
@@ -106,17 +106,17 @@ def _section(part: PageSection, source: ImageSource | None, *, images: bool) -> 
     """What the template reads of a section: its tables and its picture; of samples without one, if their images cannot be read."""
     from robaudit.report.pictures.inline import inline
 
-    picture, problem, of_images = None, "", part.name is SectionName.FLAGGED
+    picture, problem, of_images = None, "", part.name == FLAGGED
     if any(table.columns for table in part.tables) and (images or not of_images):
         try:
             sketch = part.section.figure(part.entries, replace(part.ask, data=source))
-            picture = {"svg": _safe(inline(part.name.value, sketch)), "caption": sketch.caption}
+            picture = {"svg": _safe(inline(part.name, sketch)), "caption": sketch.caption}
         except RobauditError as error:
             if not of_images:
                 raise
             problem = str(error)
     return {
-        "name": part.name.value,
+        "name": part.name,
         "title": part.section.title,
         "words": part.section.words,
         "picture": picture,

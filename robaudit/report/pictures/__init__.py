@@ -5,11 +5,14 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from robaudit.errors import needs_extra
-from robaudit.report.sections import SectionName
+from robaudit.report.sections import ROWS, SAMPLE, section_names
 
-KINDS = tuple(name for name in SectionName if name not in (SectionName.SAMPLE, SectionName.ROWS))
-"""The sections with a picture."""
 FORMATS = ("png", "svg", "pdf")
+
+
+def kinds_of_picture() -> tuple[str, ...]:
+    """The sections with a picture."""
+    return tuple(name for name in section_names() if name not in (SAMPLE, ROWS))
 
 
 def can_draw(*, required: bool = False, where: str = "--picture") -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.errors import RobauditError, did_you_mean
 from robaudit.report.differences import not_compared
 from robaudit.report.numbers import signs
-from robaudit.report.pictures import KINDS
+from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.page import GAP, LEADING, MARGIN, PictureSize, Sketch, stacked, wrapped
 from robaudit.report.pictures.style import CARD, FAINT, styled
 from robaudit.report.sections import Ask, section_of
@@ -29,15 +29,15 @@ def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
     """A figure of some runs, still to be drawn.
 
     Args:
-        kind: one of :data:`robaudit.report.pictures.KINDS`.
+        kind: one of :func:`robaudit.report.pictures.kinds_of_picture`.
         runs: at least one.
         ask: the request.
 
     Raises:
         RobauditError: the kind is unknown, or a run has nothing that it could show.
     """
-    if kind not in KINDS:
-        raise RobauditError(f"kind {kind!r}", "there is no such picture", did_you_mean(kind, KINDS))
+    if kind not in (kinds := kinds_of_picture()):
+        raise RobauditError(f"kind {kind!r}", "there is no such picture", did_you_mean(kind, kinds))
     section = section_of(kind)
     entries = section.find(runs, section.narrowed(runs, ask))
     sketch = section.figure(entries, ask)

@@ -11,7 +11,7 @@ import pytest
 from robaudit.cli import console
 from robaudit.methods.certificates.accuracy import certificates_of, certified_accuracy
 from robaudit.methods.certificates.certified_section import CertifiedSection, usual_radii
-from robaudit.report.sections import Ask, SectionName, section_csv, section_of
+from robaudit.report.sections import Ask, section_csv, section_of
 from robaudit.report.tables import Table, Terminal
 from robaudit.runs.reading import Run
 from tests.certified_rows import MIXED, certificate, pictured, stating
@@ -38,7 +38,7 @@ def test_usual_radii(largest: float, radii: tuple[float, ...]) -> None:
 
 
 def tables_of(*runs: Run, radius: Sequence[float] = ()) -> list[Table]:
-    section, ask = CertifiedSection(), Ask(radius=radius)
+    section, ask = CertifiedSection(), Ask(options={"radius": radius})
     return list(section.tables(section.find(runs, ask), ask))
 
 
@@ -77,10 +77,10 @@ def test_csv_has_every_number_once() -> None:
     found = CertifiedSection().records(pictured(), Ask())
 
     def lines_of(ask: Ask) -> list[dict[str, str]]:
-        name = SectionName.CERTIFIED
+        name = "certified"
         return list(csv.DictReader(io.StringIO(section_csv(name, section_of(name).find([pictured()], ask), ask))))
 
-    lines = lines_of(Ask(radius=(0.0, 0.3)))
+    lines = lines_of(Ask(options={"radius": (0.0, 0.3)}))
     for one in found:
         key = one.certificates.key
         mine = [line for line in lines if (line["estimator"], float(line["level"])) == (key.estimator, key.at.level)]
@@ -98,7 +98,7 @@ def test_csv_has_every_number_once() -> None:
         assert int(mine[2]["count"]) == one.at(0.3).count
         assert {line["norm"] for line in mine} == {one.certificates.key.norm}
         assert float(mine[5]["lower"]) == (one.interval or (None,))[0]
-    steps = lines_of(Ask(every_radius=True))
+    steps = lines_of(Ask(options={"radius": None}))
     assert len(steps) == sum(len(one.curve().radii) for one in found)
     assert {line["statistic"] for line in steps} == {"certified_accuracy"}
 

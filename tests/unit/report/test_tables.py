@@ -19,7 +19,7 @@ from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.classes import bias_table
 from robaudit.report.flagged import flags_table
-from robaudit.report.sections import Ask, Entry, SectionName, section_csv, section_of
+from robaudit.report.sections import Ask, Entry, section_csv, section_of
 from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
 from robaudit.results import Votes
@@ -276,7 +276,7 @@ def test_csv_of_classes_and_flags() -> None:
     bias, flagged = class_bias(mc(), class_names=NAMES), flag(mc(), below=0.9)
     classes, flags = (
         list(csv.DictReader(io.StringIO(section_csv(name, [Entry("run", run, record)], Ask()))))
-        for name, record in ((SectionName.CLASSES, bias), (SectionName.FLAGGED, flagged))
+        for name, record in (("classes", bias), ("flagged", flagged))
     )
     assert {"q25", "median", "q75", "below", "below_count", "difference_lower", "p_value", "differs"} <= set(classes[0])
     assert {line["predicted_name"] for line in flags if line["predicted"] == "0"} == {"'=cat"}

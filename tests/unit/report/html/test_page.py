@@ -17,7 +17,7 @@ from robaudit.report import numbers
 from robaudit.report.html import facts
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
-from robaudit.report.sections import Ask, SectionName
+from robaudit.report.sections import Ask
 from robaudit.report.tables import markdown_rows
 from robaudit.report.words import gap_sentence
 from robaudit.runs.reading import Run
@@ -122,7 +122,7 @@ def test_much_is_folded(without_pictures: None) -> None:
     many = gather([hand_made([row for sigma in (0.1, 0.2, 0.3, 0.4, 0.5) for row in rows([0.2, 0.8] * 2, level=sigma)])])
     found = Page.of(page(many, images=False)[0])
     assert found.open == []
-    part = many.part(SectionName.FLAGGED)
+    part = many.part("flagged")
     assert part is not None
     assert [table.folded for table in part.tables] == [False] * 3 + [True] * 2
     assert found.text("flagged").count("Least robust first:") == 5

@@ -17,7 +17,7 @@ from robaudit.levels import LevelChoice
 from robaudit.report import pictures as pictures_module
 from robaudit.report.flagged import sized
 from robaudit.report.gallery import RunImages
-from robaudit.report.pictures import KINDS
+from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.inline import inline
 from robaudit.report.pictures.kinds import figure_of, look_of, picture, sketch_of
 from robaudit.report.pictures.page import shorter, told_apart
@@ -67,7 +67,7 @@ def test_an_image_stands_clean_beside_its_first_noisy_copy(made: Run) -> None:
     assert np.array_equal(pixels[:, -len(pixels) :], noisy)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds_of_picture())
 def test_it_takes_several_runs_at_the_width_of_a_column(made: Run, kind: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -83,7 +83,7 @@ def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_t
     hostile = replace(made, info=changed(made.info, name=HOSTILE[1], data={"class_names": names}))
     ids: list[str] = []
     words: list[str] = []
-    for kind in KINDS:
+    for kind in kinds_of_picture():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             sketch = sketch_of(kind, [hostile], Ask())

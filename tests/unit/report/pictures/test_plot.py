@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from robaudit.report import pictures as pictures_module
-from robaudit.report.pictures import KINDS
+from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.inline import inline
 from robaudit.report.pictures.kinds import figure_of, sketch_of
 from robaudit.report.pictures.page import PictureSize
@@ -53,7 +53,7 @@ def test_runs_on_other_images_are_named(run_cli: RunCli, tmp_path: Path, kind: s
 
 @pytest.mark.slow
 def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    for kind in KINDS:
+    for kind in kinds_of_picture():
         for ending in ("png", "svg", "pdf"):
             found = set()
             for seed in ("1", "2"):
