@@ -64,10 +64,10 @@ format: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/installed-test
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.research.benchmarks
 
 papers: $(VENV)/installed-test
-	$(BIN)/python -m tests.papers $(ONLY)
+	$(BIN)/python -m tests.research.papers $(ONLY)
 
 train-demo: $(VENV)/installed
 	$(BIN)/python -m robaudit.demo.train

@@ -20,6 +20,8 @@ ESTIMATORS, NOISES, OBJECTIVES = "robaudit.estimators", "robaudit.noise", "robau
 """Entry-point groups of the plugins that a spec names."""
 SECTIONS = "robaudit.sections"
 """Sections of ``robaudit show``, pages and figures."""
+COMMANDS = "robaudit.commands"
+"""Further commands of the program: functions for typer."""
 
 _T = TypeVar("_T", bound="BaseModel")
 

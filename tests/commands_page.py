@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from robaudit.cli.main import program
+from robaudit.cli import parser
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
 _HEAD = """# The commands
@@ -23,7 +23,7 @@ Written by `python -m tests.commands_page`. `robaudit COMMAND --help` prints the
 
 def commands() -> dict[str, Any]:
     """The commands of the parser by name."""
-    return dict(program().commands)
+    return parser.commands()
 
 
 def text() -> str:

@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 
 from robaudit.models import from_module
 from robaudit.models.architectures import digits_cnn
-from tests.benchmarks import __main__ as command
-from tests.benchmarks import accuracy, imagenet, published, trial
-from tests.benchmarks.cost import Reference, cost_to_reach
-from tests.benchmarks.networks import Bench, Network, estimator
-from tests.benchmarks.replay import Replay
-from tests.benchmarks.report import Section, Table, number, write
-from tests.benchmarks.trial import settings
+from tests.research.benchmarks import __main__ as command
+from tests.research.benchmarks import accuracy, imagenet, published, trial
+from tests.research.benchmarks.cost import Reference, cost_to_reach
+from tests.research.benchmarks.networks import Bench, Network, estimator
+from tests.research.benchmarks.replay import Replay
+from tests.research.benchmarks.report import Section, Table, number, write
+from tests.research.benchmarks.trial import settings
 from tests.specs import WEIGHTS
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ from robaudit.plugins import OBJECTIVES, installed
 from robaudit.spec.gates import QUANTITIES
 from robaudit.spec.schema import spec_schema
 from tests import commands_page as commands
-from tests.unit.estimators.tools import installed_estimators
+from tests.unit.engine.tools import installed_estimators
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

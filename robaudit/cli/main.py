@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import sys
 import warnings
-from collections.abc import Callable
-from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from robaudit.cli.signals import INTERRUPTED, TERMINATED, ended_by_signals
 
 if TYPE_CHECKING:
-    from typer import Typer
-    from typer.core import TyperGroup
+    pass
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _RUN_MODELS = ("demo", "init", "estimate", "validate", "verify", "train")
 """Commands that run a network, which may never return."""
@@ -43,97 +38,10 @@ def main() -> NoReturn:
         _internal(error)
 
 
-@functools.cache
-def program() -> TyperGroup:
-    """The parser with all commands; a function, so that an installation that cannot be imported is reported as an internal error."""
-    import typer
-    from typer.core import TyperGroup
-    from typer.main import get_command
-
-    class Program(TyperGroup):
-        """All commands; `show` gets the options of the installed sections when it is called, so that --help imports none of them."""
-
-        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            """The command that is called."""
-            name, command, rest = super().resolve_command(ctx, args)
-            return name, (show_with_options() if name == "show" else command), rest
-
-    @functools.cache
-    def show_with_options() -> Any:
-        alone = typer.Typer(context_settings=_HELP, pretty_exceptions_enable=False, add_completion=False)
-        _add(alone, "show", reading.show_with_section_options())
-        return get_command(alone)
-
-    from robaudit.cli import (
-        catalogue,
-        compare,
-        demo,
-        estimate,
-        gate,
-        init,
-        plot,
-        reading,
-        report,
-        train,
-        validate,
-        verify,
-    )
-
-    app = typer.Typer(
-        name="robaudit",
-        help="Audit how robust an image classifier is to everyday sensor noise: per-sample robustness with error bars.",
-        epilog="Start with: robaudit demo",
-        cls=Program,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings=_HELP,
-    )
-
-    app.callback()(catalogue.program)
-    commands: dict[str, Callable[..., Any]] = {
-        "demo": demo.demo,
-        "init": init.init,
-        "estimate": estimate.estimate,
-        "show": _without_options(reading.show),
-        "bias-report": reading.bias_report,
-        "flag-samples": reading.flag_samples,
-        "gate": gate.gate,
-        "compare": compare.compare,
-        "report": report.report,
-        "plot": plot.plot,
-        "validate": validate.validate,
-        "verify": verify.verify,
-        "train": train.train,
-        "list": catalogue.list_,
-    }
-    for name, command in commands.items():
-        _add(app, name, command)
-    return cast("TyperGroup", get_command(app))
-
-
-def _without_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command as the list of commands shows it, without parameters: it is replaced when it is called."""
-
-    def listed() -> None: ...
-
-    listed.__doc__ = command.__doc__
-    return listed
-
-
-def _add(app: Typer, name: str, command: Callable[..., Any]) -> None:
-    """Add a command with its docstring as help."""
-    if not hasattr(command, "__signature__"):
-        command.__annotations__ = get_type_hints(command, include_extras=True)
-    for hint in command.__annotations__.values():
-        if get_args(hint)[:1] == (bool,):
-            get_args(hint)[1].metavar = ""  # typer would print a type for a switch
-    paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
-    app.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(command)
-
-
 def _run() -> NoReturn:
     import typer
 
+    from robaudit.cli.parser import program
     from robaudit.cli.streams import discard_output, prepare_output
     from robaudit.errors import RobauditError
 

@@ -84,7 +84,7 @@ OnlyOption = Annotated[
 
 def show(
     run: RunArgument,
-    section: Annotated[str, typer.Argument(metavar="SECTION", help=f"What to show: {', '.join(section_names())}.")] = SUMMARY,
+    section: str = SUMMARY,
     with_: Annotated[
         list[Path] | None,
         typer.Option("--with", metavar="RUN", rich_help_panel=RESULTS, help="Show this run side by side with RUN (repeatable)."),
@@ -144,27 +144,23 @@ def section_options() -> dict[SectionOption, str]:
 
 
 def show_with_section_options() -> Callable[..., None]:
-    """:func:`show` with the options of all installed sections in its signature, which typer reads, in place of ``**options``."""
+    """:func:`show` with the installed sections in its help, and with their options in place of ``**options``, as typer reads them."""
 
     @functools.wraps(show)
     def command(**values: Any) -> None:
         show(**values)
 
-    own = [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                list[str] | None, typer.Option(metavar=option.metavar, rich_help_panel=f"Section {section}", help=option.help)
-            ],
+    written = inspect.signature(show, eval_str=True).parameters
+    parameters = {name: one for name, one in written.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
+    known = typer.Argument(metavar="SECTION", help=f"What to show: {', '.join(section_names())}.")
+    parameters["section"] = parameters["section"].replace(annotation=Annotated[str, known])
+    for option, section in section_options().items():
+        typed = typer.Option(metavar=option.metavar, rich_help_panel=f"Section {section}", help=option.help)
+        parameters[option.name] = inspect.Parameter(
+            option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, typed]
         )
-        for option, section in section_options().items()
-    ]
-    signature = inspect.signature(show, eval_str=True)
-    fixed = [parameter for parameter in signature.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    setattr(command, "__signature__", signature.replace(parameters=[*fixed, *own]))  # noqa: B010  a function's own attribute
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in (*fixed, *own)}
+    setattr(command, "__signature__", inspect.Signature(list(parameters.values())))  # noqa: B010  a function's own attribute
+    command.__annotations__ = {name: one.annotation for name, one in parameters.items()}
     return command
 
 

@@ -131,7 +131,7 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "-o", "x.html", says="-o x.html: show writes no .html; name a file that ends in .txt, .csv")
     refuse("show", run, "--label", "a", "--label", "b", says="--label b: has no run: 1 run shown")
     refuse("show", run, "certified", "--radius", "far", says="--radius: 'far' is not a number; for example 0.5")
-    refuse("show", run, "flaged", says="'flaged' is not one of 'summary', 'levels'")
+    refuse("show", run, "flaged", says="section flaged: there is no such section; did you mean 'flagged'")
 
 
 def test_latex_and_markdown(run: Path, run_cli: RunCli) -> None:

@@ -17,7 +17,7 @@ from robaudit.runs.state import State
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 from tests.unit.gates.tools import ONLY, gate
 
 __all__ = ["refuse"]

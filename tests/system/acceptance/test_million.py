@@ -14,7 +14,7 @@ from robaudit.runs.state import Flush, State
 from tests import forks
 from tests.levels import sigma
 from tests.specs import NETWORK, write
-from tests.unit.store.test_runs import row
+from tests.unit.runs.test_runs import row
 
 MB = 2**20
 

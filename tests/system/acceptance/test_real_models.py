@@ -15,7 +15,7 @@ from torch import nn
 from robaudit import Row, Run, audit
 from tests.shared import SHARED, card, document, needs_shared
 from tests.specs import located
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 
 pytestmark = needs_shared
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator
 from tests.system.device.card import Card, pretended
-from tests.unit.estimators.tools import fitting, installed_estimators, network_for, values, work_on
+from tests.unit.engine.tools import fitting, installed_estimators, network_for, values, work_on
 
 IMAGES, CLASSES = 16, 10
 

@@ -17,7 +17,7 @@ from robaudit.noise.base import AdditiveNoise, Noise, Shape
 from robaudit.noise.process import NoiseProcess
 from robaudit.results import Result
 from tests.system.device import pretended
-from tests.unit.estimators.tools import built, curved, fitting, installed_estimators, network_for, values, work_on
+from tests.unit.engine.tools import built, curved, fitting, installed_estimators, network_for, values, work_on
 from tests.unit.noise.kinds import SHAPES, examples, images, some_level
 
 _FEW = {"steps": 2, "polish": 1, "restarts": 1}

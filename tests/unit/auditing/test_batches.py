@@ -18,7 +18,7 @@ from robaudit.models import from_module
 from robaudit.runs.info import RowBits, Rows
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
-from tests.unit.estimators.tools import SHAPE, sources
+from tests.unit.engine.tools import SHAPE, sources
 
 IMAGES = torch.rand(7, *SHAPE, generator=torch.Generator().manual_seed(1))
 

@@ -17,7 +17,7 @@ from robaudit import AuditSpec
 from robaudit.auditing.environment import deterministic, explained
 from robaudit.errors import ModelError, RobauditError
 from tests.specs import digits, located
-from tests.unit.estimators.tools import build, installed_estimators, network_for, values, work_on
+from tests.unit.engine.tools import build, installed_estimators, network_for, values, work_on
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 KEY = "CUBLAS_WORKSPACE_CONFIG"

@@ -21,7 +21,7 @@ from robaudit.spec.gates import parse_gate
 from robaudit.stats.flags import Certainty
 from tests.infos import changed
 from tests.states import change
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 
 
 def group_of(base: Run, new: Run, estimator: str = "mc", **options: float) -> GroupComparison:

@@ -19,7 +19,7 @@ from robaudit.report.comparison import comparison_tables
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
 from tests.unit.compare.tools import between, bits, decided, made, shares, with_bits
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 from tests.unit.gates.tools import row
 
 COUNTS = ("share_worse <= 0", "newly_flagged <= 0")

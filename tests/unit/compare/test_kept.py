@@ -24,7 +24,7 @@ from tests.levels import gaussian_process
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import csv_text, json_text
 from tests.unit.compare.tools import with_bits
-from tests.unit.estimators.tools import SHAPE, build, curved, known, linear, work_on
+from tests.unit.engine.tools import SHAPE, build, curved, known, linear, work_on
 
 ROW = replace(PLAIN_ROW, value=0.7, lower=0.3, std_error=0.1)
 bits = st.lists(st.booleans(), min_size=1, max_size=70)

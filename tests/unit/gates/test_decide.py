@@ -17,7 +17,7 @@ from robaudit.numerics.intervals import antithetic_share
 from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.runs.reading import Run
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 from tests.unit.gates.tools import gate, row, run_of, votes
 
 

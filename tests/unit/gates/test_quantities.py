@@ -16,7 +16,7 @@ from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 from tests.unit.gates.tools import gate, row, run_of, votes
 
 KEPT = [100, 90, 80, 60, 30, 100, 95, 85, 70, 10]

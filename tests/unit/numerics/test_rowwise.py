@@ -14,7 +14,7 @@ from torch import Tensor
 from robaudit.methods.average_case.mvn import mvn_cdf
 from robaudit.numerics import rowwise
 from robaudit.numerics.margins import mv_sigmoid, pair_moments, shape_of_pairs, standardise
-from tests.unit.numerics.test_mvn import gram, limits
+from tests.unit.methods.average_case.test_mvn import gram, limits
 
 Random = Callable[..., Tensor]
 

@@ -16,7 +16,7 @@ from robaudit.runs.frame import Columns
 from robaudit.runs.rows import Row
 from robaudit.stats import classes
 from tests.rows import ROW, class_bias
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 
 
 def rows_of(classes: dict[int | None, list[float]]) -> list[Row]:

@@ -15,7 +15,7 @@ from tests.curve_rows import noisy
 from tests.infos import changed
 from tests.radius_rows import run_of
 from tests.rows import summarise
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 
 
 def corrupted(wrong: np.ndarray) -> Run:

@@ -16,7 +16,7 @@ from robaudit.results import Votes
 from robaudit.runs.rows import Row
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import class_bias, summarise
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 
 ROW = replace(PLAIN_ROW, lower=0.4, upper=0.97, std_error=0.13, votes=Votes((8, 2)))
 

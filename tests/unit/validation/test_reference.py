@@ -15,7 +15,7 @@ from robaudit.noise.registry import build
 from robaudit.spec.model import NoiseSpec
 from robaudit.validation.validate import STREAM
 from tests.levels import gaussian_process
-from tests.unit.estimators.tools import curved, work_on
+from tests.unit.engine.tools import curved, work_on
 
 CPU = torch.device("cpu")
 

@@ -13,7 +13,7 @@ from robaudit.report import numbers
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.markdown import markdown_report
 from robaudit.report.tables import markdown
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 from tests.unit.report.html.tools import DECISION, HOSTILE, hand_made, rows
 
 CELL = re.compile(r"(?<!\\)\|")

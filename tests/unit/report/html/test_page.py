@@ -23,7 +23,7 @@ from robaudit.report.words import gap_sentence
 from robaudit.runs.reading import Run
 from tests.infos import changed
 from tests.rows import summarise
-from tests.unit.estimators.tools import known
+from tests.unit.engine.tools import known
 from tests.unit.report.html.tools import DECISION, HOSTILE, Page, hand_made, rows
 
 LINK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""", re.IGNORECASE)

@@ -1,0 +1,87 @@
+"""The parser: all commands of the program, those of plugins included."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from inspect import cleandoc
+from typing import Any, cast, get_args, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from robaudit.cli import catalogue, compare, demo, estimate, gate, init, plot, reading, report, validate, verify
+from robaudit.plugins import COMMANDS, in_group, load_plugin
+
+_SHOW, _LIST = "show", "list"
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class Program(TyperGroup):
+    """All commands.
+
+    Sections of ``show`` have options of their own, and are imported only when it is called: so the help of the program stays fast.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is called."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, (_show() if name == _SHOW else command), rest
+
+
+@functools.cache
+def program() -> TyperGroup:
+    """The parser with all commands."""
+    app = typer.Typer(
+        name="robaudit",
+        help="Audit how robust an image classifier is to everyday sensor noise: per-sample robustness with error bars.",
+        epilog="Start with: robaudit demo",
+        cls=Program,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings=_HELP,
+    )
+    app.callback()(catalogue.program)
+    core: dict[str, Callable[..., Any]] = {
+        "demo": demo.demo,
+        "init": init.init,
+        "estimate": estimate.estimate,
+        _SHOW: reading.show,
+        "bias-report": reading.bias_report,
+        "flag-samples": reading.flag_samples,
+        "gate": gate.gate,
+        "compare": compare.compare,
+        "report": report.report,
+        "plot": plot.plot,
+        "validate": validate.validate,
+        "verify": verify.verify,
+    }
+    plugins = {point.name: load_plugin(COMMANDS, "command", point.name) for point in in_group(COMMANDS)}
+    for name, command in {**core, **plugins, _LIST: catalogue.list_}.items():
+        _add(app, name, command)
+    return cast("TyperGroup", get_command(app))
+
+
+def commands() -> dict[str, Any]:
+    """The commands by name, with all their options."""
+    return {name: _show() if name == _SHOW else command for name, command in program().commands.items()}
+
+
+@functools.cache
+def _show() -> Any:
+    """The command ``show`` with the options of all installed sections."""
+    app = typer.Typer(context_settings=_HELP, pretty_exceptions_enable=False, add_completion=False)
+    _add(app, _SHOW, reading.show_with_section_options())
+    return get_command(app)
+
+
+def _add(app: typer.Typer, name: str, command: Callable[..., Any]) -> None:
+    """Add a command with its docstring as help."""
+    if not hasattr(command, "__signature__"):  # which has the types already
+        command.__annotations__ = get_type_hints(command, include_extras=True)
+    for hint in command.__annotations__.values():
+        if get_args(hint)[:1] == (bool,):
+            get_args(hint)[1].metavar = ""  # typer would print a type for a switch
+    paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
+    app.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(command)

@@ -1,1 +1,0 @@
-"""The tables and figures of four papers, made again: ``python -m tests.papers`` writes docs/papers."""
