@@ -17,7 +17,7 @@ from robaudit.runs.serialise import stream_rows_json
 
 __all__ = ["Run", "StoredRows", "read_run"]
 
-_SMALL = 2**24  # bytes of a samples.json whose rows are held in memory
+SMALL = 2**24  # bytes of a samples.json whose rows are held in memory
 
 
 class StoredRows(Sequence[Row]):
@@ -88,4 +88,4 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
         )
     samples = path / "samples.json"
     rows = StoredRows(samples, info, kept=kept)
-    return Run(path, info, rows if samples.stat().st_size > _SMALL else tuple(rows))
+    return Run(path, info, rows if samples.stat().st_size > SMALL else tuple(rows))

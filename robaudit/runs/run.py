@@ -16,7 +16,6 @@ from robaudit.runs.frame import Columns, Frame
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
-from robaudit.stats.summary import GroupSummary, summarise
 
 if TYPE_CHECKING:
     from robaudit.datasets.base import Dataset
@@ -31,17 +30,19 @@ class Run:
         info: run.json.
         rows: one result for each sample, noise level and estimator, in the order of samples.csv.
         data: the data set, where this process audited one in memory; None: the spec says where it is.
+        ready: the columns of the rows, where this process has just written them; None: they are made on first use.
     """
 
     path: Path
     info: RunInfo
     rows: Sequence[Row]
     data: Dataset | None = field(default=None, compare=False, repr=False)
+    ready: Frame | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def frame(self) -> Frame:
-        """The results as columns of numbers; the rows are read on first use."""
-        return Frame.of(self.rows)
+        """The results as columns of numbers."""
+        return Frame.of(self.rows) if self.ready is None else self.ready
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -72,14 +73,6 @@ class Run:
             RunError: the run has no such estimator or noise level.
         """
         return {key: self.frame[key] for key in chosen(self.frame, estimators, levels, str(self.path))}
-
-    def summary(self) -> tuple[GroupSummary, ...]:
-        """Mean, quantiles and shares for each estimator and noise level; computed once."""
-        memo = self.frame.memo
-        if "summary" not in memo:
-            memo["summary"] = summarise(self.frame, self.quantities)
-        groups: tuple[GroupSummary, ...] = memo["summary"]
-        return groups
 
 
 def chosen(keys: Iterable[GroupKey], estimators: Sequence[str], levels: LevelChoice | Sequence[float], where: str) -> list[GroupKey]:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.runs.rows import COLUMNS, Row, read_row
-from robaudit.runs.serialise import document_json, stream_rows_json, summary_json
+from robaudit.runs.serialise import document_json, stream_rows_json
+from robaudit.stats.summary import summary_json
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import ROWS, csv_text, json_text, summarise
 
