@@ -186,7 +186,7 @@ def audit(
         if home is not None:
             home.remove()
         raise
-    return of_stored(replace(done, data=samples), home)
+    return of_stored(done, home=home, data=samples)
 
 
 _SETTINGS: Mapping[str, Location] = {

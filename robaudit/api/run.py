@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow
     from matplotlib.figure import Figure
 
+    from robaudit.datasets.base import Dataset
+
 Texts = str | Sequence[str] | None
 Numbers = float | str | Sequence[float | str] | None
 """One number, several, or (None) all; "8/255" is understood."""
@@ -324,11 +326,18 @@ def read_run(path: str | Path, *, kept: bool = False) -> Run:
     return of_stored(stored.read_run(Path(path), kept=kept))
 
 
-def of_stored(run: stored.Run, home: TemporaryFolder | None = None) -> Run:
-    """The run with the methods of the Python interface; ``home`` is its folder, if that is temporary."""
+def of_stored(run: stored.Run, *, home: TemporaryFolder | None = None, data: Dataset | None = None) -> Run:
+    """The run with the methods of the Python interface.
+
+    Args:
+        run: the run.
+        home: its folder, if that is temporary.
+        data: its data set, if that is in memory.
+    """
     if home is not None and isinstance(run.rows, stored.StoredRows):
         run.rows.owner = home
-    return Run(run.path, run.info, run.rows, run.data, run.ready, home)
+    same = Run(run.path, run.info, run.rows, data, home)
+    return same.with_columns(run.frame) if "frame" in vars(run) else same
 
 
 def _written(path: Path, content: bytes) -> Path:

@@ -179,7 +179,7 @@ def finish(
     complete = _completed(info, tally, summaries, skipped, seconds, digests)
     folder.write_info(complete)
     rows = StoredRows(folder.path / "samples.json", complete) if tally.few is None else tuple(tally.few)
-    return Run(folder.path, complete, rows, ready=frame)
+    return Run(folder.path, complete, rows).with_columns(frame)
 
 
 def _write_rows(results: Iterable[SampleResults], tally: _Tally, csv: Sink, json: Sink, names: Sequence[str] | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice, NoiseLevel
@@ -30,19 +30,22 @@ class Run:
         info: run.json.
         rows: one result for each sample, noise level and estimator, in the order of samples.csv.
         data: the data set, where this process audited one in memory; None: the spec says where it is.
-        ready: the columns of the rows, where this process has just written them; None: they are made on first use.
     """
 
     path: Path
     info: RunInfo
     rows: Sequence[Row]
     data: Dataset | None = field(default=None, compare=False, repr=False)
-    ready: Frame | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def frame(self) -> Frame:
-        """The results as columns of numbers."""
-        return Frame.of(self.rows) if self.ready is None else self.ready
+        """The results as columns of numbers; the rows are read on first use."""
+        return Frame.of(self.rows)
+
+    def with_columns(self, frame: Frame) -> Self:
+        """This run with the columns of its rows, which the caller has already, so that no rows are read for them."""
+        vars(self)["frame"] = frame  # where the cached property looks first
+        return self
 
     @property
     def class_names(self) -> tuple[str, ...] | None:

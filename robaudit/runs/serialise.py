@@ -144,7 +144,7 @@ def csv_lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
         yield ",".join([_WRITE.get(type(value), _other)(value) for value in line]) + "\n"
 
 
-@lru_cache(maxsize=1024)  # the rows of a run share most of their texts
+@lru_cache  # the rows of a run share most of their texts
 def _text(value: str) -> str:
     """Text as a field that no spreadsheet takes for a formula, as OWASP recommends ("CSV Injection"), quoted if necessary."""
     value = printable(value)
