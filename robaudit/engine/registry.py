@@ -209,9 +209,10 @@ def reference_class() -> type[Estimator]:
 
 
 def without_gradients(quantity: Quantity) -> list[str]:
-    """Installed estimators of a quantity that work with any model."""
+    """Installed estimators of a quantity that work with any model: the reference alone, if it is among them."""
     classes = {name: load(name) for name in registered()}
-    return [name for name, cls in classes.items() if cls.quantity == quantity and Need.GRADIENTS not in cls.needs]
+    names = [name for name, cls in classes.items() if cls.quantity == quantity and Need.GRADIENTS not in cls.needs]
+    return [reference()] if reference() in names else names
 
 
 def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> dict[str, Estimator]:

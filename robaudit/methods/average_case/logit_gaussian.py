@@ -12,7 +12,8 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
-from robaudit.methods.average_case.mc import flip_by_votes, looked_once
+from robaudit.engine.votes import flip_by_votes
+from robaudit.methods.average_case.mc import looked_once
 from robaudit.methods.average_case.mvn import mvn_cdf
 from robaudit.methods.average_case.review import FitReview
 from robaudit.numerics.intervals import antithetic_share

@@ -60,10 +60,9 @@ class RadiusExact(RadiusEstimator):
         if ((expected - logits).abs().amax() > _FAR * logits.abs().amax().clamp_min(1e-30)).item():
             raise ModelError(model.name, "is not linear: its logits are not W x + b", "use radius_attack")
         margins = logits.gather(1, y[:, None]) - logits  # (images, classes), 0 at y
-        by_norm, errors = (
-            [],
-            margin_rounding(logits, _own_slopes(weights, y, "l2"), torch.finfo(model.dtype).eps, pixels.shape[1]),
-        )  # (images, classes)
+        eps = torch.finfo(model.dtype).eps
+        errors = margin_rounding(logits, _own_slopes(weights, y, "l2"), eps, pixels.shape[1])  # (images, classes)
+        by_norm = []
         for norm in self.norm:
             slope = _own_slopes(weights, y, norm)
             never = (slope == 0) | (torch.arange(batch.classes, device=y.device) == y[:, None])
