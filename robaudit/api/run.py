@@ -20,7 +20,7 @@ from robaudit.gates.decide import Verdict
 from robaudit.report.sections import ROWS, Ask, Entry, refuse_unused, section_names, section_of
 from robaudit.report.summary import SummarySection, group_mean, headline
 from robaudit.report.tables import markdown
-from robaudit.runs import reading as stored
+from robaudit.runs import run as stored
 from robaudit.stats.summary import GroupSummary, summary_of
 from robaudit.text import clipped, count, printable
 

@@ -18,9 +18,8 @@ from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.runs.folder import OUTPUTS, RunFolder
 from robaudit.runs.frame import FrameBuilder
 from robaudit.runs.info import DataInfo, NoisyAccuracyInfo, QuantityInfo, RunInfo, Session, ShareInfo, Skip, Totals
-from robaudit.runs.reading import SMALL, StoredRows
 from robaudit.runs.rows import TABLE_COLUMNS, Row, table_values, without_bits
-from robaudit.runs.run import Run
+from robaudit.runs.run import SMALL, Run, StoredRows
 from robaudit.runs.serialise import SCHEMA_VERSION, csv_lines, lines_json, pieces
 from robaudit.runs.state import NAME as STATE
 from robaudit.runs.state import SampleResults

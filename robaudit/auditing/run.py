@@ -40,8 +40,8 @@ from robaudit.progress import Listener
 from robaudit.runs.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
 from robaudit.runs.info import RunInfo, Skip, UntilDecided
 from robaudit.runs.log import Logged
-from robaudit.runs.reading import Run, read_run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run, read_run
 from robaudit.runs.state import State
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec

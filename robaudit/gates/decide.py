@@ -17,7 +17,7 @@ from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Basis, ClassPart, Covers, Measured, Method
 from robaudit.gates.statistics import check_range, group_of, statistic_of
 from robaudit.numerics.images import Bounds, these_images
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.spec.gates import NO_WARNINGS, Gate
 
 Verdict = Literal["pass", "fail", "inconclusive"]

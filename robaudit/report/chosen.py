@@ -9,7 +9,7 @@ from typing import TypeVar
 from robaudit.errors import NothingLeftError
 from robaudit.report.sections import Ask, Entry
 from robaudit.runs.groups import GroupKey
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.summary import GroupSummary, summary_of
 
 T = TypeVar("T")

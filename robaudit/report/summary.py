@@ -21,8 +21,7 @@ from robaudit.report.sections import ROWS, Ask, Entry, Section, by_name, section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import NoisyAccuracyInfo, RunInfo, ShareInfo
-from robaudit.runs.reading import Run
-from robaudit.runs.run import chosen
+from robaudit.runs.run import Run, chosen
 from robaudit.stats.flags import usual_threshold
 from robaudit.stats.summary import GroupSummary, Mean, summary_of
 from robaudit.text import count, printable

@@ -15,8 +15,7 @@ from robaudit.report.chosen import principal
 from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.sections import CLASSES, FLAGGED, LEVELS, Ask, Entry, Section, run_names, section_of
 from robaudit.report.tables import Table
-from robaudit.runs.reading import Run
-from robaudit.runs.run import chosen
+from robaudit.runs.run import Run, chosen
 from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Flagged
 from robaudit.stats.summary import GroupSummary, summary_of

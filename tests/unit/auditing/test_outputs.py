@@ -9,7 +9,7 @@ import pytest
 from robaudit.auditing import outputs
 from robaudit.auditing.run import audit
 from robaudit.runs.folder import OUTPUTS
-from robaudit.runs.reading import StoredRows, read_run
+from robaudit.runs.run import StoredRows, read_run
 from robaudit.runs.serialise import rows_csv, rows_json
 from robaudit.stats.summary import summary_of
 from tests.specs import digits, located

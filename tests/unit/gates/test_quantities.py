@@ -14,8 +14,8 @@ from robaudit.gates.decide import Decision, decide
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Interval
 from robaudit.results import Votes
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from robaudit.stats.summary import summary_of
 from tests.unit.engine.tools import known
 from tests.unit.gates.tools import gate, row, run_of, votes

@@ -9,7 +9,7 @@ import pytest
 from robaudit.errors import NothingLeftError
 from robaudit.report.sections import Ask, Entry, section_of
 from robaudit.report.summary import SummarySection
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.summary import summary_of
 from tests.unit.gates.tools import row, run_of
 
