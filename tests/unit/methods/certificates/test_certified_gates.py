@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from robaudit.errors import RobauditError, RunError
+from robaudit.errors import RobauditError, RunError, SpecError
 from robaudit.gates.decide import Decision, decide
 from robaudit.gates.measure import Covers
+from robaudit.levels import LevelName
+from robaudit.names import Part
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.runs.rows import Row
+from robaudit.spec.gates import Gate
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.radius_rows import radius, run_of
 from tests.unit.engine.tools import known
@@ -114,3 +117,30 @@ def test_a_mean_of_lower_bounds_passes_from_below_only(population: bool) -> None
     assert decided("share_below(t=0.3) <= 0.1", rows, population=population).verdict == "pass"
     assert decided("share_below(t=0.5) >= 0.5", rows, population=population).verdict == "inconclusive"
     assert "lower bounds: the true values may be as large as the range allows" in decided("mean >= 0.4", rows).evidence
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("certified_accuracy(radius=1/4) >= .6", Gate("certified_accuracy", ">=", 0.6, arguments={"radius": 0.25})),
+        (
+            "certified_accuracy(norm=linf, radius=8/255, sigma=.5) <= 1",
+            Gate(
+                "certified_accuracy",
+                "<=",
+                1.0,
+                level=0.5,
+                level_name=LevelName.SIGMA,
+                part=Part.norm("linf"),
+                arguments={"radius": 8 / 255},
+            ),
+        ),
+    ],
+)
+def test_how_it_is_written(text: str, expected: Gate) -> None:
+    assert gate(text) == expected
+
+
+def test_a_radius_is_a_number() -> None:
+    with pytest.raises(SpecError, match="radius is 'big', not a number"):
+        gate("certified_accuracy(radius=big) >= 0.9")
