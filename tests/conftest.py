@@ -13,6 +13,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from robaudit.cli import main
+from tests import golden as golden_messages
+from tests.golden import golden as golden
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--write-messages``, for tests/messages."""
+    parser.addoption("--write-messages", action="store_true", help="write the messages that the tests provoke to tests/messages")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the messages, where asked to."""
+    if session.config.getoption("--write-messages"):
+        golden_messages.write({golden_messages.place_of(item) for item in session.items})
 
 
 def pytest_configure() -> None:
