@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from robaudit.cli import main
-from tests import golden as golden_messages
-from tests.golden import golden as golden
+from tests import golden as messages
+from tests.golden import Golden
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the messages, where asked to."""
     if session.config.getoption("--write-messages"):
-        golden_messages.write({golden_messages.place_of(item) for item in session.items})
+        messages.write({messages.place_of(item) for item in session.items})
 
 
 def pytest_configure() -> None:
@@ -76,3 +76,14 @@ def run_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         return Outcome(int(exit_.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
+    """Compares messages with those in the file of the test's room: see :mod:`tests.golden`."""
+    room, test = messages.place_of(request.node)
+    checked = Golden(room, test, tmp_path_factory.getbasetemp(), write=request.config.getoption("--write-messages"))
+    failed = request.session.testsfailed
+    yield checked
+    if request.session.testsfailed == failed:
+        checked.finished()

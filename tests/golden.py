@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -70,17 +69,6 @@ class Golden:
         return f"{type(message).__name__}: {text}" if isinstance(message, BaseException) else text
 
 
-@pytest.fixture
-def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
-    """Compares messages with those in the room's file."""
-    room, test = place_of(request.node)
-    checked = Golden(room, test, tmp_path_factory.getbasetemp(), write=request.config.getoption("--write-messages"))
-    failed = request.session.testsfailed
-    yield checked
-    if request.session.testsfailed == failed:
-        checked.finished()
-
-
 def place_of(item: pytest.Item) -> tuple[str, str]:
     """The room of a test, and its key there."""
     *folders, name = item.path.relative_to(TESTS).parts
@@ -101,13 +89,14 @@ def fits(text: str, wanted: str) -> bool:
 @cache
 def read(room: str) -> Texts:
     """The messages of a room."""
-    path, texts = MESSAGES / f"{room}.txt", Texts()
+    path = MESSAGES / f"{room}.txt"
+    texts: Texts = {}
+    said: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         if line.startswith(_INDENT):
-            texts[test].append(line.removeprefix(_INDENT))
-        elif line and not line.startswith("#"):
-            test = line
-            texts[test] = []
+            said.append(line.removeprefix(_INDENT))
+        elif not line.startswith("#"):
+            said = texts[line] = []
     return texts
 
 
@@ -137,4 +126,3 @@ def exists(room: str, test: str) -> bool:
 @cache
 def _functions(path: Path) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef))
-
