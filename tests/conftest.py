@@ -22,6 +22,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-messages", action="store_true", help="write the messages that the tests provoke to tests/messages")
 
 
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Keep the messages of tests that are left out."""
+    messages.deselected.update(messages.place_of(item) for item in items)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the messages, where asked to."""
     if session.config.getoption("--write-messages"):
