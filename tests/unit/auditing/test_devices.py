@@ -18,6 +18,7 @@ from robaudit.progress import Listener
 from robaudit.runs.info import kind_of
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
+from tests.golden import Golden
 from tests.infos import changed, run_info
 from tests.specs import digits, read_info, write
 from tests.system.ray.clusters import Surroundings
@@ -101,8 +102,9 @@ def test_the_noise_depends_on_the_model_of_the_devices_not_on_their_number() -> 
     assert kind_of("cpu,cpu (a processor, 1 thread)") == kind_of("cpu (another, 2 threads)")
 
 
-def test_a_run_goes_on_only_where_its_noise_is_drawn() -> None:
+def test_a_run_goes_on_only_where_its_noise_is_drawn(golden: Golden) -> None:
     old = run_info(device="cpu (one, 1 thread)")
     now = changed(old, device="cuda:0 (NVIDIA A100)")
-    with pytest.raises(AnotherRunError, match=r"run: was begun on cpu .*, and this device draws other noise; choose another --out"):
+    with pytest.raises(AnotherRunError) as caught:
         refuse_another_machine(old, now, "run", Listener())
+    golden(caught.value)
