@@ -154,9 +154,9 @@ def test_the_same_call_finds_its_run(tmp_path: Path, golden: Golden) -> None:
     with pytest.raises(AnotherRunError) as caught:
         robaudit.audit(network(), (images, wrong), **options)
     golden(caught.value)
-    with pytest.raises(RobauditError) as other:
+    with pytest.raises(RobauditError) as last:
         robaudit.audit(network(), (images, labels), **{**options, "sigma": [0.2, 0.3]}, limit=None)
-    golden(other.value)
+    golden(last.value)
 
 
 def test_more_samples_are_other_data_unless_they_extend_the_run(tmp_path: Path, golden: Golden) -> None:
