@@ -176,9 +176,6 @@ def test_options_that_make_no_sense(options: dict[str, Any], why: str) -> None:
         CertifiedRadius.model_validate(options)
 
 
-TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform noise in the box (l1)"
-
-
 @pytest.mark.parametrize(
     ("form", "options"),
     [
