@@ -30,7 +30,7 @@ Graph = Mapping[str, frozenset[str]]
 
 _WIDTH, _HEIGHT, _LANE = 176, 52, 26  # of a box; and of an arrow that passes a layer
 _ACROSS, _BETWEEN, _MARGIN = 16, 26, 24
-_FAMILY, _LINE = 78, 13  # the height of a family's box, and of a line of text
+_FAMILY, _LINE = 86, 13  # the height of a family's box, and of a line of text
 _BAND = _FAMILY + 44  # the families, with the line above them
 _STYLE = """
 .page { fill: #ffffff; stroke: #d0d7de }
@@ -183,7 +183,7 @@ def svg() -> str:
     for number, family in enumerate(families):
         middle = _MARGIN + number * (_WIDTH + _ACROSS) + _WIDTH / 2
         used = ", ".join(other.rpartition(".")[2] for other in sorted(graph[family].intersection(families)))
-        further = [", ".join(groups.get(family, ())), *([f"uses {used}"] if used else [])]
+        further = [*textwrap.wrap(", ".join(groups.get(family, ())), 29), *([f"uses {used}"] if used else [])]
         lines += _drawn(family, middle, 42, further)
     lines += _arrows(picture)
     for number, layer in enumerate(picture.layers):
