@@ -97,6 +97,9 @@ def test_its_section(run: Path, installed: Path) -> None:
     page = forks.robaudit(run.parent, "report", "run", "-o", "page.html", path=[installed])
     assert page.returncode == 0, page.stderr
     assert "Clear images" in (run.parent / "page.html").read_text(encoding="utf-8")
+    drawn = forks.robaudit(run.parent, "plot", "run", "--kind", "clear", "-o", "clear.png", path=[installed])
+    assert drawn.returncode == 2
+    assert drawn.stderr == "error: kind 'clear': is a section without a figure; robaudit show RUN clear prints it\n"
 
 
 def test_its_section_is_not_there_without_it(run: Path, run_cli: RunCli) -> None:
