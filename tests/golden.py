@@ -74,6 +74,8 @@ class Golden:
 def place_of(item: pytest.Item) -> tuple[str, str]:
     """The room of a test, and its key there."""
     *folders, name = item.path.relative_to(TESTS).parts
+    if folders == ["unit", "methods"]:  # about several families
+        return "methods", f"{name}::{item.name}"
     rooms = [folder for folder in folders if folder not in ("unit", "methods")] or ["ground"]
     return rooms[0], "/".join([*rooms[1:], f"{name}::{item.name}"])
 
