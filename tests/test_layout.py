@@ -78,3 +78,35 @@ def test_imports_go_down() -> None:
         floor = FLOOR[where.parts[0].removesuffix(".py")]
         upwards += [f"{where}:{line}: {name}" for line, name in imported(path) if FLOOR.get(room_of(name), len(ROOMS)) > floor]
     assert not upwards
+
+
+MODULES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in PACKAGE.rglob("*.py")}
+
+
+def for_annotations_only(node: ast.AST) -> bool:
+    """Whether a block is ``if TYPE_CHECKING``."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def loaded(node: ast.AST) -> set[str]:
+    """Modules of the package that a piece of code imports when it runs, inside its functions or not."""
+    if for_annotations_only(node):
+        return set()
+    found = set()
+    if isinstance(node, ast.Import):
+        found |= {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+        found |= {name if name in MODULES else str(node.module) for name in names}
+    for child in ast.iter_child_nodes(node):
+        found |= loaded(child)
+    return found & MODULES.keys()
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """A circle cannot be read from one end, not even where an import inside a function hides it."""
+    left = {name: loaded(ast.parse(path.read_text())) for name, path in MODULES.items()}
+    while free := [name for name, others in left.items() if others.isdisjoint(left)]:
+        for name in free:
+            del left[name]
+    assert not {name: sorted(others & left.keys()) for name, others in left.items()}

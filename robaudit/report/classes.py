@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from robaudit.compare.side_by_side import Comparisons
 from robaudit.names import ResultName
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
-from robaudit.report.differences import Changes, changes_of, difference, run_columns
+from robaudit.report.differences import changes_of, difference, run_columns
 from robaudit.report.numbers import estimate, signs
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, legend, legend_rows
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
@@ -141,7 +142,7 @@ def bias_table(bias: ClassBias) -> Table:
     )
 
 
-def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Changes]) -> Table:
+def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Comparisons]) -> Table:
     """The means of the classes in several runs, and their differences from the first."""
     first, names = entries[0].record, [entry.name for entry in entries]
     means = [{label_of(of_class): of_class for of_class in entry.record.classes} for entry in entries]

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from robaudit.compare.side_by_side import Comparisons
 from robaudit.levels import GAUSSIAN, NONE, NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES, Floats
 from robaudit.quantities import LOSS, P_ROBUST, Quantity
 from robaudit.report import numbers
-from robaudit.report.differences import Changes, changes_of, difference, run_columns
+from robaudit.report.differences import changes_of, difference, run_columns
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled, percent_scale
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
 from robaudit.report.sections import ROWS, Ask, Entry, Section, by_name, sections_of
@@ -282,13 +283,13 @@ def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterato
     yield Table(notes=(f"Means over the images. [ ] 95 % interval, {covered(every.values())}.", *_paired(changes)))
 
 
-def _changed(changes: Mapping[str, Changes], names: Sequence[str], key: GroupKey) -> Iterator[str]:
+def _changed(changes: Mapping[str, Comparisons], names: Sequence[str], key: GroupKey) -> Iterator[str]:
     for name in names:
         group = changes[name].get((key.estimator, key.at))
         yield difference(None if group is None else group.mean)
 
 
-def _paired(changes: Mapping[str, Changes]) -> Iterator[str]:
+def _paired(changes: Mapping[str, Comparisons]) -> Iterator[str]:
     if any(changes.values()):
         yield "Differences are paired image by image: one can be significant although the intervals of the means overlap."
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from robaudit.compare.side_by_side import not_compared
 from robaudit.errors import RobauditError, did_you_mean
-from robaudit.report.differences import not_compared
 from robaudit.report.numbers import signs
 from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.page import GAP, LEADING, MARGIN, PictureSize, Sketch, stacked, wrapped
 from robaudit.report.pictures.style import CARD, FAINT, styled
-from robaudit.report.sections import Ask, section_of
+from robaudit.report.sections import Ask, runs_of, section_of
 from robaudit.runs.reading import Run
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
     section = section_of(kind)
     entries = section.find(runs, section.narrowed(runs, ask))
     sketch = section.figure(entries, ask)
-    return replace(sketch, apart=not_compared(entries))
+    return replace(sketch, apart=not_compared(runs_of(entries)))
 
 
 def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
