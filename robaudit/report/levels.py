@@ -17,8 +17,8 @@ from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
     PictureSize,
     Sketch,
+    cut,
     few_ticks,
-    fitted,
     level_name,
     log_scale,
     paneled,
@@ -228,7 +228,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], quantit
         percent_scale(ax.yaxis)
     else:
         few_ticks(ax.yaxis)
-        ax.set_ylabel(fitted(quantity.unit, _HIGH - 0.6, look.size))
+        ax.set_ylabel(cut(quantity.unit, look.letters(_HIGH - 0.6)))
         if not quantity.higher_is_better:
             ax.invert_yaxis()
 
