@@ -143,6 +143,8 @@ def _schema_members(cls: Any) -> dict[str, _Member]:
     """Type and description of each key of a class's documents."""
     if cls is NoiseLevel:
         return {"noise": _Member(str), "level_name": _Member(LevelName), "level": _Member(float)}
+    if (types := getattr(cls, "json_types", None)) is not None:
+        return {key: _Member(*typed) for key, typed in types().items()}
     if not is_dataclass(cls):  # a typed dictionary
         return {key: _Member(hint) for key, hint in get_type_hints(cls).items()}
     schema = dict[str, _Member]()

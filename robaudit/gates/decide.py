@@ -15,7 +15,7 @@ from robaudit.documents import Document
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Basis, ClassPart, Covers, Measured, Method
-from robaudit.gates.statistics import STATISTICS, check_range, group_of
+from robaudit.gates.statistics import check_range, group_of, statistic_of
 from robaudit.numerics.images import Bounds, these_images
 from robaudit.runs.reading import Run
 from robaudit.spec.gates import NO_WARNINGS, Gate
@@ -129,7 +129,7 @@ def decide(
         key = group_of(gate, results, results)
         full, evidence = (gate, next(iter(results.values()))) if key is None else (gate.about(key.estimator, key.at), results[key])
         check_range(full, evidence.scale)
-        decisions.append(settle(full, STATISTICS[gate.quantity].measure(full, evidence), basis))
+        decisions.append(settle(full, statistic_of(gate).measure(full, evidence), basis))
     return tuple(decisions)
 
 

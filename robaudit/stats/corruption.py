@@ -13,6 +13,7 @@ from robaudit.documents import Document, json_values
 from robaudit.errors import RunError, did_you_mean
 from robaudit.levels import LevelName
 from robaudit.numerics.images import Bounds, Floats
+from robaudit.plugins import reference
 from robaudit.runs.frame import common_names
 from robaudit.runs.run import Run
 from robaudit.stats.bootstrap import percentiles
@@ -108,7 +109,7 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
     entries = [entry for entry in info.noisy_accuracy if entry.level_name == LevelName.SEVERITY]
     if info.clean_accuracy is None or not entries:
         what = "has no labels" if info.clean_accuracy is None else "has no accuracy under noise whose level is a severity"
-        raise RunError(where, what, "audit labelled images with mc under noise of the kind corruption or corrupted_set")
+        raise RunError(where, what, f"audit labelled images with {reference()} under noise of the kind corruption or corrupted_set")
     names = list(dict.fromkeys(entry.estimator for entry in entries))
     chosen = names[0] if estimator is None else estimator
     if chosen not in names:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,30 @@ from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.runs.frame import Columns, common_ids
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
-from robaudit.spec.gates import Score
 from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
 from robaudit.text import Names
+
+
+class Score(StrEnum):
+    """A score of n radii r with difficulties g and margins m."""
+
+    R_M = "r_m"
+    R_W = "r_w"
+    R_W_CORRECT = "r_w_correct"
+    R_NU = "r_nu"
+    MEDIAN_RATIO = "median_ratio"
+    SLOPE = "slope"
+    R_SQUARED = "r_squared"
+    R_MARGIN = "r_margin"
+    R_M_EASY = "r_m_easy"
+    R_M_HARD = "r_m_hard"
+    R_NU_EASY = "r_nu_easy"
+    R_NU_HARD = "r_nu_hard"
+    VARIATION_R_M = "relative_variation_r_m"
+    VARIATION_R_NU = "relative_variation"
+    EASY_LESS_HARD_R_M = "easy_less_hard_r_m"
+    EASY_LESS_HARD_R_NU = "easy_less_hard"
+
 
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
