@@ -376,7 +376,9 @@ def approximate(interval: str = "the interval") -> str:
 
 # --- the figure
 
-_MOST_PANELS, _MOST_POINTS, _MOST_NAMES = 6, 400, 7
+_MOST_PANELS = 6
+_MOST_POINTS = 400
+_MOST_NAMES = 7  # in the legend of a panel
 _WIDE, _HIGH = 3.0, 2.15  # inches of a panel
 
 

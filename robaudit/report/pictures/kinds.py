@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _NARROWEST, _WIDEST = 3.3, 20.0  # inches: a column of a paper, a poster
 _SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
 _PAD = 0.06  # inches above and below everything that is laid out
-_NOTEBOOK_DPI, _PLACES = 110, 6
+_NOTEBOOK_DPI = 110
+_PLACES = 6
 
 
 def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:

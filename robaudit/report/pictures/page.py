@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ELLIPSIS = "\u2026"
 MARGIN = 0.08  # inches at the sides
-_LETTER, _BOLD_LETTER = 0.54, 0.64  # widths of usual letters of DejaVu Sans, relative to their size
+_LETTER = 0.54  # the width of a usual letter of DejaVu Sans, relative to its size
+_BOLD_LETTER = 0.64
 _LONGEST_LABEL = 2.1  # inches of a label of the y axis
 _LEGEND_HANDLE = 0.45  # inches of a line in a legend, with the space around it
 _TOGETHER = re.compile(r"(?:\[\S* \S*\]|\S)+(?: %\S*)?")
