@@ -188,3 +188,42 @@ def test_the_core_works_without_a_family() -> None:
 def test_the_core_works_without_each_family(family: str) -> None:
     rooms = sorted(path.name for path in (PACKAGE.parent / "tests" / "unit").iterdir() if path.is_dir() and path.name != "methods")
     assert without(family, [room for room in rooms if not room.startswith("_")]) == ""
+
+
+# --- circles
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def for_annotations_only(node: ast.AST) -> bool:
+    """Whether a block is ``if TYPE_CHECKING``."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def loaded(node: ast.AST) -> set[str]:
+    """Modules of the package that a piece of code imports when it runs, inside its functions or not."""
+    if for_annotations_only(node):
+        return set()
+    found = set()
+    if isinstance(node, ast.Import):
+        found |= {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+        found |= {name if name in MODULES else str(node.module) for name in names}
+    for child in ast.iter_child_nodes(node):
+        found |= loaded(child)
+    return found & MODULES.keys()
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """A circle cannot be read from one end, not even where an import inside a function hides it."""
+    left = {name: loaded(ast.parse(path.read_text())) for name, path in MODULES.items()}
+    while free := [name for name, others in left.items() if others.isdisjoint(left)]:
+        for name in free:
+            del left[name]
+    assert not {name: sorted(others & left.keys()) for name, others in left.items()}

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from robaudit.compare.counts import counted, sample_ends
-from robaudit.compare.matching import Matching, Pair, match, other_images, pairs
+from robaudit.compare.matching import Matching, Pair, match, no_common_sample, other_images, pairs
 from robaudit.compare.paired import Group, Pairs, joined
 from robaudit.compare.result import (
     ClassChange,
@@ -87,7 +87,7 @@ def compare(
     if not samples:
         if matching.other_images:
             raise other_images(base, new, matching.other_images[0])
-        raise RunError(where, "have no sample in common", "compare runs on the same data, prepared alike")
+        raise no_common_sample(base, new)
     if not builders:
         raise RunError(where, "have no estimator at a noise level in common", "compare runs with the same estimators and levels")
     groups = {key: builder.group([row for row in matching.lost if GroupKey.of(row) == key], where) for key, builder in builders.items()}

@@ -55,12 +55,8 @@ class Matching:
     other_labels: int = 0
 
 
-def check_same_noise(base: Run, new: Run) -> None:
-    """Refuse two runs whose noises of the same label differ.
-
-    Raises:
-        RunError: a noise differs.
-    """
+def _check_same_noise(base: Run, new: Run) -> None:
+    """Refuse two runs whose noises of the same label differ."""
     before, now = _noises(base), _noises(new)
     for label in before.keys() & now.keys():
         if before[label] != now[label]:
@@ -87,12 +83,22 @@ def _model(run: Run) -> tuple[Any, ...]:
     return info.model.sha256, info.model.format, section, spec["run"].get("precision"), code
 
 
-def check_same_images(base: Run, new: Run) -> None:
-    """Refuse two runs with different images under the same id, as far as both recorded digests of their pixels.
+def check_comparable(base: Run, new: Run) -> None:
+    """Refuse two runs that differ in an image or a noise, or share no sample.
+
+    A comparison of two runs (:func:`match`, :func:`pairs`) is less strict: it leaves out single images that differ, and says so.
 
     Raises:
-        RunError: the images of an id differ.
+        RunError: they cannot be compared.
     """
+    _check_same_images(base, new)
+    _check_same_noise(base, new)
+    if set(base.frame.ids).isdisjoint(new.frame.ids):
+        raise no_common_sample(base, new)
+
+
+def _check_same_images(base: Run, new: Run) -> None:
+    """Refuse two runs with different images under the same id, as far as both recorded digests of their pixels."""
     before, now = image_digests(base), image_digests(new)
     for sample_id, digest in before.items():
         if now.get(sample_id, digest) != digest:
@@ -105,13 +111,18 @@ def other_images(base: Run, new: Run, sample_id: str) -> RunError:
     return RunError(f"{base.path} and {new.path}", what, "compare runs on the same data, prepared alike")
 
 
+def no_common_sample(base: Run, new: Run) -> RunError:
+    """The error for two runs without a sample in common."""
+    return RunError(f"{base.path} and {new.path}", "have no sample in common", "compare runs on the same data, prepared alike")
+
+
 def match(base: Run, new: Run) -> Matching:
     """Check that the runs may be compared, and whether their draws can be paired.
 
     Raises:
         RunError: a noise of the same label differs.
     """
-    check_same_noise(base, new)
+    _check_same_noise(base, new)
     reasons = []
     seeds = [run.info.seed for run in (base, new)]
     devices = [kind_of(run.info.device) for run in (base, new)]

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from robaudit.compare.side_by_side import Comparisons
 from robaudit.names import ResultName
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
-from robaudit.report.differences import Changes, changes_of, difference, run_columns
+from robaudit.report.differences import changes_of, difference, run_columns
 from robaudit.report.numbers import estimate, signs
-from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, legend, legend_rows
+from robaudit.report.pictures.page import PictureSize, Sketch, cut, few_ticks, legend
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about, approximate, by_the_votes, mean_ends, mean_text
@@ -100,7 +101,7 @@ class ClassesSection(Section[ClassBias]):
             title="Robustness by class",
             about=str(entries[0].record.key),
             caption=" ".join(_caption(entries, len(order) - len(shown) + 1 if None in shown else 0)),
-            height=lambda look: len(shown) * look.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45 + legend_rows(runs, look) * look.line,
+            height=lambda look: len(shown) * look.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45,
             draw=lambda body, look: _draw(body, look, entries, shown),
         )
 
@@ -141,7 +142,7 @@ def bias_table(bias: ClassBias) -> Table:
     )
 
 
-def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Changes]) -> Table:
+def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Comparisons]) -> Table:
     """The means of the classes in several runs, and their differences from the first."""
     first, names = entries[0].record, [entry.name for entry in entries]
     means = [{label_of(of_class): of_class for of_class in entry.record.classes} for entry in entries]
@@ -290,7 +291,7 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[ClassBias]
     few_ticks(ax.xaxis)
     bias = entries[0].record
     way = "" if bias.quantity.higher_is_better else " (lower is better)"
-    ax.set_xlabel(fitted(f"{bias.key.quantity}: difference from all other images{way}", 0.75 * look.body, look.size))
+    ax.set_xlabel(cut(f"{bias.key.quantity}: difference from all other images{way}", look.letters(0.75 * look.body)))
     _names(ax, look, classes[0], shown, marked=not several)
     if several:
         legend(body, {entry.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"} for i, entry in enumerate(entries)}, look)
@@ -300,7 +301,7 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[ClassBias]
 
 def _names(ax: Axes, look: PictureSize, classes: Mapping[int, ClassStats], shown: Sequence[int | None], *, marked: bool) -> None:
     texts = [f"{len(classes) - len(shown) + 1:,} classes" if index is None else label_of(classes[index]) for index in shown]
-    ax.set_yticks(range(len(shown)), [fitted(text, 0.32 * look.body, look.size) for text in texts])
+    ax.set_yticks(range(len(shown)), [cut(text, look.letters(0.32 * look.body)) for text in texts])
     for label, index in zip(ax.get_yticklabels(), shown, strict=True):
         differs = classes[index].differs if index is not None and marked else None
         label.set_color({"lower": LOWER, "higher": HIGHER}.get(differs or "", INK))

@@ -13,7 +13,7 @@ from robaudit.errors import SpecError
 from robaudit.numerics.images import LIKE_THESE
 from robaudit.report import numbers
 from robaudit.report.chosen import one_result, same_result
-from robaudit.report.pictures.page import PictureSize, Sketch, fitted, paneled, percent_scale, told_apart
+from robaudit.report.pictures.page import PictureSize, Sketch, cut, paneled, percent_scale, told_apart
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Cell, Column, Table, cells
@@ -89,6 +89,7 @@ class ConfusionSection(Section[Confusion]):
             wide=_WIDE,
             high=lambda look: _height(shown, look, as_list=as_list),
             titles=told_apart(parts) if len(shown) > 1 else [],
+            beside=_WIDE / 2 + 0.4 if as_list else _AXIS + 0.5,
             about=str(shown[0].record.key) if len({part[1:] for part in parts}) == 1 else "",
         )
 
@@ -171,7 +172,7 @@ def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> 
 def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, top: float) -> None:
     record = entry.record
     shares = np.array(record.shares)
-    names = [fitted(class_name(index, entry.run.class_names), _AXIS, look.size) for index in record.classes]
+    names = [cut(class_name(index, entry.run.class_names), look.letters(_AXIS)) for index in record.classes]
     others = np.where(np.eye(len(shares), dtype=bool), np.nan, shares)
     ax.imshow(np.where(np.eye(len(shares)), shares, np.nan), cmap="Greys", vmin=0.0, vmax=4.0)
     ax.imshow(others, cmap=heat_colours(), vmin=0.0, vmax=top)
@@ -195,7 +196,7 @@ def _turns(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float) -
         ax.plot([turn.lower, turn.upper], [place, place], color=RED, alpha=0.5, linewidth=2.0, solid_capstyle="butt")
         ax.plot([turn.share], [place], marker="o", color=RED)
     texts = [f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}, n {turn.images:,}" for turn in turns]
-    ax.set_yticks(range(len(turns)), [fitted(numbers.signs(text), 0.5 * width, look.size) for text in texts])
+    ax.set_yticks(range(len(turns)), [cut(numbers.signs(text), look.letters(0.5 * width)) for text in texts])
     ax.set(xlim=(0.0, None), ylim=(max(len(turns), 1) - 0.4, -0.6))
     ax.axvline(0.0, color=GRID, linewidth=1.0)
     percent_scale(ax.xaxis)

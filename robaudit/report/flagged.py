@@ -14,7 +14,7 @@ from robaudit.documents import with_names
 from robaudit.errors import SpecError
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
-from robaudit.report.pictures.page import PictureSize, Sketch, fitted, stacked
+from robaudit.report.pictures.page import PictureSize, Sketch, cut, stacked
 from robaudit.report.pictures.style import FAINT, LOWER, quiet
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
@@ -290,7 +290,7 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Flagged]],
     for part, entry, pixels in zip(stacked(body, heights), entries, drawn, strict=True):
         across = _across(entry.record, look)
         if several:
-            part.suptitle(fitted(entry.name, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
+            part.suptitle(cut(entry.name, look.letters(look.body, bold=True), "middle"), x=0.012, ha="left", weight="bold")
         grid = part.subplots(-(-len(pixels) // across), across, squeeze=False)
         for ax in grid.flat[len(pixels) :]:
             ax.set_axis_off()
@@ -301,12 +301,13 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Flagged]],
 def _cell(ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float) -> None:
     names, quantity = entry.run.class_names, entry.record.quantity
     quiet(ax, pair)
-    flips = class_name(sample.predicted, names, 14)
-    if sample.flips_to is not None:
-        flips = f"{flips} \u2192 {class_name(sample.flips_to, names, 14)}"
+    letters = look.letters(width, bold=True)
+    turn = [index for index in (sample.predicted, sample.flips_to) if index is not None]
+    each = letters // len(turn) - 2  # an arrow stands between two names
+    flips = " \u2192 ".join(cut(class_name(index, names), each) for index in turn)
     wrong = sample.label is not None and sample.label != sample.predicted
     about = f"is {class_name(sample.label, names, 12)}, " if wrong else "id "
-    about += fitted(sample.id, max(0.3, width - len(about) * look.size * 0.0085), look.size, end=True)
-    ax.set_title(fitted(flips, width, look.size, bold=True), pad=3)
-    value = fitted(numbers.sample_value(sample, quantity.low, quantity.high), width, look.size)
+    about += cut(sample.id, max(4, look.letters(width) - len(about)), "beginning")
+    ax.set_title(flips, pad=3)
+    value = cut(numbers.sample_value(sample, quantity.low, quantity.high), look.letters(width))
     ax.set_xlabel(f"{value}\n{about}", loc="left", color=LOWER if is_beyond(sample, entry.record) else FAINT, labelpad=2)

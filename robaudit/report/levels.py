@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robaudit.compare.side_by_side import Comparisons
 from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN, LevelName
 from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.report import numbers
-from robaudit.report.differences import Changes, changes_of, difference
+from robaudit.report.differences import changes_of, difference
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
     PictureSize,
     Sketch,
+    cut,
     few_ticks,
-    fitted,
     level_name,
     log_scale,
     paneled,
@@ -120,7 +121,7 @@ def _point(group: GroupSummary) -> dict[str, Any]:
     return point
 
 
-def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes], several: bool) -> Table:
+def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Comparisons], several: bool) -> Table:
     estimator, noise, name = _key(entries[0].record)
     points = [point for entry in entries for point in entry.record]
     levels, labelled = list(dict.fromkeys(point.key.at for point in points)), any(point.noisy_accuracy for point in points)
@@ -227,7 +228,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], quantit
         percent_scale(ax.yaxis)
     else:
         few_ticks(ax.yaxis)
-        ax.set_ylabel(fitted(quantity.unit, _HIGH - 0.6, look.size))
+        ax.set_ylabel(cut(quantity.unit, look.letters(_HIGH - 0.6)))
         if not quantity.higher_is_better:
             ax.invert_yaxis()
 

@@ -125,11 +125,11 @@ class Section(ABC, Generic[T]):
 
     def shown(self, entries: Sequence[Entry[T]], ask: Ask, *, page: bool = False) -> list[Table]:
         """The tables, and a line on runs that cannot be compared."""
-        from robaudit.report.differences import not_compared
+        from robaudit.compare.side_by_side import not_compared
         from robaudit.report.tables import Table
 
         tables = list((self.page_tables if page else self.tables)(entries, ask))
-        line = not_compared(entries) if tables else ""
+        line = not_compared(runs_of(entries)) if tables else ""
         return [*tables, Table(notes=(line,))] if line else tables
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
@@ -207,6 +207,11 @@ def by_name(entries: Iterable[Entry[T]]) -> dict[str, list[Entry[T]]]:
     for entry in entries:
         groups.setdefault(entry.name, []).append(entry)
     return groups
+
+
+def runs_of(entries: Iterable[Entry[Any]]) -> dict[str, Run]:
+    """The runs of some records, by their names."""
+    return {entry.name: entry.run for entry in entries}
 
 
 def section_names() -> list[str]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from robaudit.compare.side_by_side import Comparisons
 from robaudit.levels import GAUSSIAN, NONE, NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES, Floats
 from robaudit.quantities import LOSS, P_ROBUST, Quantity
 from robaudit.report import numbers
-from robaudit.report.differences import Changes, changes_of, difference, run_columns
-from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled, percent_scale
+from robaudit.report.differences import changes_of, difference, run_columns
+from robaudit.report.pictures.page import PictureSize, Sketch, cut, few_ticks, paneled, percent_scale
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
 from robaudit.report.sections import ROWS, Ask, Entry, Section, by_name, sections_of
 from robaudit.report.tables import Column, Table, cells
@@ -269,13 +270,13 @@ def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterato
     yield Table(notes=(f"Means over the images. [ ] 95 % interval, {covered(every.values())}.", *_paired(changes)))
 
 
-def _changed(changes: Mapping[str, Changes], names: Sequence[str], key: GroupKey) -> Iterator[str]:
+def _changed(changes: Mapping[str, Comparisons], names: Sequence[str], key: GroupKey) -> Iterator[str]:
     for name in names:
         group = changes[name].get((key.estimator, key.at))
         yield difference(None if group is None else group.mean)
 
 
-def _paired(changes: Mapping[str, Changes]) -> Iterator[str]:
+def _paired(changes: Mapping[str, Comparisons]) -> Iterator[str]:
     if any(changes.values()):
         yield "Differences are paired image by image: one can be significant although the intervals of the means overlap."
 
@@ -374,7 +375,9 @@ def approximate(interval: str = "the interval") -> str:
 
 # --- the figure
 
-_MOST_PANELS, _MOST_POINTS = 6, 400
+_MOST_PANELS = 6
+_MOST_POINTS = 400
+_MOST_NAMES = 7  # in the legend of a panel
 _WIDE, _HIGH = 3.0, 2.15  # inches of a panel
 
 
@@ -423,6 +426,8 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
         f"{numbers.span([group.images for group in groups])} images, sorted from the least to the most robust: a curve gives the share of "
         f"images with a value or a worse one. Numbers: mean and, where it fits, its [95 % interval, {covered(groups)}]."
     )
+    if any(len(panel.lines) > _MOST_NAMES for panel in shown if _by_level(panel)):
+        yield f"Of more than {_MOST_NAMES} noise levels only some are named, from weak noise (blue) to strong (red)."
     limits = {panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)}
     if limits:
         yield f"Dashed: {', '.join(f'{value:.3g} ({name})' for name, value in limits.items())}."
@@ -432,21 +437,28 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
         yield f"Not shown: {count(len(left), 'further panel')} (choose with --estimator and --noise)."
 
 
+def _by_level(panel: _Panel) -> bool:
+    """Whether the lines are noise levels of one run, not runs."""
+    return len({line.group.key.at for line in panel.lines}) > 1
+
+
 def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> None:
     quantity = panel.quantity
     texts = numbers.level_numbers(line.group.key.at for line in panel.lines)
-    by_level = len({line.group.key.at for line in panel.lines}) > 1
+    by_level = _by_level(panel)
+    letters = look.letters(width - 1.1)
+    named = _named(len(panel.lines)) if by_level else range(len(panel.lines))
     ends = []
-    for line, style in zip(panel.lines, _styles(panel.lines, by_level), strict=True):
+    for i, (line, style) in enumerate(zip(panel.lines, _styles(panel.lines, by_level), strict=True)):
         count = len(line.values)
         places = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
         shares, values = np.append(0.0, (places + 1) / count), line.values[np.append(places[:1], places)]
         mean = numbers.signs(group_mean(line.group))
         name = _name(line, texts, by_level, len(panel.lines) > 1)
         label = f"{name}{mean}"
-        if name and len(label) * look.size * 0.0085 > width - 0.9:  # about as wide as the panel
+        if name and len(label) > letters:
             label = f"{name}{mean.partition(' [')[0]}"
-        ax.plot(shares, values, drawstyle="steps-pre", label=fitted(label, width - 0.9, look.size), **style)
+        ax.plot(shares, values, drawstyle="steps-pre", label=cut(label, letters) if i in named else None, **style)
         ends += [float(values.min()), float(values.max()), line.group.mean.value]
     if math.isfinite(panel.threshold):
         ax.axhline(panel.threshold, color=FAINT, linewidth=0.8, dashes=(4, 3), zorder=1)
@@ -458,8 +470,13 @@ def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> Non
     percent_scale(ax.xaxis)
     few_ticks(ax.yaxis)
     ax.set_xlabel("images, least robust first")
-    ax.set_ylabel(fitted(quantity.name, _HIGH - 0.5, look.size))
+    ax.set_ylabel(cut(quantity.name, look.letters(_HIGH - 0.5)))
     ax.legend(loc="best", handlelength=1.2, labelspacing=0.2, frameon=True, facecolor=CARD, edgecolor="none", framealpha=0.85)
+
+
+def _named(levels: int) -> list[int]:
+    """The noise levels in a legend, which has room for a few."""
+    return sorted(set(np.linspace(0, levels - 1, min(levels, _MOST_NAMES)).round().astype(int).tolist()))
 
 
 def _styles(lines: Sequence[_Line], by_level: bool) -> list[dict[str, Any]]:

@@ -533,8 +533,13 @@ def _together(rows: Sequence[Row]) -> Iterable[Row]:
 
 def common_names(columns: Iterable[Columns]) -> list[str]:
     """The ids of the images that all these results have, perhaps from different runs, in the order of the first."""
-    first, *others = (result.names for result in columns)
-    common = reduce(lambda known, names: known & set(names), others, set(first))
+    return common_ids(result.names for result in columns)
+
+
+def common_ids(lists: Iterable[Sequence[str]]) -> list[str]:
+    """The ids that all these lists have, in the order of the first."""
+    first, *others = lists
+    common = set(first).intersection(*others)
     return [name for name in first if name in common]
 
 

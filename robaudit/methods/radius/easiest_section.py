@@ -15,7 +15,7 @@ from robaudit.names import ResultName
 from robaudit.numerics.images import LIKE_THESE
 from robaudit.quantities import DIFFICULTY
 from robaudit.report import numbers
-from robaudit.report.pictures.page import PictureSize, Sketch, fitted, legend, level_name, percent_scale, rows_of, stacked
+from robaudit.report.pictures.page import PictureSize, Sketch, cut, legend, level_name, percent_scale, rows_of, stacked
 from robaudit.report.pictures.style import FAINT, heat_colours, line_style
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Column, Table, cells
@@ -169,7 +169,7 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Easiest]],
     for ax, entry in zip(grid.flat, entries, strict=False):
         drawn = _map(ax, entry.record.errors, look)
         if len(entries) > 1:
-            ax.set_title(fitted(entry.name, look.body / across - 0.2, look.size, bold=True))
+            ax.set_title(cut(entry.name, look.letters(look.body / across - 0.2, bold=True), "middle"))
     bar = parts[0].colorbar(drawn, ax=grid, aspect=24, pad=0.015)
     bar.outline.set_visible(False)
     percent_scale(bar.ax.yaxis)
@@ -194,7 +194,7 @@ def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
     every = -(-columns * max(map(len, texts)) // 24)
     ax.set_xticks(range(0, columns, every), texts[::every])
     ax.set(xlim=(-0.5, columns - 0.5), ylim=(0, images), ylabel="easiest images kept")
-    ax.set_xlabel(fitted(f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}", _WIDE - 0.6, look.size))
+    ax.set_xlabel(cut(f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}", look.letters(_WIDE - 0.6)))
     return drawn
 
 

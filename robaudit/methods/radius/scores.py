@@ -20,7 +20,7 @@ from robaudit.levels import LevelChoice
 from robaudit.methods.radius.difficulties import Difficulties
 from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats, MeasuredImages, opened, population_mean
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
-from robaudit.runs.frame import Columns
+from robaudit.runs.frame import Columns, common_ids
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
 from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
@@ -142,6 +142,11 @@ class Radii:
         at = np.asarray(places, dtype=np.int64)
         arrays = {name: getattr(self, name)[at] for name in ("values", "lowers", "uppers", "g", "margins", "order", "correct")}
         return replace(self, ids=tuple(self.ids[i] for i in places), **arrays)
+
+    def of_images(self, ids: Sequence[str]) -> Radii:
+        """These images, in this order."""
+        places = {name: i for i, name in enumerate(self.ids)}
+        return self.chosen([places[name] for name in ids])
 
     def only_correct(self) -> Radii:
         """The images that are classified correctly."""
@@ -454,11 +459,10 @@ def score_changes(base: Radii, new: Radii) -> dict[Score, PairedDifference]:
     Replicates draw the same images for both. An end is infinite on the side where a censored image leaves it open; where both are, there
     is no p-value.
     """
-    places = {name: i for i, name in enumerate(new.ids)}
-    pairs = [(i, places[name]) for i, name in enumerate(base.ids) if name in places]
-    if not pairs:
+    ids = common_ids([base.ids, new.ids])
+    if not ids:
         return {}
-    both = base.chosen([i for i, _ in pairs]), new.chosen([j for _, j in pairs])
+    both = base.of_images(ids), new.of_images(ids)
     first, second = (scores_of(radii).values for radii in both)
 
     def changed(drawn: Floats) -> dict[Score, Ends]:
@@ -472,7 +476,7 @@ def score_changes(base: Radii, new: Radii) -> dict[Score, PairedDifference]:
         for score in Score
         if (base_ := first[score]).value is not None and (new_ := second[score]).value is not None
     }
-    changes = differences(len(pairs), changed, values)
+    changes = differences(len(ids), changed, values)
     return {score: _change(score, first[score], second[score], change) for score, change in changes.items()}
 
 

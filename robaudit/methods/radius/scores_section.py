@@ -24,7 +24,7 @@ from robaudit.numerics.images import LIKE_THESE
 from robaudit.quantities import RADIUS, TOLERANCE
 from robaudit.report import numbers
 from robaudit.report.differences import BOOTSTRAP_P, Paired, difference_lines, paired_cells, paired_changes, run_columns
-from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled
+from robaudit.report.pictures.page import PictureSize, Sketch, cut, few_ticks, paneled
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
@@ -238,4 +238,4 @@ def _panel(ax: Axes, scores: Scores, look: PictureSize) -> None:
     few_ticks(ax.xaxis, 4)
     few_ticks(ax.yaxis, 4)
     ax.set_xlabel("difficulty g (right: easier)")
-    ax.set_ylabel(fitted(f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity, _HIGH - 0.5, look.size))
+    ax.set_ylabel(cut(f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity, look.letters(_HIGH - 0.5)))

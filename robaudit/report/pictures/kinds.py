@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from robaudit.compare.side_by_side import not_compared
 from robaudit.errors import RobauditError, did_you_mean
-from robaudit.report.differences import not_compared
 from robaudit.report.numbers import signs
 from robaudit.report.pictures import kinds_of_picture
-from robaudit.report.pictures.page import GAP, LEADING, MARGIN, PictureSize, Sketch, stacked, wrapped
+from robaudit.report.pictures.page import MARGIN, PictureSize, Sketch, flowing
 from robaudit.report.pictures.style import CARD, FAINT, styled
-from robaudit.report.sections import Ask, section_of
+from robaudit.report.sections import Ask, runs_of, section_of
 from robaudit.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
+    from matplotlib.text import Text
 
 _NARROWEST, _WIDEST = 3.3, 20.0  # inches: a column of a paper, a poster
 _SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
-_NOTEBOOK_DPI, _PLACES = 110, 6
+_PAD = 0.06  # inches above and below everything that is laid out
+_NOTEBOOK_DPI = 110
+_PLACES = 6
 
 
 def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
@@ -43,7 +46,7 @@ def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
         raise RobauditError(f"kind {kind!r}", "is a section without a figure", f"robaudit show RUN {kind} prints it")
     entries = section.find(runs, section.narrowed(runs, ask))
     sketch = section.figure(entries, ask)
-    return replace(sketch, apart=not_compared(entries))
+    return replace(sketch, apart=not_compared(runs_of(entries)))
 
 
 def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
@@ -67,23 +70,26 @@ def picture(sketch: Sketch, format_: str, look: PictureSize, *, dpi: int = 300, 
         dpi: of a png.
         salt: of the ids of a svg that becomes part of a page: its letters are left to the page's fonts, and its background is open.
     """
+    dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    sink = io.BytesIO()
     with styled(look.size, salt):
-        figure, sink = _drawn(sketch, look, "none" if salt else CARD), io.BytesIO()
-        dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-        figure.savefig(sink, format=format_, dpi=dpi if format_ == "png" else 72, facecolor=figure.get_facecolor(), metadata=dates[format_])
-        return sink.getvalue()
+        figure = _drawn(sketch, look, "none" if salt else CARD, dpi if format_ == "png" else 72, format_)
+        figure.savefig(sink, format=format_, facecolor=figure.get_facecolor(), metadata=dates[format_])
+    return sink.getvalue()
 
 
 def figure_of(sketch: Sketch, look: PictureSize) -> Figure:
     """A picture as a figure, which a notebook shows and ``savefig`` writes; see :func:`picture`."""
     with styled(look.size):
-        return _drawn(sketch, look, CARD)
+        return _drawn(sketch, look, CARD, 100, "png")
 
 
-def _drawn(sketch: Sketch, look: PictureSize, background: str) -> Figure:
+def _drawn(sketch: Sketch, look: PictureSize, background: str, dpi: int, format_: str) -> Figure:
     """Title, body and caption below each other; no text is read as a formula."""
+    from matplotlib.backend_bases import get_registered_canvas_class
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     class Picture(Figure):
         """A figure that notebooks show without pyplot."""
@@ -94,38 +100,51 @@ def _drawn(sketch: Sketch, look: PictureSize, background: str) -> Figure:
                 self.savefig(sink, format="png", dpi=_NOTEBOOK_DPI, facecolor=self.get_facecolor())
             return sink.getvalue()
 
-    named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
-    about = f"{sketch.about}. " if sketch.about and not look.title else ""
-    title = wrapped(named, look.body, look.size + 2, bold=True) if look.title else []
-    words = wrapped(signs(f"{about}{sketch.caption} {sketch.apart}".strip()), look.body, look.size) if look.caption else []
-    above = len(title) * (look.size + 2) * LEADING + GAP if title else 0.0
-    below = len(words) * look.line + 2 * GAP if words else 0.0
-    bold, faint = {"size": look.size + 2, "weight": "bold"}, {"color": FAINT}
-    parts: list[tuple[float, list[str] | None, dict[str, Any]]] = [
-        (above, title, bold),
-        (sketch.height(look), None, {}),
-        (below, words, faint),
-    ]
-    parts = [part for part in parts if part[0]]
-    heights = [inches for inches, *_ in parts]
-    figure = Picture(figsize=(look.width, sum(heights)), facecolor=background, layout="constrained")
+    figure = Picture(figsize=(look.width, look.width), dpi=dpi, facecolor=background, layout=ConstrainedLayoutEngine(h_pad=_PAD))
     FigureCanvasAgg(figure)
-    for (inches, lines, style), part in zip(parts, stacked(figure, heights), strict=True):
-        if lines is None:
-            sketch.draw(part, look)
-        else:
-            part.text(MARGIN / look.width, 1 - GAP / inches, "\n".join(lines), va="top", linespacing=1.3, **style)
+    columns = figure.add_gridspec(1, 2, width_ratios=(look.width - MARGIN, MARGIN))
+    page = figure.add_subfigure(columns[0, 0])  # text wraps at its right end
+    body = page.add_subfigure(page.add_gridspec(1, 1)[0, 0])
+    for part in (page, body):
+        part.patch.set_visible(False)
+    sketch.draw(body, look)
+    words = _words(page, sketch, look)
+    around = [*words, *(legend for part in _parts(figure) for legend in part.legends)]
+    extents = [artist.get_window_extent().height / dpi + 2 * _PAD for artist in around]
+    figure.set_size_inches(look.width, sketch.height(look) + sum(extents))
+    get_registered_canvas_class(format_)(figure)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     _round(figure)
     return figure
 
 
-def _round(figure: Figure | SubFigure) -> None:
-    """Round positions to a millionth: the layout's last bits vary from time to time."""
+def _words(page: SubFigure, sketch: Sketch, look: PictureSize) -> Iterator[Text]:
+    """The title and the caption, where the look has them."""
+    left: dict[str, Any] = {"x": MARGIN / look.body, "ha": "left", "wrap": True, "linespacing": 1.3}
+    if look.title:
+        named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
+        yield page.suptitle(flowing(named, look.letters(0.8 * look.body, bold=True)), size=look.size + 2, weight="bold", **left)
+    if look.caption:
+        about = f"{sketch.about}. " if sketch.about and not look.title else ""
+        caption = signs(f"{about}{sketch.caption} {sketch.apart}".strip())
+        yield page.supxlabel(flowing(caption, look.letters(look.body)), size=look.size, color=FAINT, **left)
+
+
+def _parts(figure: Figure | SubFigure) -> Iterator[Figure | SubFigure]:
+    """A figure and all of its subfigures."""
+    yield figure
     for part in figure.subfigs:
-        part.bbox_relative.set_points(part.bbox_relative.get_points().round(_PLACES))
-        _round(part)
+        yield from _parts(part)
+
+
+def _round(figure: Figure) -> None:
+    """Round positions to a millionth: the layout's last bits vary from time to time."""
+    from matplotlib.figure import SubFigure
+
+    for part in _parts(figure):
+        if isinstance(part, SubFigure):
+            part.bbox_relative.set_points(part.bbox_relative.get_points().round(_PLACES))
     axes: list[Axes] = figure.axes
     for ax in axes:
         low, high = ax.get_position().get_points().round(_PLACES)

@@ -13,7 +13,7 @@ from robaudit.noise.process import NoiseProcess
 from robaudit.report.flagged import Pixels, sized
 from robaudit.report.gallery import first_copy
 from robaudit.report.numbers import level_numbers
-from robaudit.report.pictures.page import PictureSize, Sketch, fitted, stacked
+from robaudit.report.pictures.page import PictureSize, Sketch, cut, stacked
 from robaudit.report.pictures.style import FAINT, quiet
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def _height(preview: Preview, look: PictureSize, columns: int) -> float:
 def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns: int) -> None:
     heights = [_height(preview, look, columns) for preview in shown]
     for part, preview in zip(stacked(body, heights), shown, strict=True):
-        part.suptitle(fitted(preview.title, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
+        part.suptitle(cut(preview.title, look.letters(look.body, bold=True), "middle"), x=0.012, ha="left", weight="bold")
         grid = part.subplots(len(preview.images), columns, squeeze=False)
         for ax, head in zip(grid[0], ("clean", *preview.levels), strict=False):
-            ax.set_title(fitted(head, look.body / columns, look.size), color=FAINT, weight="normal", pad=2)
+            ax.set_title(cut(head, look.letters(look.body / columns)), color=FAINT, weight="normal", pad=2)
         for line, images in zip(grid, preview.images, strict=True):
             for ax, image in zip_longest(line, images):
                 quiet(ax, image)

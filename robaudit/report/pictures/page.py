@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from robaudit.report.pictures.style import FAINT, line_style
 from robaudit.text import printable
@@ -14,14 +13,17 @@ from robaudit.text import printable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import SubFigure
 
 T = TypeVar("T")
 ELLIPSIS = "\u2026"
-MARGIN, GAP, LEADING = 0.08, 0.08, 1.36 / 72
-"""Inches at the sides, inches around words, and inches of a line for each point of its size."""
-_LONGEST_LABEL = 1.9  # inches of a label of the y axis
+MARGIN = 0.08  # inches at the sides
+_LETTER = 0.54  # the width of a usual letter of DejaVu Sans, relative to its size
+_BOLD_LETTER = 0.64
+_LONGEST_LABEL = 2.1  # inches of a label of the y axis
 _LEGEND_HANDLE = 0.45  # inches of a line in a legend, with the space around it
+_TOGETHER = re.compile(r"(?:\[\S* \S*\]|\S)+(?: %\S*)?")
+"""The words of a sentence: "95 %" and "[0.1, 0.2]" stay together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,16 @@ class PictureSize:
     @property
     def line(self) -> float:
         """Inches from line to line."""
-        return self.size * LEADING
+        return self.size * 1.36 / 72
 
     @property
     def body(self) -> float:
         """Inches between the margins."""
         return self.width - 2 * MARGIN
+
+    def letters(self, inches: float, *, bold: bool = False) -> int:
+        """How many letters fit into a width."""
+        return max(1, int(72 * inches / (self.size * (_BOLD_LETTER if bold else _LETTER))))
 
     def across(self, count: int, least: float) -> int:
         """How many of ``count`` panels stand side by side, each at least ``least`` inches wide: no row is left nearly empty."""
@@ -62,7 +68,7 @@ class Sketch:
     Attributes:
         title: what it is about.
         caption: how many images, what the intervals cover, what was left out.
-        height: inches of its body, for a look.
+        height: inches of its body without legends, for a look.
         draw: draws the body.
         about: the estimator and noise level shown: after the title, or before the caption if there is no title.
         apart: which runs cannot be compared with the first: after the caption.
@@ -76,7 +82,7 @@ class Sketch:
     apart: str = ""
 
 
-def stacked(body: Figure | SubFigure, heights: Sequence[float]) -> list[SubFigure]:
+def stacked(body: SubFigure, heights: Sequence[float]) -> list[SubFigure]:
     """Parts below each other, with these relative heights."""
     parts: list[SubFigure] = list(body.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     for part in parts:
@@ -87,37 +93,20 @@ def stacked(body: Figure | SubFigure, heights: Sequence[float]) -> list[SubFigur
 # --- text
 
 
-def measured(text: str, size: float, *, bold: bool = False) -> float:
-    """Inches that a line of text takes."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
-    font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal", size=size)
-    return 1.02 * float(text_to_path.get_text_width_height_descent(printable(text), font, False)[0]) / 72
+def flowing(text: str, letters: int) -> str:
+    """A sentence for matplotlib to wrap: it breaks at blanks only, and no word has more than this many letters."""
+    words = _TOGETHER.findall(printable(text))
+    return " ".join(cut(word, letters).replace(" ", "\N{NO-BREAK SPACE}") for word in words)
 
 
-def fitted(text: str, width: float, size: float, *, bold: bool = False, end: bool = False) -> str:
-    """The text, or as much of its beginning (``end``: of its end) as fits, and an ellipsis."""
+def cut(text: str, letters: int, lost: Literal["beginning", "middle", "end"] = "end") -> str:
+    """The text, or what an ellipsis leaves of it, in at most this many letters."""
     text = printable(text)
-    if len(text) < 400 and measured(text, size, bold=bold) <= width:
+    if len(text) <= letters:
         return text
-
-    def cut(count: int) -> str:
-        return ELLIPSIS + text[-count:] if end else text[:count].rstrip() + ELLIPSIS
-
-    return cut(max(1, bisect_right(range(1, 400), width, hi=len(text[:400]) - 1, key=lambda count: measured(cut(count), size, bold=bold))))
-
-
-def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
-    """The text in lines of at most this width; a single word that is wider loses its end."""
-    lines: list[str] = []
-    for word in re.findall(r"(?:\[\S* \S*\]|\S)+(?: %\S*)?", printable(text)):  # "95 %" and "[0.1, 0.2]" stay together
-        joined = f"{lines[-1]} {word}" if lines else ""
-        if joined and measured(joined, size, bold=bold) <= width:
-            lines[-1] = joined
-        else:
-            lines.append(fitted(word, width, size, bold=bold))
-    return lines
+    kept = max(1, letters - 1)
+    before = {"beginning": 0, "middle": kept // 2, "end": kept}[lost]
+    return text[:before].rstrip() + ELLIPSIS + text[len(text) - kept + before :].lstrip()
 
 
 def told_apart(names: Sequence[Sequence[str]]) -> list[str]:
@@ -126,13 +115,13 @@ def told_apart(names: Sequence[Sequence[str]]) -> list[str]:
     return [", ".join(part for i in differ if (part := name[i])) or next((part for part in reversed(name) if part), "") for name in names]
 
 
-def shorter(names: Sequence[str], width: float, size: float) -> list[str]:
-    """The names, cut where any is too long for the width: first their common beginning, then their ends."""
+def shorter(names: Sequence[str], letters: int) -> list[str]:
+    """The names, cut where any has more letters: first their common beginning, then their ends."""
     names = [printable(name) for name in names]
-    if all(measured(name, size) <= width for name in names):
+    if all(len(name) <= letters for name in names):
         return names
-    alike = next((i for i, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1), 0)
-    return [fitted(ELLIPSIS + name[alike:] if alike > 1 else name, width, size) for name in names]
+    alike = next((i for i, together in enumerate(zip(*names, strict=False)) if len(set(together)) > 1), 0)
+    return [cut(ELLIPSIS + name[alike:] if alike > 1 else name, letters) for name in names]
 
 
 def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[dict[str, Any]]:
@@ -153,24 +142,20 @@ def rows_of(count: int, look: PictureSize, least: float) -> int:
     return -(-count // look.across(count, least))
 
 
-def legend_rows(names: Sequence[str], look: PictureSize) -> int:
-    """Rows that a legend of these names takes above the panels."""
-    return -(-len(names) // _legend_columns(shorter(names, look.body - _LEGEND_HANDLE, look.size), look)) if len(names) > 1 else 0
-
-
 def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], look: PictureSize) -> None:
-    """A legend above all panels, of lines by name; none for a single line."""
+    """A legend above all panels, of lines by name, in as few rows as fit; none for a single line."""
     from matplotlib.lines import Line2D
 
     if len(styles) < 2:
         return
-    texts = shorter(list(styles), look.body - _LEGEND_HANDLE, look.size)
+    texts = shorter(list(styles), look.letters(look.body - _LEGEND_HANDLE))
     handles = [Line2D([], [], **style) for style in styles.values()]
-    body.legend(handles, texts, loc="outside upper left", ncols=_legend_columns(texts, look), columnspacing=1.2, labelspacing=0.3)
-
-
-def _legend_columns(texts: Sequence[str], look: PictureSize) -> int:
-    return look.across(len(texts), max(measured(text, look.size) for text in texts) + _LEGEND_HANDLE)
+    for rows in range(1, len(texts) + 1):
+        columns = -(-len(texts) // rows)
+        drawn = body.legend(handles, texts, loc="outside upper left", ncols=columns, columnspacing=1.2, labelspacing=0.3)
+        if columns == 1 or drawn.get_window_extent().width <= body.bbox.width:
+            return
+        drawn.remove()
 
 
 def paneled(
@@ -186,6 +171,7 @@ def paneled(
     ylabel: str = "",
     xlabel: str = "",
     about: str = "",
+    beside: float = 0.55,
     **shared: Any,
 ) -> Sketch:
     """A picture made of panels side by side, below a legend of all of them.
@@ -200,13 +186,13 @@ def paneled(
         styles: of the lines in the legend, by name.
         ylabel: of the first panel of each row.
         xlabel: of all panels together.
+        beside: inches of a panel left of its axes, where its title begins.
         shared: for ``subplots``: sharex, sharey.
     """
-    names = styles or {}
 
     def height(look: PictureSize) -> float:
         each = high if isinstance(high, float) else high(look)
-        return rows_of(len(shown), look, wide) * each + legend_rows(list(names), look) * look.line
+        return rows_of(len(shown), look, wide) * each
 
     def draw_all(body: SubFigure, look: PictureSize) -> None:
         across = look.across(len(shown), wide)
@@ -216,14 +202,14 @@ def paneled(
         for ax in grid.flat[max(0, len(shown) - across) : len(shown)]:
             ax.tick_params(labelbottom=True)  # also of panels above an empty place
         for ax, text in zip(grid.flat, titles, strict=False):
-            ax.set_title(fitted(text, look.body / across - 0.55, look.size, bold=True))
+            ax.set_title(cut(text, look.letters(look.body / across - beside, bold=True), "middle"))
         for i, item in enumerate(shown):
             draw(grid.flat[i], item, look)
             if ylabel and i % across == 0:
-                grid.flat[i].set_ylabel(fitted(ylabel, _LONGEST_LABEL, look.size))
+                grid.flat[i].set_ylabel(cut(ylabel, look.letters(_LONGEST_LABEL)))
         if xlabel:
             body.supxlabel(xlabel, size=look.size, color=FAINT)
-        legend(body, names, look)
+        legend(body, styles or {}, look)
 
     return Sketch(title, " ".join(caption), height, draw_all, about)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, NO_INTERVAL, P_ROBUST, Interval
@@ -13,7 +14,9 @@ from tests.rows import ROW
 from tests.unit.report.html.tools import hand_made
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 HOSTILE = (
     "$\\frac{1}{0}$",
@@ -30,6 +33,26 @@ def texts(figure: Figure) -> list[str]:
     from matplotlib.text import Text
 
     return [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
+
+
+def unreadable(figure: Figure) -> list[str]:
+    """The texts of a figure that are not wholly on it, or overlap another one."""
+    from matplotlib.text import Text
+
+    figure.draw_without_rendering()
+    hidden = {id(label) for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for label in beyond_the_ends(axis)}
+    shown = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_visible() and text.get_text().strip()]
+    boxes = [(text.get_text(), text.get_window_extent().padded(-1)) for text in shown if id(text) not in hidden]
+    outside = [text for text, box in boxes if not (figure.bbox.contains(*box.min) and figure.bbox.contains(*box.max))]
+    return outside + [f"{one} | {two}" for (one, box), (two, other) in combinations(boxes, 2) if box.overlaps(other)]
+
+
+def beyond_the_ends(axis: Axis) -> list[Text]:
+    """Labels of ticks that are not drawn, as they are beyond the ends of their axis."""
+    low, high = sorted(axis.get_view_interval())
+    room = 1e-9 * (high - low)
+    ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+    return [tick.label1 for tick in ticks if not low - room <= tick.get_loc() <= high + room]
 
 
 def row(number: int, value: float, **fields: Any) -> Row:

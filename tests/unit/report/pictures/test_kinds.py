@@ -24,7 +24,7 @@ from robaudit.report.pictures.page import shorter, told_apart
 from robaudit.report.sections import Ask
 from robaudit.runs.run import Run
 from tests.infos import changed
-from tests.unit.report.pictures.made import HOSTILE, texts
+from tests.unit.report.pictures.made import HOSTILE, texts, unreadable
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.families
@@ -77,6 +77,18 @@ def test_it_takes_several_runs_at_the_width_of_a_column(made: Run, kind: str) ->
     assert figure.get_figwidth() == 3.3
     told = " ".join([*texts(figure), sketch.caption])
     assert all(label in told for label in LABELS), told
+    assert unreadable(figure) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [3.3, 7.0])
+@pytest.mark.parametrize("kind", kinds_of_picture())
+def test_all_words_can_be_read_however_long_the_names_are(made: Run, kind: str, width: float) -> None:
+    names = [f"the class of number {i}, which has a name that is long enough to fill a line" for i in range(10)]
+    run = replace(made, info=changed(made.info, data={"class_names": names}))
+    labels = [f"a-network-that-was-trained-for-many-days-with-the-settings-of-experiment-{i}" for i in range(2)]
+    for runs, ask in (([run], Ask()), ([run] * 2, Ask(label=labels))):
+        assert unreadable(figure_of(sketch_of(kind, runs, ask), look_of(width))) == []
 
 
 def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_text(made: Run) -> None:
@@ -128,8 +140,8 @@ def test_what_differs_stays_in_a_legend() -> None:
     assert told_apart([("a", "mc"), ("b", "mc"), ("b", "mmse")]) == ["a, mc", "b, mc", "b, mmse"]
     assert told_apart([("run", "mc")]) == ["mc"]
     long = [f"an-experiment-with-a-long-name-of-{name}" for name in ("resnet", "vgg")]
-    assert shorter(long, 5.0, 9.0) == long
-    assert shorter(long, 1.0, 9.0) == ["\u2026resnet", "\u2026vgg"]
+    assert shorter(long, 60) == long
+    assert shorter(long, 10) == ["\u2026resnet", "\u2026vgg"]
 
 
 def test_refusals(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
