@@ -94,12 +94,13 @@ def compare(
     groups = {key: builder.group([row for row in matching.lost if GroupKey.of(row) == key], where) for key, builder in builders.items()}
     _warn(matching)
     names = new.class_names or base.class_names
+    shown = chosen(groups, estimators, levels, str(new.path))
     return Comparison(
-        matching,
-        samples,
-        _clean(correct, matching, confidence),
-        len({row.sample_id for row in matching.lost if row.correct is not None}),
-        tuple(compared(groups[key], matching, names, below, confidence) for key in chosen(groups, estimators, levels, str(new.path))),
+        samples=samples,
+        matching=matching,
+        clean_accuracy=_clean(correct, matching, confidence),
+        clean_unknown=len({row.sample_id for row in matching.lost if row.correct is not None}),
+        groups=tuple(compared(groups[key], matching, names, below, confidence) for key in shown),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from robaudit.compare.matching import Matching
-from robaudit.documents import Document
 from robaudit.quantities import Quantity
+from robaudit.records import Inline, Record
 from robaudit.runs.groups import GroupKey
 from robaudit.stats.flags import Certainty
 
@@ -16,7 +18,7 @@ Pairing = Literal["common random numbers", "unpaired", "the same model"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits(Document):
+class Limits(Record):
     """The ends of an interval, and how it was computed."""
 
     lower: float
@@ -30,7 +32,7 @@ class Limits(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Counts(Document):
+class Counts(Record):
     """Bounds on the share of samples that are worse, and on the number of newly flagged samples."""
 
     worse: Limits
@@ -39,7 +41,7 @@ class Counts(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference(Document):
+class Difference(Record):
     """A difference: new minus base.
 
     Attributes:
@@ -48,29 +50,25 @@ class Difference(Document):
         population: the interval for the population that the images are a sample of.
     """
 
-    members = "base new difference=value measurement=measured population"
-
     base: float
     new: float
-    value: float
-    measured: Limits | None
+    value: Annotated[float, Field(serialization_alias="difference")]
+    measured: Annotated[Limits | None, Field(serialization_alias="measurement")]
     population: Limits
 
 
 @dataclass(frozen=True, slots=True)
-class ClassChange(Document):
+class ClassChange(Record):
     """One class; its intervals hold simultaneously for all classes."""
-
-    members = "index name images *difference"
 
     index: int
     name: str | None
     images: int
-    difference: Difference
+    difference: Annotated[Difference, Inline()]
 
 
 @dataclass(frozen=True, slots=True)
-class SampleChange(Document):
+class SampleChange(Record):
     """One sample.
 
     Attributes:
@@ -93,8 +91,8 @@ class SampleChange(Document):
     certainty: Certainty
 
 
-@dataclass(frozen=True, slots=True)
-class GroupComparison(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupComparison(Record):
     """One estimator at one noise level.
 
     Attributes:
@@ -119,35 +117,30 @@ class GroupComparison(Document):
         changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
     """
 
-    members = (
-        "key quantity.unit quantity.higher_is_better confidence images not_finite skipped draws how why variance_saved threshold mean "
-        "noisy_accuracy classes worse better declined cut bounds=counts with_interval=compared approximate voted changed"
-    )
-
-    key: GroupKey
-    quantity: Quantity
+    key: Annotated[GroupKey, Inline()]
+    quantity: Annotated[Quantity, Inline("unit", "higher_is_better")]
+    confidence: float = 0.95
     images: int
     not_finite: int
     skipped: int
-    unknown: Mapping[int, int]
-    why: str
-    cut: tuple[int, int] | None
-    counts: Counts | None
+    unknown: Annotated[Mapping[int, int], Field(exclude=True)]
     draws: int | None
     how: Pairing
+    why: str
+    variance_saved: float | None
+    threshold: float
     mean: Difference
     noisy_accuracy: Difference | None
-    variance_saved: float | None
     classes: tuple[ClassChange, ...]
-    threshold: float
     worse: int
     better: int
     declined: int
-    compared: int
+    cut: tuple[int, int] | None
+    counts: Annotated[Counts | None, Field(serialization_alias="bounds")]
+    compared: Annotated[int, Field(serialization_alias="with_interval")]
     approximate: bool
     voted: bool
     changed: tuple[SampleChange, ...]
-    confidence: float = 0.95
 
     @property
     def size(self) -> int:
@@ -164,8 +157,8 @@ class GroupComparison(Document):
         return sum(change.flagged == which and change.certainty in certainties for change in self.changed)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Record):
     """The comparison of two runs.
 
     Attributes:
@@ -176,15 +169,13 @@ class Comparison(Document):
         groups: by estimator and noise level, in the new run's order.
     """
 
-    members = (
-        "samples matching.same_model matching.same_noise matching.warnings matching.only_base matching.only_new matching.skipped "
-        "matching.other_images matching.other_labels clean_accuracy groups"
-    )
-
-    matching: Matching
     samples: int
+    matching: Annotated[
+        Matching,
+        Inline("same_model", "same_noise", "warnings", "only_base", "only_new", "skipped", "other_images", "other_labels"),
+    ]
     clean_accuracy: Difference | None
-    clean_unknown: int
+    clean_unknown: Annotated[int, Field(exclude=True)]
     groups: tuple[GroupComparison, ...]
 
     def left_out(self) -> dict[str, int]:

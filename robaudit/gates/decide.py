@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from robaudit.documents import Document
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Basis, ClassPart, Covers, Measured, Method
 from robaudit.gates.statistics import STATISTICS, check_range, group_of
 from robaudit.numerics.images import Bounds, these_images
+from robaudit.records import Inline, Record, published
 from robaudit.runs.reading import Run
 from robaudit.spec.gates import NO_WARNINGS, Gate
 
@@ -24,11 +24,24 @@ Verdict = Literal["pass", "fail", "inconclusive"]
 EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusive": 4}
 
 
+_GATE_KEYS = {
+    "gate": "text",
+    "quantity": "quantity",
+    "estimator": "result",
+    "noise": "noise",
+    "level_name": "level_name",
+    "level": "level",
+    "t": "t",
+    "radius": "radius",
+    "relation": "relation",
+    "threshold": "threshold",
+}
+"""What JSON says about a gate: attributes by key."""
 _POWER = 0.8  # probability of deciding with the number of further draws or images that is reported
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Document):
+class Decision(Record):
     """The decision on a gate.
 
     Attributes:
@@ -47,9 +60,7 @@ class Decision(Document):
         images: number of images that the gate is about; 0: it is not about images.
     """
 
-    members = "*gate value lower upper method covers confidence verdict evidence more images about classes"
-
-    gate: Gate
+    gate: Annotated[Gate, Inline(**_GATE_KEYS)]
     value: float
     lower: float | None
     upper: float | None
@@ -59,10 +70,11 @@ class Decision(Document):
     verdict: Verdict
     evidence: str = ""
     more: int | None = None
-    classes: tuple[ClassPart, ...] = ()
     images: int = 0
+    classes: tuple[ClassPart, ...] = ()
 
     @property
+    @published(after="images")
     def about(self) -> str:
         """The images that the gate is about: ``these 200 images``, ``images like these 200``, ``these 9 images of class cat``."""
         known = [part for part in self.classes if not math.isnan(part.value)]

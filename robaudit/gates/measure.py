@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from robaudit.documents import Document
 from robaudit.errors import SpecError
 from robaudit.numerics.images import Bounds
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.records import Record
 from robaudit.spec.gates import Gate
 from robaudit.text import class_name
 
@@ -68,7 +68,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassPart(Document):
+class ClassPart(Record):
     """A class behind a gate on worst_class or class_gap, with its simultaneous interval."""
 
     index: int

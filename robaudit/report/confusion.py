@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.documents import json_values
 from robaudit.errors import SpecError
 from robaudit.numerics.images import LIKE_THESE
+from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, paneled, percent_scale, told_apart

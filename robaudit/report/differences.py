@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from robaudit.compare.difference import compare
 from robaudit.compare.matching import check_same_images, check_same_noise
 from robaudit.compare.result import Difference, GroupComparison
-from robaudit.documents import json_values
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
+from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.sections import Entry
 from robaudit.report.tables import Column

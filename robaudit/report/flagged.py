@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.documents import with_names
 from robaudit.errors import SpecError
+from robaudit.records import with_names
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, stacked

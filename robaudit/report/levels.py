@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN, LevelName
 from robaudit.quantities import P_ROBUST, Quantity
+from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.differences import Changes, changes_of, difference
 from robaudit.report.numbers import span

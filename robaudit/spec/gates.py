@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
-from robaudit.documents import Document
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
 from robaudit.names import Part, PartName, ResultName
@@ -63,7 +62,7 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Gate(Document):
+class Gate:
     """One gate.
 
     Attributes:
@@ -75,8 +74,6 @@ class Gate(Document):
         part: selects a value of an estimator with several (``q=100``); None: any.
         radius: the argument of certified_accuracy; None for others.
     """
-
-    members = "gate=text quantity estimator=result noise level_name level t radius relation threshold"
 
     quantity: str
     relation: Relation

@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats, population_mean, simultaneous
 from robaudit.quantities import Quantity
+from robaudit.records import Inline, Record
 from robaudit.runs.frame import NO_CLASS, Columns
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, share
@@ -38,7 +38,7 @@ BLOCK = 1 << 20  # values shuffled at a time: 8 MiB
 
 
 @dataclass(frozen=True, slots=True)
-class ClassStats(Document):
+class ClassStats(Record):
     """One class.
 
     Attributes:
@@ -69,7 +69,7 @@ class ClassStats(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap(Document):
+class Gap(Record):
     """The largest minus the smallest class mean, among classes with at least 2 images.
 
     Attributes:
@@ -93,8 +93,8 @@ class Gap(Document):
     permutations: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClassBias(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassBias(Record):
     """Robustness by class, for one estimator at one noise level.
 
     Attributes:
@@ -110,19 +110,17 @@ class ClassBias(Document):
         by_votes: number of rows that count by the votes of their copies, as their value is an approximation.
     """
 
-    members = "key quantity.unit quantity.higher_is_better by threshold alpha left_out by_votes verdict of_bounds gap classes"
-
-    key: GroupKey
-    quantity: Quantity
+    key: Annotated[GroupKey, Inline()]
+    quantity: Annotated[Quantity, Inline("unit", "higher_is_better")]
     by: By
     threshold: float | None
-    classes: tuple[ClassStats, ...]
-    gap: Gap | None
+    alpha: float = ALPHA
     left_out: int
+    by_votes: int = 0
     verdict: GapVerdict
     of_bounds: bool
-    by_votes: int = 0
-    alpha: float = ALPHA
+    gap: Gap | None
+    classes: tuple[ClassStats, ...]
 
 
 def class_bias(

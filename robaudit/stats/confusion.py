@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from robaudit.documents import Document
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
 from robaudit.numerics.images import Floats
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import IntervalKind
+from robaudit.records import Inline, Record, published
 from robaudit.runs.frame import NO_CLASS
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
@@ -22,7 +24,7 @@ MOST_TURNS = 100
 
 
 @dataclass(frozen=True)
-class Turn(Document):
+class Turn(Record):
     """A class and another class that its noisy copies are classified as.
 
     Attributes:
@@ -33,13 +35,11 @@ class Turn(Document):
         lower, upper: 95 % interval, for the population of images of the class; computed on first use.
     """
 
-    members = "start to images share lower upper"
-
     start: int
     to: int
     images: int
     share: float
-    shares: Floats = field(repr=False, compare=False)
+    shares: Annotated[Floats, Field(exclude=True)] = field(repr=False, compare=False)
 
     @cached_property
     def interval(self) -> tuple[float, float]:
@@ -47,18 +47,20 @@ class Turn(Document):
         return mean_interval(self.shares, 0.0, 1.0)
 
     @property
+    @published(after="share")
     def lower(self) -> float:
         """The lower end."""
         return self.interval[0]
 
     @property
+    @published(after="lower")
     def upper(self) -> float:
         """The upper end."""
         return self.interval[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Confusion(Document):
+class Confusion(Record):
     """Classes of images against classes of their noisy copies, of one estimator at one noise level.
 
     Attributes:
@@ -70,7 +72,7 @@ class Confusion(Document):
         turns: pairs of different classes with votes, the largest share first; at most :data:`MOST_TURNS`.
     """
 
-    key: GroupKey
+    key: Annotated[GroupKey, Inline()]
     by: str
     classes: tuple[int, ...]
     images: tuple[int, ...]

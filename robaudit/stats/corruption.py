@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from robaudit.documents import Document, json_values
 from robaudit.errors import RunError, did_you_mean
 from robaudit.levels import LevelName
 from robaudit.numerics.images import Bounds, Floats
+from robaudit.records import Record, json_values
 from robaudit.runs.frame import common_names
 from robaudit.runs.run import Run
 from robaudit.stats.bootstrap import percentiles
@@ -40,7 +40,7 @@ class AccuracyCell:
 
 
 @dataclass(frozen=True, slots=True)
-class CorruptionReport(Document):
+class CorruptionReport(Record):
     """Accuracy by noise and level, of one estimator that counts votes.
 
     Attributes:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind, Quantity
+from robaudit.records import Inline, Record
 from robaudit.runs.frame import NO_CLASS, Columns, Ints
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 
@@ -37,7 +37,7 @@ class Certainty(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Flag(Document):
+class Flag(Record):
     """One sample.
 
     Attributes:
@@ -57,7 +57,7 @@ class Flag(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Flagged(Document):
+class Flagged(Record):
     """The non-robust samples of one estimator at one noise level.
 
     Attributes:
@@ -75,17 +75,11 @@ class Flagged(Document):
         censored: how many of ``total`` have a true value that is only known to be larger.
     """
 
-    members = (
-        "key quantity.unit quantity.higher_is_better threshold bottom only total filtered not_finite beyond confirmed approximate likely "
-        "undecided with_interval censored bounds samples"
-    )
-
-    key: GroupKey
-    quantity: Quantity
+    key: Annotated[GroupKey, Inline()]
+    quantity: Annotated[Quantity, Inline("unit", "higher_is_better")]
     threshold: float
     bottom: int | None
     only: Literal["correct", "wrong"] | None
-    samples: tuple[Flag, ...]
     total: int
     filtered: int
     not_finite: int
@@ -97,6 +91,7 @@ class Flagged(Document):
     with_interval: int
     censored: int = 0
     bounds: int = 0
+    samples: tuple[Flag, ...] = ()
 
     @property
     def has_threshold(self) -> bool:

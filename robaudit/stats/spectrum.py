@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from robaudit.documents import Document, json_number, json_values, with_names
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
+from robaudit.records import Record, json_number, json_values, with_names
 from robaudit.runs.groups import GroupKey, by_sample, quantity_of
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
@@ -79,7 +79,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class SampleSpectrum(Document):
+class SampleSpectrum(Record):
     """An image and all of its results.
 
     Attributes:
@@ -120,7 +120,7 @@ def _result(row: Row) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spectrum(Document):
+class Spectrum(Record):
     """The results of a run side by side.
 
     Attributes:

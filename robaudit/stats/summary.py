@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from robaudit.documents import Document
 from robaudit.numerics.images import (
     ROW_CONFIDENCE,
     MeanMethod,
@@ -26,12 +27,13 @@ from robaudit.numerics.intervals import (
     share_variance,
 )
 from robaudit.quantities import IntervalKind, Quantity
+from robaudit.records import Inline, Record
 from robaudit.runs.frame import Columns, Frame, alike, antithetic, with_values
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 
 
 @dataclass(frozen=True, slots=True)
-class Share(Document):
+class Share(Record):
     """``count`` of ``total`` images, with the Clopper-Pearson interval over images."""
 
     count: int
@@ -42,7 +44,7 @@ class Share(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Mean(Document):
+class Mean(Record):
     """A mean over images.
 
     Attributes:
@@ -63,7 +65,7 @@ class Mean(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile(Document):
+class Quantile(Record):
     """A quantile over images.
 
     Attributes:
@@ -128,7 +130,7 @@ def _is_censored(rows: Columns, q: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyAccuracy(Document):
+class NoisyAccuracy(Record):
     """Accuracy under noise: the mean over labelled images of votes[label] / all votes.
 
     Attributes:
@@ -166,8 +168,8 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
     return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0), error, *measured)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSummary(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSummary(Record):
     """One estimator at one noise level.
 
     As in gates, approximations count by the votes of the same copies where there are any
@@ -195,38 +197,32 @@ class GroupSummary(Document):
         confidence: of every interval here.
     """
 
-    members = (
-        "key quantity.unit quantity.higher_is_better confidence images not_finite with_interval approximate by_votes adaptive "
-        "open_below open_above censored cap not_found upper_bounds lower_bounds noted "
-        "mean median p05 p95 minimum share_below_0.5=below_half share_below_0.9=below_ninety clean_accuracy noisy_accuracy"
-    )
-
-    key: GroupKey
-    quantity: Quantity
+    key: Annotated[GroupKey, Inline()]
+    quantity: Annotated[Quantity, Inline("unit", "higher_is_better")]
+    confidence: float = ROW_CONFIDENCE
     images: int
     not_finite: int
     with_interval: int
     approximate: int
+    by_votes: int = 0
     adaptive: int
-    mean: Mean
-    median: Quantile
-    p05: Quantile
-    p95: Quantile
-    minimum: float
-    below_half: Share | None
-    below_ninety: Share | None
-    noted: int
-    clean_accuracy: Share | None
-    noisy_accuracy: NoisyAccuracy | None
+    open_below: int = 0
+    open_above: int = 0
     censored: int = 0
     cap: float | None = None
     not_found: int = 0
     upper_bounds: int = 0
     lower_bounds: int = 0
-    by_votes: int = 0
-    open_below: int = 0
-    open_above: int = 0
-    confidence: float = ROW_CONFIDENCE
+    noted: int
+    mean: Mean
+    median: Quantile
+    p05: Quantile
+    p95: Quantile
+    minimum: float
+    below_half: Annotated[Share | None, Field(serialization_alias="share_below_0.5")]
+    below_ninety: Annotated[Share | None, Field(serialization_alias="share_below_0.9")]
+    clean_accuracy: Share | None
+    noisy_accuracy: NoisyAccuracy | None
 
     @property
     def of_search(self) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, write_atomically
+from robaudit.records import json_values
 from robaudit.runs.folder import in_runs
 from robaudit.runs.serialise import SCHEMA_VERSION, table_csv
 from robaudit.spec.model import AuditSpec, identity

@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
 from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
+from robaudit.records import Record, json_number
 from robaudit.runs.frame import NO_CLASS, Columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
@@ -75,7 +76,7 @@ class Certificates:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve(Document):
+class Curve(Record):
     """Certified accuracy against radius, at 0 and at each radius where it falls: just beyond it, the next value holds.
 
     Attributes:
@@ -84,13 +85,11 @@ class Curve(Document):
         values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, pointwise.
     """
 
-    members = "radius=radii count=counts value=values lower=lowers upper=uppers"
-
-    radii: Floats
-    counts: NDArray[np.int64]
-    values: Floats
-    lowers: Floats
-    uppers: Floats
+    radii: Annotated[Floats, Field(serialization_alias="radius")]
+    counts: Annotated[NDArray[np.int64], Field(serialization_alias="count")]
+    values: Annotated[Floats, Field(serialization_alias="value")]
+    lowers: Annotated[Floats, Field(serialization_alias="lower")]
+    uppers: Annotated[Floats, Field(serialization_alias="upper")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.documents import json_number
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.numerics.images import Floats
 from robaudit.quantities import RADIUS
+from robaudit.records import json_number
 from robaudit.runs.frame import NO_CLASS, Columns, common_names
 from robaudit.runs.run import Run
 from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles

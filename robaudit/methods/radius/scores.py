@@ -8,17 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
 from robaudit.methods.radius.difficulties import Difficulties
 from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats, MeasuredImages, opened, population_mean
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
+from robaudit.records import Record, published
 from robaudit.runs.frame import Columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
@@ -127,7 +128,7 @@ class Radii:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreValue(Document):
+class ScoreValue(Record):
     """A score.
 
     Attributes:
@@ -137,23 +138,22 @@ class ScoreValue(Document):
             image contributes; None where the score is not defined.
     """
 
-    members = "value lower upper measured_lower measured_upper at_least undefined=why"
-
     value: float | None
     lower: float | None = None
     upper: float | None = None
     measured_lower: float | None = None
     measured_upper: float | None = None
-    why: str = ""
+    why: Annotated[str, Field(serialization_alias="undefined")] = ""
 
     @property
+    @published(after="measured_upper")
     def at_least(self) -> bool:
         """Whether the value is only a lower end."""
         return self.measured_upper == math.inf and self.measured_lower != -math.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Scores(Document):
+class Scores(Record):
     """The scores of one result."""
 
     radii: Radii

@@ -18,13 +18,13 @@ from robaudit.cli.streams import append_step_summary
 from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
 from robaudit.gates.measure import ClassPart, Covers
 from robaudit.levels import LevelName
-from robaudit.report.ci.document import Subject, gates_json, published
+from robaudit.report.ci.document import Subject, Weights, gates_json, published
 from robaudit.report.ci.github import github, step_summary
 from robaudit.report.ci.junit import junit
 from robaudit.spec.gates import Gate
 from tests.levels import sigma
 
-SUBJECT = Subject("gate", "night <run>", "net.pt", "ab" * 32, "cd" * 32, "0.1.0")
+SUBJECT = Subject("gate", "night <run>", Weights("net.pt", "ab" * 32), "cd" * 32, "0.1.0")
 HOSTILE = "</testsuite>\x00\x1b[31m\ud800 | ]]> ::error::x\r\n::error::<script>alert(1)</script> 100%, a:b `x` [y](z) \u202e"
 
 
@@ -75,7 +75,8 @@ decisions = st.lists(
     ),
     max_size=13,
 )
-subjects = st.builds(Subject, st.just("gate"), texts, texts, texts, texts, st.none() | texts, st.none() | st.just(SUBJECT))
+weights = st.builds(Weights, texts, texts)
+subjects = st.builds(Subject, st.just("gate"), texts, weights, texts, st.none() | texts, st.none() | st.just(SUBJECT))
 counts_as = st.sampled_from(VERDICTS)
 
 
