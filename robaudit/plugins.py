@@ -20,6 +20,12 @@ ESTIMATORS, NOISES, OBJECTIVES = "robaudit.estimators", "robaudit.noise", "robau
 """Entry-point groups of the plugins that a spec names."""
 SECTIONS = "robaudit.sections"
 """Sections of ``robaudit show``, pages and figures."""
+STATISTICS = "robaudit.statistics"
+"""Statistics of gates on a run."""
+RELATIONS = "robaudit.relations"
+"""Relations between results that ``robaudit verify`` checks."""
+REFERENCE = "robaudit.reference"
+"""The estimator that others are compared with, and that messages advise."""
 COMMANDS = "robaudit.commands"
 """Further commands of the program: functions for typer."""
 
@@ -105,6 +111,11 @@ def load_plugin(group: str, what: str, name: str) -> Any:
         return point.load()
     except Exception as error:
         raise RobauditError(f"{what} {name}", f"its plugin {point.value} does not import: {error!r}", "fix or uninstall it") from error
+
+
+def reference() -> str:
+    """The name of the reference estimator, for messages and defaults; nothing is imported."""
+    return next((point.name for point in in_group(REFERENCE)), "an estimator of a probability")
 
 
 class BrokenContractError(ValueError):

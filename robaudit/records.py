@@ -91,10 +91,15 @@ class Record:
         return document
 
     @classmethod
+    def json_members(cls) -> tuple[Member, ...]:
+        """The members in order."""
+        return tuple(_members(cls))
+
+    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """The schema of the JSON object; it writes records and does not read them."""
         reference = f"{cls.__module__}.{cls.__qualname__}"
-        return _written_as(members_of(cls), reference, inspect.cleandoc(cls.__doc__ or ""), handler)
+        return _written_as(cls.json_members(), reference, inspect.cleandoc(cls.__doc__ or ""), handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +119,8 @@ class Member:
     about: str = ""
 
 
-def members_of(cls: Any) -> tuple[Member, ...]:
-    """The members of a record, in order."""
+def _members(cls: Any) -> list[Member]:
+    """The members of a record as its fields and properties say."""
     about = {name: text for base in reversed(cls.__mro__) for name, text in _attributes(base.__doc__ or "")}
     hints = get_type_hints(cls, include_extras=True)
     members: list[Member] = []
@@ -127,7 +132,7 @@ def members_of(cls: Any) -> tuple[Member, ...]:
             after, key = function.__dict__["published"]
             keys = [member.key for member in members]
             members.insert(keys.index(after) + 1 if after else 0, replace(_attribute(cls, name), key=key or name))
-    return tuple(members)
+    return members
 
 
 def _members_of_field(name: str, hint: Any, about: str) -> Iterable[Member]:
@@ -163,7 +168,7 @@ def _chosen(owner: Any, attributes: Mapping[str, str]) -> Iterator[Member]:
         for key, kind in (("noise", str), ("level_name", LevelName), ("level", float)):
             yield Member(key, partial(_column, key), kind)
     elif not attributes:
-        yield from members_of(owner)
+        yield from owner.json_members()
     for key, name in attributes.items():
         member = replace(_attribute(owner, name), key=key)
         if member.type is NoiseLevel:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Basis, ClassPart, Covers, Measured, Method
-from robaudit.gates.statistics import STATISTICS, check_range, group_of
+from robaudit.gates.statistics import check_range, group_of, statistic_of
 from robaudit.numerics.images import Bounds, these_images
 from robaudit.records import Inline, Record, published
 from robaudit.runs.reading import Run
@@ -24,19 +24,6 @@ Verdict = Literal["pass", "fail", "inconclusive"]
 EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusive": 4}
 
 
-_GATE_KEYS = {
-    "gate": "text",
-    "quantity": "quantity",
-    "estimator": "result",
-    "noise": "noise",
-    "level_name": "level_name",
-    "level": "level",
-    "t": "t",
-    "radius": "radius",
-    "relation": "relation",
-    "threshold": "threshold",
-}
-"""What JSON says about a gate: attributes by key."""
 _POWER = 0.8  # probability of deciding with the number of further draws or images that is reported
 
 
@@ -60,7 +47,7 @@ class Decision(Record):
         images: number of images that the gate is about; 0: it is not about images.
     """
 
-    gate: Annotated[Gate, Inline(**_GATE_KEYS)]
+    gate: Annotated[Gate, Inline()]
     value: float
     lower: float | None
     upper: float | None
@@ -141,7 +128,7 @@ def decide(
         key = group_of(gate, results, results)
         full, evidence = (gate, next(iter(results.values()))) if key is None else (gate.about(key.estimator, key.at), results[key])
         check_range(full, evidence.scale)
-        decisions.append(settle(full, STATISTICS[gate.quantity].measure(full, evidence), basis))
+        decisions.append(settle(full, statistic_of(gate).measure(full, evidence), basis))
     return tuple(decisions)
 
 

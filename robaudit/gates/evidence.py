@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.gates.measure import Basis
 from robaudit.levels import NONE
-from robaudit.methods.certificates.accuracy import CertifiedAccuracy, certificates_of, certified_accuracy
-from robaudit.methods.radius.scores import Scores, radii_of, scores_of
 from robaudit.names import ResultName
 from robaudit.numerics.images import MeasuredImages
 from robaudit.quantities import Quantity
@@ -22,6 +20,7 @@ from robaudit.runs.reading import Run
 from robaudit.runs.run import chosen
 from robaudit.spec.gates import WARNINGS, Gate
 
+T = TypeVar("T")
 ANY_VALUES = "the interval holds for any values they may have"
 """Of images without a finite value."""
 
@@ -49,6 +48,7 @@ class Evidence:
         self.rows = self.every.finite
         self.by_label = bool(run.info.data.labelled)
         self.voted = int(columns.approximated.sum())
+        self._computed: dict[Callable[[Evidence], Any], Any] = {}
 
     @property
     def scale(self) -> Quantity:
@@ -102,25 +102,12 @@ class Evidence:
         unknown.subtract(known.tolist())
         return {index: images.chosen(np.flatnonzero(known == index), unknown[index]) for index in sorted(unknown) if index != NO_CLASS}
 
-    @cached_property
-    def scores(self) -> Scores:
-        """The scores of the rows, computed once for all gates.
-
-        Raises:
-            RunError: the run has no labels.
-        """
-        (radii,) = (own for own in radii_of(self.run, [self.key.estimator], self.key.at.choice) if own.key == self.key)
-        return scores_of(radii, self.basis.confidence)
-
-    @cached_property
-    def certified(self) -> CertifiedAccuracy:
-        """The certified accuracy of the rows.
-
-        Raises:
-            RunError: the run has no labels.
-        """
-        (certificates,) = (own for own in certificates_of(self.run, [self.key.estimator], self.key.at.choice) if own.key == self.key)
-        return certified_accuracy(certificates, self.basis.confidence)
+    def once(self, measure: Callable[[Evidence], T]) -> T:
+        """What a statistic computes from the evidence, computed once for all gates."""
+        if measure not in self._computed:
+            self._computed[measure] = measure(self)
+        result: T = self._computed[measure]
+        return result
 
 
 def matching_groups(gate: Gate, keys: Iterable[GroupKey], *, subject: str = "the run") -> list[GroupKey]:

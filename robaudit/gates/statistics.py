@@ -12,8 +12,6 @@ import numpy as np
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import ClassPart, Measured, Method, check_between, counted
-from robaudit.methods.certificates.accuracy import CertifiedAccuracy
-from robaudit.methods.radius.scores import RADII, Scores
 from robaudit.names import ResultName
 from robaudit.numerics.images import (
     LIKE_THESE,
@@ -30,11 +28,12 @@ from robaudit.numerics.images import (
     restated,
     simultaneous,
 )
-from robaudit.quantities import CERTIFIED, LOSS, Quantity
+from robaudit.plugins import STATISTICS, load_plugin, reference
+from robaudit.quantities import LOSS, Quantity
 from robaudit.runs.frame import alike, antithetic
 from robaudit.runs.groups import GroupKey
-from robaudit.spec.gates import CERTIFIED_ACCURACY, WARNINGS, Gate, Score
-from robaudit.text import count, known_name
+from robaudit.spec.gates import Gate
+from robaudit.text import known_name
 
 _RANKS = "ranks and counts of the images' intervals"
 
@@ -44,8 +43,25 @@ def _share(_: Quantity) -> Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """A number that a statistic needs: ``t`` of ``share_below(t=0.5)``.
+
+    Attributes:
+        name: as gates write it.
+        limits: its range, for results of a quantity.
+        what: what has this range, for messages; None: the quantity.
+    """
+
+    name: str
+    limits: Callable[[Quantity], Bounds]
+    what: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Statistic:
     """A statistic of gates on a run.
+
+    Register one under the entry-point group ``robaudit.statistics``; the built-in ones are registered the same way.
 
     Attributes:
         measure: its value and its interval, from the rows of a result; :class:`SpecError` if they have none.
@@ -54,6 +70,7 @@ class Statistic:
         votes: it needs votes for the labels.
         lacking: problem and remedy for a run without such results.
         of_the_run: it takes no estimator and no noise level.
+        arguments: the numbers that it needs.
     """
 
     measure: Callable[[Gate, Evidence], Measured]
@@ -62,6 +79,7 @@ class Statistic:
     votes: bool = False
     lacking: tuple[str, str] = "", ""
     of_the_run: bool = False
+    arguments: Sequence[Argument] = ()
 
 
 # --- of the run
@@ -108,7 +126,8 @@ def _of_images(of: OfImages, gate: Gate, evidence: Evidence, *, bad_end: bool = 
     if scale.name == LOSS.name:
         stuck = "more copies, or more temperatures and steps, narrow its intervals"
     elif images.adaptive:
-        stuck = "its images stop adaptively: give mc a fixed number of samples, or a smaller tolerance"
+        estimator = ResultName.parse(evidence.key.estimator).estimator
+        stuck = f"its images stop adaptively: give {estimator} a fixed number of samples, or a smaller tolerance"
     remarks += _caveats(evidence, classes=bool(measured.classes))
     if population and means and not (math.isfinite(scale.low) and math.isfinite(scale.high)):
         remarks.append(f"the mean of an unbounded quantity has no interval for {LIKE_THESE} on that side: median and p05 have one")
@@ -139,7 +158,7 @@ def _quantile(q: float, _: Gate, evidence: Evidence, better: MeasuredImages, sig
 
 
 def _share_below(gate: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
-    confidence, t = evidence.basis.confidence, sign * float(gate.t or 0.0)
+    confidence, t = evidence.basis.confidence, sign * gate.arguments["t"]
     ends = (population_share if evidence.basis.population else measured_share)(better, t, confidence)
     return Measured(float((better.values < t).mean()), ends, _RANKS, settled=measured_share(better.exact(), t, confidence))
 
@@ -207,82 +226,6 @@ def _signed(bounds: Bounds, sign: float) -> Bounds:
     return bounds if sign > 0 else (-bounds[1], -bounds[0])
 
 
-# --- of sets of radii
-
-
-def _score(low: float, high: float, gate: Gate, evidence: Evidence) -> Measured:
-    """A score and its interval: for these images from the ends of their radii, for the population the interval over images.
-
-    The radii of a search are upper bounds: the true radii, and with them the score, may be as small as the range allows, and a score that
-    does not grow with them may have any value.
-
-    Args:
-        low, high: its range.
-        gate, evidence: see :class:`Statistic`.
-    """
-    scores, population = evidence.scores, evidence.basis.population
-    score, size, remarks = scores.values[Score(gate.quantity)], len(scores.radii.ids), tuple(_of_radii(scores))
-    if score.value is None:
-        raise SpecError(f"gate {str(gate)!r}", f"{gate.quantity} is not defined: {score.why}", "gate another score, such as r_m")
-    lower, upper = (score.lower, score.upper) if population else (score.measured_lower, score.measured_upper)
-    if lower is None or upper is None:
-        return Measured(score.value, None, Method.NONE, images=size, remarks=remarks)
-    if scores.radii.upper_bounds:
-        lower, upper = low, upper if low == 0.0 and high == math.inf else high
-    method, stuck = "ends of the radii", "its images leave it open"
-    if population:
-        method, stuck = "over images", f"more than {size} images would narrow it"
-    elif lower == score.value == upper:
-        method = Method.EXACT
-    return Measured(score.value, (lower, upper), method, stuck=stuck, images=size, remarks=remarks)
-
-
-def _of_radii(scores: Scores) -> Iterator[str]:
-    radii = scores.radii
-    if radii.upper_bounds:
-        yield "upper bounds: the true values may be as small as the range allows"
-    if radii.censored.any():
-        yield f"{int(radii.censored.sum())} of {len(radii.ids)} images are censored at {radii.cap:.4g}"
-    if radii.left_out:
-        yield f"{radii.left_out} correct images with g <= 0 are in no ratio"
-    if left := radii.unlabelled + radii.not_finite:
-        yield f"{left} images left out: no label or no finite value"
-
-
-def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
-    """Certified accuracy at the radius of the gate, which is exact for these images.
-
-    Beyond the largest radius that could have been certified it is 0. If images stopped once another radius was decided, it is a lower
-    bound: the gate can pass, but not fail.
-    """
-    accuracy, radius = evidence.certified, gate.radius or 0.0
-    certificates = accuracy.certificates
-    certified, images, remarks = accuracy.at(radius), certificates.images, tuple(_of_certificates(radius, accuracy))
-    if radius > certificates.possible:
-        return Measured(0.0, (0.0, 0.0), Method.EXACT, images=images, remarks=remarks)
-    if certificates.asked in (None, gate.radius):
-        return counted(certified.count, certified.total, evidence.basis, remarks=remarks)
-    least, stuck = certified.lower if evidence.basis.population else certified.value, "run it without decide, or with decide at this radius"
-    return Measured(certified.value, (least, 1.0), "lower bound", stuck=stuck, images=images, remarks=remarks)
-
-
-def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str]:
-    certificates = accuracy.certificates
-    if radius > certificates.possible:
-        name = ResultName.parse(certificates.key.estimator).estimator
-        yield f"{name} could not have certified more than {certificates.possible:.4g}: more draws or another noise level reach further"
-    if certificates.asked not in (None, radius):
-        yield f"images stopped once it was decided whether {certificates.asked:g} is certified: at other radii more may be certified"
-    if accuracy.abstains.count:
-        yield f"nothing certified for {accuracy.abstains.count} of {certificates.images} images"
-    if accuracy.wrong.count:
-        yield f"another class than the label certified for {accuracy.wrong.count}"
-    if certificates.alpha:
-        yield f"a certificate is false with probability at most {certificates.alpha:g}"
-    if certificates.unlabelled:
-        yield f"{count(certificates.unlabelled, 'image')} without a label left out"
-
-
 # --- all of them
 
 
@@ -290,36 +233,29 @@ def _range(scale: Quantity) -> Bounds:
     return scale.low, scale.high
 
 
-def _of_radii_in(low: float = 0.0, high: float = math.inf) -> Statistic:
-    lacking = "there are no radii, and so no scores", "add radius_attack, radius_exact or noise_tolerance to the estimators"
-    return Statistic(partial(_score, low, high), lambda _: (low, high), needs=RADII, lacking=lacking)
+MEAN = Statistic(partial(_of_images, _mean, means=True), _range)
+MEDIAN = Statistic(partial(_of_images, partial(_quantile, 0.5)), _range)
+P05 = Statistic(partial(_of_images, partial(_quantile, 0.05), bad_end=True), _range)
+WORST_CLASS = Statistic(partial(_of_images, partial(_of_classes, False), bad_end=True, means=True), _range)
+CLASS_GAP = Statistic(partial(_of_images, partial(_of_classes, True), means=True), lambda scale: (0.0, scale.high - scale.low))
+SHARE_BELOW = Statistic(partial(_of_images, _share_below, bad_end=True, more=False), arguments=(Argument("t", _range),))
+ACCURACY = Statistic(_accuracy, of_the_run=True)
+WARNINGS = Statistic(_warnings, lambda _: (0.0, math.inf), of_the_run=True)
+NOISY_ACCURACY = Statistic(
+    _noisy_accuracy,
+    votes=True,
+    lacking=("there are no results with labels and a fixed number of votes", f"audit labelled images with {reference()}"),
+)
 
 
-STATISTICS: Mapping[str, Statistic] = {
-    "mean": Statistic(partial(_of_images, _mean, means=True), _range),
-    "median": Statistic(partial(_of_images, partial(_quantile, 0.5)), _range),
-    "p05": Statistic(partial(_of_images, partial(_quantile, 0.05), bad_end=True), _range),
-    "worst_class": Statistic(partial(_of_images, partial(_of_classes, False), bad_end=True, means=True), _range),
-    "class_gap": Statistic(partial(_of_images, partial(_of_classes, True), means=True), lambda scale: (0.0, scale.high - scale.low)),
-    "share_below": Statistic(partial(_of_images, _share_below, bad_end=True, more=False)),
-    "accuracy": Statistic(_accuracy, of_the_run=True),
-    WARNINGS: Statistic(_warnings, lambda _: (0.0, math.inf), of_the_run=True),
-    "noisy_accuracy": Statistic(
-        _noisy_accuracy,
-        votes=True,
-        lacking=("there are no results with labels and a fixed number of votes", "audit labelled images with mc"),
-    ),
-    CERTIFIED_ACCURACY: Statistic(
-        _certified_accuracy,
-        needs=(CERTIFIED.name,),
-        lacking=("there are no certified radii", "add certified_radius, margin_radius or smoothed_margin to the estimators"),
-    ),
-    **dict.fromkeys(Score, _of_radii_in()),
-    Score.R_SQUARED: _of_radii_in(-math.inf, 1.0),
-    **dict.fromkeys((Score.VARIATION_R_M, Score.VARIATION_R_NU), _of_radii_in(0.0, 1.0)),
-    **dict.fromkeys((Score.EASY_LESS_HARD_R_M, Score.EASY_LESS_HARD_R_NU), _of_radii_in(-math.inf)),
-}
-"""By their names in gates, for which :data:`robaudit.spec.gates.QUANTITIES` has the arguments."""
+def statistic_of(gate: Gate) -> Statistic:
+    """The statistic that a gate compares with its threshold.
+
+    Raises:
+        RobauditError: its plugin does not import.
+    """
+    statistic: Statistic = load_plugin(STATISTICS, "gate statistic", gate.quantity)
+    return statistic
 
 
 def group_of(gate: Gate, keys: Iterable[GroupKey], results: Mapping[GroupKey, Evidence] | None = None) -> GroupKey | None:
@@ -333,7 +269,7 @@ def group_of(gate: Gate, keys: Iterable[GroupKey], results: Mapping[GroupKey, Ev
     Raises:
         SpecError: no results match, or several.
     """
-    statistic, where = STATISTICS[gate.quantity], f"gate {str(gate)!r}"
+    statistic, where = statistic_of(gate), f"gate {str(gate)!r}"
     if statistic.of_the_run:
         refuse_results_of(gate)
         return None
@@ -359,15 +295,14 @@ def _named(keys: Iterable[GroupKey]) -> str:
 
 
 def check_range(gate: Gate, scale: Quantity) -> None:
-    """Refuse a threshold, or a t, outside the range of the statistic: a slip, such as 5 for 5 %.
+    """Refuse a threshold, or an argument, outside the range of the statistic: a slip, such as 5 for 5 %.
 
     Raises:
         SpecError: it lies outside the range.
     """
-    statistic = STATISTICS[gate.quantity]
+    statistic = statistic_of(gate)
     what = gate.quantity if statistic.of_the_run or statistic.needs else f"{gate.quantity} of {scale.name}"
     check_between(gate, *statistic.limits(scale), what, gate.threshold)
-    if gate.t is not None:
-        check_between(gate, scale.low, scale.high, scale.name, gate.t, "t")
-    if gate.radius is not None:
-        check_between(gate, 0.0, math.inf, "a radius", gate.radius, "radius")
+    for argument in statistic.arguments:
+        of_argument = argument.what or scale.name
+        check_between(gate, *argument.limits(scale), of_argument, gate.arguments[argument.name], argument.name)

@@ -18,11 +18,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robaudit.estimates import Bounds
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson, mean_lower, pooled_measurement_interval, quantile_ranks
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Bounds = tuple[float, float]
 _Number = TypeVar("_Number", float, Floats)
 
 THESE_IMAGES = "these images"

@@ -10,7 +10,6 @@ from robaudit.compare.matching import check_same_images, check_same_noise
 from robaudit.compare.result import Difference, GroupComparison
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
-from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.sections import Entry
 from robaudit.report.tables import Column
@@ -76,7 +75,7 @@ def difference_lines(
     """The differences of each run from the first as values by column; ``columns``: a key's columns."""
     for name, of_run in changes.items():
         for key, change in of_run.items():
-            parted = json_values(change)
+            parted = change.document()
             yield {"run": name, "base": entries[0].name, **columns(key), "images": parted.pop("images"), "difference": parted}
 
 
@@ -97,7 +96,7 @@ def paired_cells(changes: Mapping[str, Paired[Key]], key: Key) -> Iterator[str]:
         if change is None:
             yield from (numbers.NONE, "")
         else:
-            yield numbers.change(change.value, change.lower, change.upper)
+            yield numbers.change(change.estimate.value, *change.estimate.ends)
             yield "" if change.p_value is None else numbers.p_value(change.p_value)
 
 

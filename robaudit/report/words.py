@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from robaudit.methods.intermediate_q.losses import Losses
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.report import numbers
 from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Certainty, Flagged
-from robaudit.text import class_name, count
+from robaudit.text import class_name
 
 COVER = (
     f"{LIKE_THESE.capitalize()}: the interval also covers the choice of images, so it holds for the population they were drawn from. "
@@ -64,15 +63,3 @@ def gap_sentence(bias: ClassBias) -> str:
         f"(permuting the class labels gives {null} on average, and more than {critical} in {100 * bias.alpha:g} %). "
         f"{differ} significantly from the others."
     )
-
-
-def failed_attacks(every: Sequence[Losses]) -> str:
-    """For how many images the attack failed, as a sentence; empty where it did not."""
-    texts = numbers.level_texts(losses.at for losses in every)
-    failed = [
-        f"{losses.beaten:,} of {count(losses.attacked, 'image')}" + (f" at {texts[losses.at]}" if len(every) > 1 else "")
-        for losses in every
-        if losses.beaten
-    ]
-    why = "where the chains of a q met a higher loss, or a whole interval is above what it found"
-    return f"The attack failed for {', '.join(failed)}, {why}." if failed else ""

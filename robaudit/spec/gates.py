@@ -4,65 +4,69 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import EntryPoint
+from operator import attrgetter
 from typing import Literal
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
 from robaudit.names import Part, PartName, ResultName
+from robaudit.plugins import STATISTICS, installed, load_plugin, reference
+from robaudit.records import Member, Record
 from robaudit.spec.fields import as_number
 
 Relation = Literal[">=", "<="]
 
 
-class Score(StrEnum):
-    """A score of n radii r with difficulties g and margins m."""
-
-    R_M = "r_m"
-    R_W = "r_w"
-    R_W_CORRECT = "r_w_correct"
-    R_NU = "r_nu"
-    MEDIAN_RATIO = "median_ratio"
-    SLOPE = "slope"
-    R_SQUARED = "r_squared"
-    R_MARGIN = "r_margin"
-    R_M_EASY = "r_m_easy"
-    R_M_HARD = "r_m_hard"
-    R_NU_EASY = "r_nu_easy"
-    R_NU_HARD = "r_nu_hard"
-    VARIATION_R_M = "relative_variation_r_m"
-    VARIATION_R_NU = "relative_variation"
-    EASY_LESS_HARD_R_M = "easy_less_hard_r_m"
-    EASY_LESS_HARD_R_NU = "easy_less_hard"
-
-
-CERTIFIED_ACCURACY = "certified_accuracy"
-"""The share of images that are classified as labelled and certified within a radius."""
 WARNINGS = "warnings"
 """The number of warnings of a run."""
-QUANTITIES: Mapping[str, frozenset[str]] = {
-    "mean": frozenset(),
-    "median": frozenset(),
-    "p05": frozenset(),
-    "worst_class": frozenset(),
-    "class_gap": frozenset(),
-    "share_below": frozenset({"t"}),
-    "accuracy": frozenset(),
-    WARNINGS: frozenset(),
-    "noisy_accuracy": frozenset(),
-    CERTIFIED_ACCURACY: frozenset({"radius"}),
-    **dict.fromkeys(Score, frozenset[str]()),
-}
-"""The quantities of `robaudit gate`, each with its required arguments (besides those that select results)."""
 
+
+class RunQuantities(Mapping[str, tuple[str, ...]]):
+    """The quantities of ``robaudit gate``: the installed statistics, each with its required arguments (besides those that select results).
+
+    A statistic is imported when its arguments are looked up.
+    """
+
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        if name not in self._installed():
+            raise KeyError(name)
+        return tuple(argument.name for argument in load_plugin(STATISTICS, _WHAT, name).arguments)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._installed())
+
+    def __len__(self) -> int:
+        return len(self._installed())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._installed()
+
+    def arguments(self) -> list[str]:
+        """The arguments of all statistics."""
+        return list(dict.fromkeys(argument for name in sorted(self, key=self._from_elsewhere) for argument in self[name]))
+
+    @staticmethod
+    def _installed() -> dict[str, EntryPoint]:
+        return installed(STATISTICS, _WHAT)
+
+    def _from_elsewhere(self, name: str) -> bool:
+        """The core's own statistics come first."""
+        return not self._installed()[name].value.startswith("robaudit.gates.")
+
+
+QUANTITIES = RunQuantities()
+"""The quantities of ``robaudit gate``."""
+_WHAT = "gate statistic"
 _GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)
 _LONGEST = 300
+_USUAL = "mean"
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Record):
     """One gate.
 
     Attributes:
@@ -70,9 +74,8 @@ class Gate:
         relation, threshold: ``>=`` or ``<=``, and the number.
         estimator, noise, level: select the results; None: the run's only one.
         level_name: the name of the level; None: any. The text ``sigma=0.1`` is a level with the name sigma.
-        t: the argument of share_below and similar quantities; None for others.
         part: selects a value of an estimator with several (``q=100``); None: any.
-        radius: the argument of certified_accuracy; None for others.
+        arguments: of the quantity, by name.
     """
 
     quantity: str
@@ -82,9 +85,37 @@ class Gate:
     noise: str | None = None
     level: float | None = None
     level_name: LevelName | None = None
-    t: float | None = None
     part: Part | None = None
-    radius: float | None = None
+    arguments: Mapping[str, float] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    @classmethod
+    def json_members(cls) -> tuple[Member, ...]:
+        """The members of its JSON object, with null for the arguments of other quantities."""
+
+        def argument(name: str) -> Member:
+            return Member(name, lambda gate: gate.arguments.get(name), float | None, "the argument of a quantity; None for others")
+
+        about_name = "the name of the level; None: any. The text ``sigma=0.1`` is a level with the name sigma."
+        about_relation = "``>=`` or ``<=``, and the number."
+        return (
+            Member("gate", str, str, "The gate as text for the command line."),
+            Member("quantity", attrgetter("quantity"), str, "the compared quantity."),
+            Member("estimator", attrgetter("result"), str | None, "The name of its result; None if it names no estimator."),
+            Member("noise", attrgetter("noise"), str | None, "select the results; None: the run's only one."),
+            Member(
+                "level_name",
+                attrgetter("level_name"),
+                LevelName | None,
+                "the name of the level; None: any. The text ``sigma=0.1`` is a level with the name sigma.",
+            ),
+            Member("level", attrgetter("level"), float | None, "select the results; None: the run's only one."),
+            *map(argument, QUANTITIES.arguments()),
+            Member("relation", attrgetter("relation"), Relation, about_relation),
+            Member("threshold", attrgetter("threshold"), float, about_relation),
+        )
 
     @property
     def text(self) -> str:
@@ -121,7 +152,7 @@ class Gate:
         noise = None if self.noise == GAUSSIAN and self.level_name is LevelName.SIGMA else self.noise
         level = "sigma" if self.level_name is LevelName.SIGMA else "level"
         part = {} if self.part is None else {self.part.name.value: self.part.value}
-        arguments = {"estimator": self.estimator, **part, "noise": noise, level: self.level, "t": self.t, "radius": self.radius}
+        arguments = {"estimator": self.estimator, **part, "noise": noise, level: self.level, **self.arguments}
         named = ", ".join(
             f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in arguments.items() if value is not None
         )
@@ -137,7 +168,7 @@ def number_text(number: float) -> str:
     return short if float(short := f"{number:.6g}") == number else repr(number)
 
 
-def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) -> Gate:
+def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str) -> Gate:
     """Read a gate.
 
     Args:
@@ -158,8 +189,9 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
         raise SpecError(where, f"unknown quantity {quantity!r}", did_you_mean(quantity, quantities))
     if relation not in (">=", "<="):
         raise SpecError(where, f"compares with {relation!r}", "write >= or <=")
-    arguments = _arguments(match["arguments"] or "", quantity, quantities[quantity], where)
-    for name in sorted(quantities[quantity]):
+    needed = sorted(quantities[quantity])
+    arguments = _arguments(match["arguments"] or "", quantity, needed, where)
+    for name in needed:
         if name not in arguments:
             raise SpecError(where, f"{quantity} needs {name}", f"write {quantity}({name}=0.5)")
     if "sigma" in arguments and "level" in arguments:
@@ -177,9 +209,8 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
         noise=arguments.get("noise"),
         level=level,
         level_name=LevelName.SIGMA if "sigma" in arguments else None,
-        t=_number(arguments["t"], "t", where) if "t" in arguments else None,
         part=part,
-        radius=_number(arguments["radius"], "radius", where) if "radius" in arguments else None,
+        arguments={name: _number(arguments[name], name, where) for name in needed},
     )
 
 
@@ -202,16 +233,16 @@ def _part(name: PartName, value: str, where: str) -> Part:
         raise SpecError(where, f"norm: {error}", "write norm=l2, norm=linf or norm=l1") from None
 
 
-def _example(quantities: Mapping[str, frozenset[str]]) -> str:
-    quantity = next(iter(quantities))
+def _example(quantities: Mapping[str, Collection[str]]) -> str:
+    quantity = _USUAL if _USUAL in quantities else next(iter(quantities))
     named = "".join(f", {name}=0.5" for name in sorted(quantities[quantity]))
-    return f"{quantity}(estimator=mc, sigma=0.05{named}) >= 0.9"
+    return f"{quantity}(estimator={reference()}, sigma=0.05{named}) >= 0.9"
 
 
-def _arguments(text: str, quantity: str, further: frozenset[str], where: str) -> dict[str, str]:
+def _arguments(text: str, quantity: str, further: Sequence[str], where: str) -> dict[str, str]:
     """The values of ``name=value, ...`` by name, each name known and unique."""
     arguments: dict[str, str] = {}
-    known = ("estimator", *PartName, "sigma", "noise", "level", *sorted(further))
+    known = ("estimator", *PartName, "sigma", "noise", "level", *further)
     for piece in text.split(",") if text.strip() else ():
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not equals or not name or not value:

@@ -12,7 +12,7 @@ from robaudit.records import Inline, Record, published
 from robaudit.runs.groups import GroupKey, by_sample
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
-from robaudit.stats.relations import RELATIONS, BoundingPair, Claim, Relation, Setting, Verdict
+from robaudit.stats.relations import BoundingPair, Claim, Relation, Setting, Verdict, installed_relations
 
 CONFIDENCE = 0.999
 """The probability that a correct run shows no violation, over all its comparisons."""
@@ -124,12 +124,13 @@ def check(run: Run) -> Consistency:
     that all comparisons of the run hold together with a probability of :data:`CONFIDENCE` (Bonferroni). Rows are read once; only the pairs
     that contradict each other at 95 % stay in memory.
     """
+    relations = installed_relations()
     setting, images, random = Setting.of(run.info), 0, 0
     pairs, seen = Counter[str](), Counter[str]()
-    suspects: dict[str, list[BoundingPair]] = {relation.name: [] for relation in RELATIONS}
+    suspects: dict[str, list[BoundingPair]] = {relation.name: [] for relation in relations}
     for rows in by_sample(run.rows):
         images += 1
-        for relation in RELATIONS:
+        for relation in relations:
             before = pairs[relation.name]
             for pair in relation.pairs(rows, setting):
                 pairs[relation.name] += 1
@@ -138,14 +139,14 @@ def check(run: Run) -> Consistency:
                     suspects[relation.name].append(pair)
             seen[relation.name] += pairs[relation.name] > before
     tail = min(TAIL, (1.0 - CONFIDENCE) / (2 * random)) if random else TAIL
-    excluded = {relation.name: [pair for pair in suspects[relation.name] if relation.excludes(pair, tail)] for relation in RELATIONS}
+    excluded = {relation.name: [pair for pair in suspects[relation.name] if relation.excludes(pair, tail)] for relation in relations}
     return Consistency(
         images=images,
         tail=tail,
         relations=tuple(
-            CheckedRelation(relation, pairs[relation.name], seen[relation.name], len(excluded[relation.name])) for relation in RELATIONS
+            CheckedRelation(relation, pairs[relation.name], seen[relation.name], len(excluded[relation.name])) for relation in relations
         ),
-        contradictions=tuple(_contradiction(relation, pair, tail, setting) for relation in RELATIONS for pair in excluded[relation.name]),
+        contradictions=tuple(_contradiction(relation, pair, tail, setting) for relation in relations for pair in excluded[relation.name]),
     )
 
 

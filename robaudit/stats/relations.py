@@ -1,36 +1,33 @@
 """Relations between the results of an image that hold by a theorem.
 
 A :class:`Claim` is a lower or an upper bound on a number, from a result that measures or bounds it, at a given chance of missing it.
-A :class:`Relation` pairs claims about the same number; :func:`robaudit.stats.consistency.check` looks for pairs that exclude each other.
+A :class:`Relation` pairs claims about the same number; families
+register theirs under the entry-point group ``robaudit.relations``. :func:`robaudit.stats.consistency.check` looks for pairs that exclude
+each other.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any, NamedTuple
 
-from robaudit.levels import GAUSSIAN
-from robaudit.methods.certificates import smoothing
-from robaudit.methods.intermediate_q.losses import ROUNDING
-from robaudit.names import PartName, ResultName
+from robaudit.names import ResultName
 from robaudit.numerics.images import TAIL, repeats_scale
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson
-from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
-from robaudit.results import Certificate
+from robaudit.plugins import RELATIONS, in_group, load_plugin
+from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, IntervalKind
 from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
 
-_UNIFORM, _LAPLACE = "uniform", "laplace"
 _DECLARED = "lipschitz"
 """The option that declares a property of the network without a check."""
 _LEAST_DECADES = 1.0  # how far the failure probability may exceed a bound that no repeat of splitting reached
 _CDF = 1e-8  # accuracy of a probability near 1 that is computed rather than counted
-_RADII, _PROBABILITY = (1e-3, 1e-6), (1e-9, 1e-12)  # relative and absolute rounding
+PROBABILITY = (1e-9, 1e-12)
+"""Relative and absolute rounding of probabilities."""
 
 
 class Verdict(StrEnum):
@@ -167,17 +164,13 @@ def approximate(row: Row) -> bool:
     return row.interval.kind is IntervalKind.NONE or not row.interval.covers_bias
 
 
-def _is_vote(row: Row) -> bool:
-    """Whether a result is a certificate of the majority vote under noise."""
-    return row.certificate is not None and row.certificate.p_lower is not None
-
-
-def _rounding(row: Row) -> float:
+def rounding(row: Row) -> float:
     """The largest error of a radius due to rounding."""
     return 0.0 if row.search is None else row.search.rounding or 0.0
 
 
-def _fixed(row: Row, bound: float) -> Claim:
+def fixed(row: Row, bound: float) -> Claim:
+    """A claim that does not depend on a chance: a proof, or an observed flip."""
     return Claim(row, lambda _: bound)
 
 
@@ -222,7 +215,7 @@ def widening(kind: IntervalKind, tail: float) -> float:
     return repeats_scale(tail)
 
 
-def _p_fail(row: Row, setting: Setting) -> tuple[Claim, Claim] | None:
+def failure_claims(row: Row, setting: Setting) -> tuple[Claim, Claim] | None:
     """The lower and the upper bound of a measurement on the failure probability; None for other results and without a noise level."""
     if row.at.level is None or row.quantity not in (LOG10_P_FAIL.name, P_ROBUST.name):
         return None
@@ -254,161 +247,13 @@ def _of_share(row: Row) -> tuple[End, End]:
     return lambda tail: max(0.0, 1.0 - high(tail) - error), lambda tail: min(1.0, 1.0 - low(tail) + error)
 
 
-def _certified(row: Row) -> float | None:
-    """The lower bound on the radius by a certificate, or by a closed form less its rounding; None for other results."""
-    if row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT:
-        return max(0.0, row.value - _rounding(row))
-    return row.value if row.quantity == CERTIFIED.name and row.value > 0.0 else None
+# --- the installed relations
 
 
-def _witnessed(row: Row) -> float | None:
-    """The upper bound on the radius by an observed flip, or by a closed form plus its rounding; None for other results."""
-    seen = row.interval.kind in (IntervalKind.UPPER_BOUND, IntervalKind.EXACT)
-    return row.value + _rounding(row) if row.quantity == RADIUS.name and seen else None
+def installed_relations() -> tuple[Relation, ...]:
+    """The relations of all installed plugins, in alphabetical order of their entry points.
 
-
-def _share(vote: Row) -> End:
-    """The lower bound on the class probability in a majority vote's certificate; recomputed where the row has its counts."""
-    proof = vote.certificate or Certificate()
-    bound, kept, draws = proof.p_lower or 0.0, proof.kept, proof.draws
-    if kept is None or draws is None:
-        return lambda _: bound
-    return lambda tail: min(bound, float(smoothing.p_lower(kept, draws, tail)))
-
-
-def leaving(noise: NoiseEntry, level: float, pixels: int, order: float, radius: float) -> float:
-    """An upper bound of P[|e| > radius] of the noise e in a norm; 1 where nothing is known.
-
-    Gaussian: |e|^2 / sigma^2 is chi-squared with d degrees of freedom, and the d values are independent. Laplace of standard deviation
-    sigma: |e|_1 is gamma of shape d and scale sigma / sqrt 2. Uniform: shares of volumes. Balls of other norms contain one of these.
-    Clipping moves no pixel away from the image, so it only helps.
+    Raises:
+        RobauditError: a plugin does not import.
     """
-    from scipy.special import chdtrc, erfc, gammaincc
-
-    def within(own: float) -> float:
-        """The radius of the largest ball of another norm inside the ball."""
-        return radius / (norm_factor(order, own, pixels) or 1.0)
-
-    def each(outside: float) -> float:
-        """The chance that any of d values is outside."""
-        return -math.expm1(pixels * math.log1p(-outside)) if outside < 1.0 else 1.0
-
-    if noise["kind"] == GAUSSIAN:
-        return min(float(chdtrc(pixels, (within(2.0) / level) ** 2)), each(float(erfc(within(math.inf) / level / math.sqrt(2.0)))))
-    if noise["kind"] == _LAPLACE:
-        scale = level / math.sqrt(2.0)
-        return min(float(gammaincc(pixels, within(1.0) / scale)), each(math.exp(-within(math.inf) / scale)))
-    if noise["kind"] == _UNIFORM:
-        inside = within(math.inf if noise.get("norm", "linf") == "linf" else 2.0)
-        if noise.get("support") == "sphere":
-            return 0.0 if level <= inside else 1.0
-        return 0.0 if level <= inside else -math.expm1(pixels * math.log(inside / level))
-    return 1.0
-
-
-# --- what is compared
-
-
-def _radii(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    """Every lower bound of the network's radius with every upper bound, in any norms."""
-    own = [row for row in rows if row.at.noise is None]
-    least = [(row, bound) for row in own if (bound := _certified(row)) is not None]
-    most = [(row, bound) for row in own if (bound := _witnessed(row)) is not None]
-    for (low, radius), (high, flip) in itertools.product(least, most):
-        if low is not high and (factor := setting.factor(low, high)) is not None:
-            wrong = low if high.interval.kind is IntervalKind.UPPER_BOUND else None
-            yield BoundingPair(f"radius ({ResultName.parse(low.estimator).part})", _fixed(low, radius), _fixed(high, factor * flip), wrong)
-
-
-def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    certified = [
-        (row, bound / (1.0 + _RADII[0]) - _RADII[1])
-        for row in rows
-        if row.at.noise is None and row.certified_class in (None, row.predicted) and (bound := _certified(row)) and norm_of(row) is not None
-    ]
-    for row in rows:
-        noise, measured = setting.noises.get(row.noise), _p_fail(row, setting)
-        if noise is None or measured is None or setting.pixels is None:
-            continue
-        for proof, radius in certified:
-            bound = leaving(noise, row.level, setting.pixels, norm_of(proof) or 2.0, radius) if radius > 0 else 1.0
-            if bound < 1.0:
-                yield BoundingPair(f"p_fail at {row.at}", measured[0], _fixed(proof, bound), proof if bound == 0.0 else None)
-
-
-def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    for vote in rows:
-        if not _is_vote(vote) or vote.certified_class is None:
-            continue
-        for row in rows:
-            if row.at == vote.at and (measured := _p_fail(row, setting)) is not None:
-                number = f"p_fail at {row.at}"
-                if vote.certified_class == row.predicted:
-                    yield BoundingPair(number, measured[0], Claim(vote, partial(_others, _share(vote)), random=True))
-                else:
-                    yield BoundingPair(number, Claim(vote, _share(vote), random=True), measured[1])
-
-
-def _others(share: End, tail: float) -> float:
-    """The remaining probability, of the other classes."""
-    return 1.0 - share(tail)
-
-
-def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    """Measurements of the same probability by different estimators, except approximations, which are known to differ."""
-    measured = [(row, ends) for row in rows if not approximate(row) and (ends := _p_fail(row, setting)) is not None]
-    for (row, first), (other, second) in itertools.permutations(measured, 2):
-        if row.at == other.at:
-            yield BoundingPair(f"p_fail at {row.at}", first[0], second[1])
-
-
-def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
-    """Norms of one estimator by ascending order, and norms of the same order by two estimators, which may have missed a bad region."""
-    named = [(ResultName.parse(row.estimator), row) for row in rows if row.quantity == LOSS.name]
-    norms = [(name, name.part.number, row) for name, row in named if name.part is not None and name.part.name is PartName.Q]
-    for (first, q, low), (second, order, high) in itertools.permutations(norms, 2):
-        same = first.estimator == second.estimator
-        about = [(row.at, row.loss and row.loss.target) for row in (low, high)]
-        if about[0] == about[1] and (q < order if same else q == order):
-            least, most = interval_ends(low)[0], interval_ends(high)[1]
-            loose = [not same and approximate(row) for row in (low, high)]
-            yield BoundingPair(f"loss at {low.at}", Claim(low, least, True, loose[0]), Claim(high, most, True, loose[1]))
-
-
-RELATIONS = (
-    Relation(
-        "certified <= witnessed",
-        "no flip is nearer than a certificate of the network, or its exact radius, allows: r_inf <= r_2 <= r_1, r_p <= d^(1/p - 1/q) r_q",
-        "definition of a certificate; Hoelder's inequality between norms",
-        _RADII,
-        _radii,
-    ),
-    Relation(
-        "noise within the certified ball",
-        "p_fail <= P[the noise leaves the certified ball]: 0 where it cannot",
-        "definition of a certificate; chi-squared, gamma and volumes for the noise",
-        _PROBABILITY,
-        _ball,
-    ),
-    Relation(
-        "p_lower <= p_robust",
-        "the share of noisy copies with the certified class is at least the bound of its certificate",
-        "both are about the same probability",
-        _PROBABILITY,
-        _of_vote,
-    ),
-    Relation(
-        "p_robust = 1 - p_fail",
-        "estimators of the same probability agree",
-        "both are about the same probability",
-        _PROBABILITY,
-        _agreement,
-    ),
-    Relation(
-        "Z_q rises with q",
-        "norms of the same losses rise with their order, and estimators of the same norm agree",
-        "Lyapunov's inequality",
-        (ROUNDING, 0.0),
-        _orders,
-    ),
-)
+    return tuple(load_plugin(RELATIONS, "relation", point.name) for point in sorted(in_group(RELATIONS), key=lambda point: point.name))

@@ -31,10 +31,10 @@ from robaudit.report.pictures.style import GRID
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.summary import QUANTILE_ENDS, caveats, covered, group_mean, mean_ends
 from robaudit.report.tables import Column, Table, cells, columns
-from robaudit.report.words import failed_attacks
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.reading import Run
 from robaudit.stats.summary import GroupSummary
+from robaudit.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
     def tables(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Iterator[Table]:
         """The means by q, of several runs side by side, then the images with the highest losses."""
         several = len(entries) > 1
-        failed = [(entry.name, failed_attacks(entry.record)) for entry in entries]
+        failed = [(entry.name, _failed_attacks(entry.record)) for entry in entries]
         failures = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
         table = _means(entries, ask)
         yield replace(table, notes=(*table.notes, *failures))
@@ -260,7 +260,7 @@ def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLev
     if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
     for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
-        failed = failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
+        failed = _failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
         if failed:
             yield f"{name}: {failed}" if several else failed
     yield from caveats(groups, "[ ]")
@@ -343,3 +343,15 @@ def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
     places = [*((math.log10(order), text) for order, text in zip(shown, texts, strict=True)), *ends]
     ax.set_xticks([x for x, _ in places], [text for _, text in places])
     ax.set_xlabel("q (1: the average)")
+
+
+def _failed_attacks(every: Sequence[Losses]) -> str:
+    """For how many images the attack failed, as a sentence; empty where it did not."""
+    texts = numbers.level_texts(losses.at for losses in every)
+    failed = [
+        f"{losses.beaten:,} of {count(losses.attacked, 'image')}" + (f" at {texts[losses.at]}" if len(every) > 1 else "")
+        for losses in every
+        if losses.beaten
+    ]
+    why = "where the chains of a q met a higher loss, or a whole interval is above what it found"
+    return f"The attack failed for {', '.join(failed)}, {why}." if failed else ""

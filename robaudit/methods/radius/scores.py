@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,9 +24,30 @@ from robaudit.records import Record, published
 from robaudit.runs.frame import Columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
-from robaudit.spec.gates import Score
 from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
 from robaudit.text import Names
+
+
+class Score(StrEnum):
+    """A score of n radii r with difficulties g and margins m."""
+
+    R_M = "r_m"
+    R_W = "r_w"
+    R_W_CORRECT = "r_w_correct"
+    R_NU = "r_nu"
+    MEDIAN_RATIO = "median_ratio"
+    SLOPE = "slope"
+    R_SQUARED = "r_squared"
+    R_MARGIN = "r_margin"
+    R_M_EASY = "r_m_easy"
+    R_M_HARD = "r_m_hard"
+    R_NU_EASY = "r_nu_easy"
+    R_NU_HARD = "r_nu_hard"
+    VARIATION_R_M = "relative_variation_r_m"
+    VARIATION_R_NU = "relative_variation"
+    EASY_LESS_HARD_R_M = "easy_less_hard_r_m"
+    EASY_LESS_HARD_R_NU = "easy_less_hard"
+
 
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
@@ -455,13 +477,17 @@ def score_changes(base: Radii, new: Radii) -> dict[Score, PairedDifference]:
 
 
 def _change(score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDifference) -> PairedDifference:
-    lower, upper, p = paired.lower, paired.upper, paired.p_value
+    bounds, p = paired.estimate.bounds, paired.p_value
     if score in _SMALLEST:  # no interval, except an open one with censored images
-        lower, upper, p = (math.inf, -math.inf, 1.0) if base.at_least or new.at_least else (None, None, None)
-    if lower is None or upper is None or p is None:
-        return paired._replace(lower=None, upper=None, p_value=None)
-    if not (base.measured_lower is None or base.measured_upper is None or new.measured_lower is None or new.measured_upper is None):
-        lower, upper = min(lower, new.measured_lower - base.measured_upper), max(upper, new.measured_upper - base.measured_lower)
+        bounds, p = ((math.inf, -math.inf), 1.0) if base.at_least or new.at_least else (None, None)
+    if bounds is None or p is None:
+        return paired.without_interval()
+    lower, upper = bounds
+    before, now = base.measured_bounds, new.measured_bounds
+    if before is not None and now is not None:
+        lower, upper = min(lower, now[0] - before[1]), max(upper, now[1] - before[0])
+    estimate = Estimate.population(paired.estimate.value, (lower, upper), BOOTSTRAP)
     if math.isinf(lower) and math.isinf(upper):
-        return paired._replace(lower=lower, upper=upper, p_value=None)
-    return paired._replace(lower=lower, upper=upper, p_value=p if lower > 0.0 or upper < 0.0 or p > 0.05 else 1.0)
+        return PairedDifference(estimate, None, paired.images)
+    contradicts = lower <= 0.0 <= upper and p <= 0.05
+    return PairedDifference(estimate, 1.0 if contradicts else p, paired.images)

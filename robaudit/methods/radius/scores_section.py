@@ -13,6 +13,7 @@ from robaudit.methods.radius.scores import (
     MEANINGS,
     RADII,
     Radii,
+    Score,
     Scores,
     ScoreValue,
     radii_of,
@@ -30,7 +31,6 @@ from robaudit.report.summary import about
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.reading import Run
-from robaudit.spec.gates import Score
 from robaudit.text import count
 
 if TYPE_CHECKING:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from robaudit.methods.training.spec import Recipe, TrainingSpec, load_training, training_spec
 
 if TYPE_CHECKING:
     from robaudit.methods.training.run import train
+    from robaudit.methods.training.spec import Recipe, TrainingSpec, load_training, training_spec
 
 __all__ = ["Recipe", "TrainingSpec", "load_training", "train", "training_spec"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load :func:`train` (and with it torch) when it is first used."""
-    if name == "train":
-        from robaudit.methods.training.run import train
-
-        return train
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import a name when it is first used: the command's help needs none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{'run' if name == 'train' else 'spec'}"), name)

@@ -1,8 +1,8 @@
 """Image by image: radius_attack against the best of FMN, DDN and ALMA with 300 steps, on shared networks and on some trained here.
 
 Run by hand: `python -m tests.research.benchmarks.radius --libraries FOLDER [--networks a,b]`. The library is installed for this
-alone, without its dependencies: `pip install --no-deps --target FOLDER adv-lib==0.2.8 gitpython gitdb smmap requests tqdm`. Networks and audits are kept in
-build/radius. Every point that an attack gives back is judged by a plain forward pass. Nothing is asserted.
+alone, without its dependencies: `pip install --no-deps --target FOLDER adv-lib==0.2.8 gitpython gitdb smmap requests tqdm`.
+Networks and audits are kept in build/radius. Every point that an attack gives back is judged by a plain forward pass. Nothing is asserted.
 """
 
 from __future__ import annotations

@@ -22,13 +22,21 @@ from tests.unit.gates.tools import gate
         ("mean >= 0.9", Gate("mean", ">=", 0.9)),
         ("  worst_class(sigma = 8/255)<=.7 ", Gate("worst_class", "<=", 0.7, level=8 / 255, level_name=LevelName.SIGMA)),
         ("mean(noise=rain, level=3) >= 0.5", Gate("mean", ">=", 0.5, noise="rain", level=3)),
-        ("share_below(t=0.5, estimator='mc') <= 1/20", Gate("share_below", "<=", 0.05, estimator="mc", t=0.5)),
+        ("share_below(t=0.5, estimator='mc') <= 1/20", Gate("share_below", "<=", 0.05, estimator="mc", arguments={"t": 0.5})),
         ("mean() >= -3e-1", Gate("mean", ">=", -0.3)),
         ("p05(estimator=mc-2.x) >= 1", Gate("p05", ">=", 1.0, estimator="mc-2.x")),
-        ("certified_accuracy(radius=1/4) >= .6", Gate("certified_accuracy", ">=", 0.6, radius=0.25)),
+        ("certified_accuracy(radius=1/4) >= .6", Gate("certified_accuracy", ">=", 0.6, arguments={"radius": 0.25})),
         (
             "certified_accuracy(norm=linf, radius=8/255, sigma=.5) <= 1",
-            Gate("certified_accuracy", "<=", 1.0, level=0.5, level_name=LevelName.SIGMA, part=Part.norm("linf"), radius=8 / 255),
+            Gate(
+                "certified_accuracy",
+                "<=",
+                1.0,
+                level=0.5,
+                level_name=LevelName.SIGMA,
+                part=Part.norm("linf"),
+                arguments={"radius": 8 / 255},
+            ),
         ),
     ],
 )
@@ -98,6 +106,5 @@ def test_a_printed_gate_reads_as_itself(
     one = parse_gate(f"{quantity}({', '.join(f'{argument}=0' for argument in needed)}) {relation} 0", QUANTITIES, "")
     name = LevelName.SIGMA if is_sigma and level is not None else None
     plain = Gate(one.quantity, one.relation, threshold, estimator, noise, level, name)
-    own = replace(plain, t=t if "t" in needed else None, radius=t if "radius" in needed else None)
-    assert needed <= {"t", "radius"}
+    own = replace(plain, arguments=dict.fromkeys(needed, t))
     assert gate(str(own)) == own

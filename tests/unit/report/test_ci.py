@@ -60,7 +60,6 @@ decisions = st.lists(
             st.none() | texts,
             st.none() | st.floats(0.01, 1),
             st.none() | st.sampled_from(LevelName),
-            st.none() | st.floats(-1, 1),
         ),
         value=numbers,
         lower=st.none() | numbers,

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.methods.radius.difficulty import ease
-from robaudit.methods.radius.scores import MEANINGS, Radii, Scores, radii_of, score_changes, scores_of, weighted
+from robaudit.methods.radius.scores import MEANINGS, Radii, Score, Scores, radii_of, score_changes, scores_of, weighted
 from robaudit.quantities import DIFFICULTY, TOLERANCE, Interval
 from robaudit.results import CleanImage
 from robaudit.runs.rows import Row
-from robaudit.spec.gates import Score
 from robaudit.stats.bootstrap import REPLICATES, weights
 from tests.radius_rows import beyond, found, radius, row, run_of
 from tests.unit.engine.tools import known

@@ -1,0 +1,69 @@
+"""The gate on certified accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from robaudit.gates.evidence import Evidence
+from robaudit.gates.measure import Measured, Method, counted
+from robaudit.gates.statistics import Argument, Statistic
+from robaudit.methods.certificates.accuracy import CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.names import ResultName
+from robaudit.quantities import CERTIFIED
+from robaudit.spec.gates import Gate
+from robaudit.text import count
+
+
+def _accuracy(evidence: Evidence) -> CertifiedAccuracy:
+    """The certified accuracy of the rows.
+
+    Raises:
+        RunError: the run has no labels.
+    """
+    key = evidence.key
+    (certificates,) = (own for own in certificates_of(evidence.run, [key.estimator], key.at.choice) if own.key == key)
+    return certified_accuracy(certificates, evidence.basis.confidence)
+
+
+def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
+    """Certified accuracy at the radius of the gate, which is exact for these images.
+
+    Beyond the largest radius that could have been certified it is 0. If images stopped once another radius was decided, it is a lower
+    bound: the gate can pass, but not fail.
+    """
+    accuracy = evidence.once(_accuracy)
+    radius = gate.arguments["radius"]
+    certificates = accuracy.certificates
+    certified, images, remarks = accuracy.at(radius), certificates.images, tuple(_of_certificates(radius, accuracy))
+    if radius > certificates.possible:
+        return Measured(0.0, (0.0, 0.0), Method.EXACT, images=images, remarks=remarks)
+    if certificates.asked in (None, radius):
+        return counted(certified.count, certified.total, evidence.basis, remarks=remarks)
+    least, stuck = certified.lower if evidence.basis.population else certified.value, "run it without decide, or with decide at this radius"
+    return Measured(certified.value, (least, 1.0), "lower bound", stuck=stuck, images=images, remarks=remarks)
+
+
+def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str]:
+    certificates = accuracy.certificates
+    if radius > certificates.possible:
+        name = ResultName.parse(certificates.key.estimator).estimator
+        yield f"{name} could not have certified more than {certificates.possible:.4g}: more draws or another noise level reach further"
+    if certificates.asked not in (None, radius):
+        yield f"images stopped once it was decided whether {certificates.asked:g} is certified: at other radii more may be certified"
+    if accuracy.abstains.count:
+        yield f"nothing certified for {accuracy.abstains.count} of {certificates.images} images"
+    if accuracy.wrong.count:
+        yield f"another class than the label certified for {accuracy.wrong.count}"
+    if certificates.alpha:
+        yield f"a certificate is false with probability at most {certificates.alpha:g}"
+    if certificates.unlabelled:
+        yield f"{count(certificates.unlabelled, 'image')} without a label left out"
+
+
+CERTIFIED_ACCURACY = Statistic(
+    _certified_accuracy,
+    needs=(CERTIFIED.name,),
+    lacking=("there are no certified radii", "add certified_radius, margin_radius or smoothed_margin to the estimators"),
+    arguments=(Argument("radius", lambda _: (0.0, math.inf), "a radius"),),
+)

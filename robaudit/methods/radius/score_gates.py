@@ -1,0 +1,77 @@
+"""Gates on the scores of radii."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+
+from robaudit.errors import SpecError
+from robaudit.gates.evidence import Evidence
+from robaudit.gates.measure import Measured, Method
+from robaudit.gates.statistics import Statistic
+from robaudit.methods.radius.scores import RADII, Score, Scores, radii_of, scores_of
+from robaudit.spec.gates import Gate
+
+
+def _scores(evidence: Evidence) -> Scores:
+    """The scores of the rows.
+
+    Raises:
+        RunError: the run has no labels.
+    """
+    key = evidence.key
+    (radii,) = (own for own in radii_of(evidence.run, [key.estimator], key.at.choice) if own.key == key)
+    return scores_of(radii, evidence.basis.confidence)
+
+
+def _score(low: float, high: float, gate: Gate, evidence: Evidence) -> Measured:
+    """A score and its interval: for these images from the ends of their radii, for the population the interval over images.
+
+    The radii of a search are upper bounds: the true radii, and with them the score, may be as small as the range allows, and a score that
+    does not grow with them may have any value.
+
+    Args:
+        low, high: its range.
+        gate, evidence: see :class:`Statistic`.
+    """
+    scores, population = evidence.once(_scores), evidence.basis.population
+    score, size, remarks = scores.values[Score(gate.quantity)], len(scores.radii.ids), tuple(_of_radii(scores))
+    if score.value is None:
+        raise SpecError(f"gate {str(gate)!r}", f"{gate.quantity} is not defined: {score.why}", "gate another score, such as r_m")
+    lower, upper = (score.lower, score.upper) if population else (score.measured_lower, score.measured_upper)
+    if lower is None or upper is None:
+        return Measured(score.value, None, Method.NONE, images=size, remarks=remarks)
+    if scores.radii.upper_bounds:
+        lower, upper = low, upper if low == 0.0 and high == math.inf else high
+    method, stuck = "ends of the radii", "its images leave it open"
+    if population:
+        method, stuck = "over images", f"more than {size} images would narrow it"
+    elif lower == score.value == upper:
+        method = Method.EXACT
+    return Measured(score.value, (lower, upper), method, stuck=stuck, images=size, remarks=remarks)
+
+
+def _of_radii(scores: Scores) -> Iterator[str]:
+    radii = scores.radii
+    if radii.upper_bounds:
+        yield "upper bounds: the true values may be as small as the range allows"
+    if radii.censored.any():
+        yield f"{int(radii.censored.sum())} of {len(radii.ids)} images are censored at {radii.cap:.4g}"
+    if radii.left_out:
+        yield f"{radii.left_out} correct images with g <= 0 are in no ratio"
+    if left := radii.unlabelled + radii.not_finite:
+        yield f"{left} images left out: no label or no finite value"
+
+
+def _statistic(low: float = 0.0, high: float = math.inf) -> Statistic:
+    """The statistic of a score with this range."""
+    lacking = "there are no radii, and so no scores", "add radius_attack, radius_exact or noise_tolerance to the estimators"
+    return Statistic(partial(_score, low, high), lambda _: (low, high), needs=RADII, lacking=lacking)
+
+
+POSITIVE = _statistic()
+"""A mean or smallest radius, a ratio or a slope."""
+DETERMINATION = _statistic(-math.inf, 1.0)
+VARIATION = _statistic(0.0, 1.0)
+DIFFERENCE = _statistic(-math.inf)
