@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -69,9 +70,24 @@ class Estimate:
         return self.lower, self.upper
 
     @property
+    def below(self) -> float:
+        """The distance from the lower end to the value; infinite without an interval."""
+        return math.inf if self.lower is None else self.value - self.lower
+
+    @property
+    def above(self) -> float:
+        """The distance from the value to the upper end; infinite without an interval."""
+        return math.inf if self.upper is None else self.upper - self.value
+
+    @property
     def has_interval(self) -> bool:
         """Whether there is an interval."""
         return self.bounds is not None
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether there is an interval, and both of its ends are finite."""
+        return self.bounds is not None and all(map(math.isfinite, self.bounds))
 
     @property
     def is_exact(self) -> bool:
@@ -82,7 +98,12 @@ class Estimate:
         """The same value with another interval of the same method, or without one."""
         return Estimate.of(self.value, bounds, self.method, self.covers)
 
+    def over(self, number: float) -> Estimate:
+        """The estimate divided by a positive number."""
+        bounds = None if self.bounds is None else (self.bounds[0] / number, self.bounds[1] / number)
+        return Estimate.of(self.value / number, bounds, self.method, self.covers)
+
     def negated(self) -> Estimate:
         """The estimate of the negative of the value."""
-        bounds = None if self.lower is None or self.upper is None else (-self.upper + 0.0, -self.lower + 0.0)
+        bounds = None if self.bounds is None else (-self.bounds[1] + 0.0, -self.bounds[0] + 0.0)
         return Estimate.of(-self.value + 0.0, bounds, self.method, self.covers)

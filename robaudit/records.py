@@ -43,16 +43,19 @@ class Nested:
     Args:
         title: the name of the object in a JSON schema.
         names: attributes of the field's value.
+        about: describes the object in the schema.
     """
 
-    def __init__(self, title: str, *names: str) -> None:
+    def __init__(self, title: str, *names: str, about: str = "") -> None:
         self.title = title
         self.names = names
+        self.about = about
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """The schema of the object."""
-        members = _chosen(_without_none(source), {name: name for name in self.names})
-        return core_schema.nullable_schema(_written_as(members, self.title, "", handler))
+        owner = _without_none(source)
+        schema = _written_as(_chosen(owner, {name: name for name in self.names}), self.title, self.about, handler)
+        return schema if owner is source else core_schema.nullable_schema(schema)
 
 
 def published(*, after: str = "", key: str = "") -> Callable[[Function], Function]:
@@ -99,7 +102,7 @@ class Record:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """The schema of the JSON object; it writes records and does not read them."""
         reference = f"{cls.__module__}.{cls.__qualname__}"
-        return _written_as(cls.json_members(), reference, inspect.cleandoc(cls.__doc__ or ""), handler)
+        return _written_as(cls.json_members(), reference, _first_line(cls), handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +134,25 @@ def _members(cls: Any) -> list[Member]:
         if "published" in getattr(function, "__dict__", ()):
             after, key = function.__dict__["published"]
             keys = [member.key for member in members]
-            members.insert(keys.index(after) + 1 if after else 0, replace(_attribute(cls, name), key=key or name))
+            place = keys.index(after) + 1 if after else 0
+            hint = get_type_hints(function, include_extras=True)["return"]
+            members[place:place] = _members_of_field(name, hint, _first_line(function), key)
     return members
 
 
-def _members_of_field(name: str, hint: Any, about: str) -> Iterable[Member]:
+def _members_of_field(name: str, hint: Any, about: str, key: str = "") -> Iterable[Member]:
     """The members that a field gives: usually one."""
     kind, *marks = get_args(hint) if get_origin(hint) is Annotated else [hint]
     if _without_none(kind) is NoiseLevel:
         marks = [Inline()]
-    member = Member(name, attrgetter(name), hint, about)
+    member = Member(key or name, attrgetter(name), hint, about)
     for mark in marks:
         if isinstance(mark, Inline):
             return _inlined(member, kind, mark)
         if isinstance(mark, FieldInfo):
-            key = mark.serialization_alias or name
-            return () if mark.exclude else (replace(member, key=key, type=kind),)
+            others = [other for other in marks if other is not mark]
+            plain = Annotated[kind, *others] if others else kind
+            return () if mark.exclude else (replace(member, key=mark.serialization_alias or member.key, type=plain),)
     return (member,)
 
 
@@ -185,9 +191,12 @@ def _attribute(owner: Any, name: str) -> Member:
     """A field or a property of a class."""
     function = _function(getattr(owner, name, None))
     if function is not None:
-        about = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
-        return Member(name, attrgetter(name), get_type_hints(function)["return"], about)
+        return Member(name, attrgetter(name), get_type_hints(function)["return"], _first_line(function))
     return Member(name, attrgetter(name), get_type_hints(owner)[name], dict(_attributes(owner.__doc__ or "")).get(name, ""))
+
+
+def _first_line(documented: Any) -> str:
+    return inspect.cleandoc(documented.__doc__ or "").partition("\n")[0]
 
 
 def _function(attribute: Any) -> Any:
@@ -216,7 +225,7 @@ def _written_as(members: Iterable[Member], reference: str, about: str, handler: 
     }
     for key in sorted(CLASSES & keys.keys()):
         keys[f"{key}_name"] = core_schema.typed_dict_field(handler.generate_schema(str | None))
-    typed = core_schema.typed_dict_schema(keys, metadata=_described(about.partition("\n")[0]))
+    typed = core_schema.typed_dict_schema(keys, metadata=_described(about))
     serialization = core_schema.plain_serializer_function_ser_schema(write, info_arg=True, return_schema=typed)
     return core_schema.any_schema(ref=reference, serialization=serialization)
 
@@ -293,6 +302,12 @@ def _finite(value: Any) -> Any:
         case list():
             return [_finite(item) for item in value]
     return value
+
+
+def columns_of(record: Record) -> dict[str, Any]:
+    """The members of a record as they are, for a table; those of a part are a mapping."""
+    values = {member.key: member.read(record) for member in record.json_members()}
+    return {key: columns_of(value) if isinstance(value, Record) else value for key, value in values.items()}
 
 
 def json_number(value: float | None) -> float | None:

@@ -9,35 +9,25 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from robaudit.compare.matching import Matching
+from robaudit.estimates import Estimate
 from robaudit.quantities import Quantity
-from robaudit.records import Inline, Record
+from robaudit.records import Inline, Nested, Record, published
 from robaudit.runs.groups import GroupKey
 from robaudit.stats.flags import Certainty
 
 Pairing = Literal["common random numbers", "unpaired", "the same model"]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits(Record):
-    """The ends of an interval, and how it was computed."""
-
-    lower: float
-    upper: float
-    method: str
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Lower and upper."""
-        return self.lower, self.upper
+_Limits = Nested("Limits", "lower", "upper", "method", about="The ends of an interval, and how it was computed.")
 
 
 @dataclass(frozen=True, slots=True)
 class Counts(Record):
-    """Bounds on the share of samples that are worse, and on the number of newly flagged samples."""
+    """The share of samples that are worse, and the number of newly flagged samples, with their bounds."""
 
-    worse: Limits
-    worse_population: Limits
-    newly_flagged: Limits
+    worse: Annotated[Estimate, _Limits]
+    worse_population: Annotated[Estimate, _Limits]
+    newly_flagged: Annotated[Estimate, _Limits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +35,21 @@ class Difference(Record):
     """A difference: new minus base.
 
     Attributes:
-        base, new, value: both values and their difference.
-        measured: the interval for exactly these images; None where a row has none.
-        population: the interval for the population that the images are a sample of.
+        base, new: both values.
+        measured: the difference with its interval for exactly these images; None where a row has none.
+        population: the difference with its interval for the population that the images are a sample of.
     """
 
     base: float
     new: float
-    value: Annotated[float, Field(serialization_alias="difference")]
-    measured: Annotated[Limits | None, Field(serialization_alias="measurement")]
-    population: Limits
+    measured: Annotated[Estimate | None, _Limits, Field(serialization_alias="measurement")]
+    population: Annotated[Estimate, _Limits]
+
+    @property
+    @published(after="new", key="difference")
+    def value(self) -> float:
+        """New minus base."""
+        return self.population.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class SampleChange(Record):
     """One sample.
 
     Attributes:
-        base, new, difference, lower, upper: the values, their difference and its 95 % interval (None without).
+        base, new, difference: the values, and their difference with its 95 % interval.
         flagged: newly flagged, fixed, or neither ("").
         certainty: "confirmed": both intervals lie entirely on their side of the threshold; "approximate": the same for intervals that cover
             sampling only; "likely": either contains the threshold.
@@ -84,9 +79,7 @@ class SampleChange(Record):
     predicted: int
     base: float
     new: float
-    difference: float
-    lower: float | None
-    upper: float | None
+    difference: Annotated[Estimate, Inline(difference="value", lower="lower", upper="upper")]
     flagged: Literal["newly flagged", "fixed", ""]
     certainty: Certainty
 

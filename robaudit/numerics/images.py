@@ -46,6 +46,10 @@ TAIL = 0.025
 """Chance that a row's interval misses on a given side."""
 
 
+BY_RANKS = "ranks and counts of the images' intervals"
+"""The method of the intervals of quantiles and shares."""
+
+
 class MeanMethod(StrEnum):
     """The method of the measured interval of a mean."""
 

@@ -105,12 +105,7 @@ class Gate(Record):
             Member("quantity", attrgetter("quantity"), str, "the compared quantity."),
             Member("estimator", attrgetter("result"), str | None, "The name of its result; None if it names no estimator."),
             Member("noise", attrgetter("noise"), str | None, "select the results; None: the run's only one."),
-            Member(
-                "level_name",
-                attrgetter("level_name"),
-                LevelName | None,
-                "the name of the level; None: any. The text ``sigma=0.1`` is a level with the name sigma.",
-            ),
+            Member("level_name", attrgetter("level_name"), LevelName | None, about_name),
             Member("level", attrgetter("level"), float | None, "select the results; None: the run's only one."),
             *map(argument, QUANTITIES.arguments()),
             Member("relation", attrgetter("relation"), Relation, about_relation),

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from robaudit.errors import RunError
+from robaudit.estimates import Estimate
 from robaudit.levels import LevelChoice
 from robaudit.numerics.images import Floats
 from robaudit.numerics.intervals import mean_interval
@@ -32,7 +33,6 @@ class Turn(Record):
         images: of class ``start``.
         share: mean over these images of the share of noisy copies that are classified as ``to``.
         shares: of each image.
-        lower, upper: 95 % interval, for the population of images of the class; computed on first use.
     """
 
     start: int
@@ -42,21 +42,10 @@ class Turn(Record):
     shares: Annotated[Floats, Field(exclude=True)] = field(repr=False, compare=False)
 
     @cached_property
-    def interval(self) -> tuple[float, float]:
-        """The ends of the interval."""
-        return mean_interval(self.shares, 0.0, 1.0)
-
-    @property
     @published(after="share")
-    def lower(self) -> float:
-        """The lower end."""
-        return self.interval[0]
-
-    @property
-    @published(after="lower")
-    def upper(self) -> float:
-        """The upper end."""
-        return self.interval[1]
+    def estimate(self) -> Annotated[Estimate, Inline("lower", "upper")]:
+        """The share with its 95 % interval for the population of images of the class; computed on first use."""
+        return Estimate.population(self.share, mean_interval(self.shares, 0.0, 1.0), "Gaffke's bounds over images")
 
 
 @dataclass(frozen=True, slots=True)

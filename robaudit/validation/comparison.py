@@ -184,5 +184,5 @@ def _coverage(pairs: Sequence[tuple[Row, Share]]) -> Share:
     for row, truth in pairs:
         lower = row.value if row.lower is None else row.lower
         upper = row.value if row.upper is None else row.upper
-        covered += covers(row.value, (lower, upper), truth.value, (truth.lower, truth.upper))
+        covered += covers(row.value, (lower, upper), truth.value, truth.estimate.bounds or (truth.value, truth.value))
     return share(covered, len(pairs))

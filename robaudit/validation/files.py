@@ -87,7 +87,7 @@ def document(validation: Validation) -> dict[str, Any]:
 def _rows(validation: Validation) -> Iterable[dict[str, Any]]:
     for (name, at, _), row in validation.rows.items():
         truth = validation.truths[name, at]
-        reference = {"reference": truth.value, "reference_lower": truth.lower, "reference_upper": truth.upper}
+        reference = {"reference": truth.value, "reference_lower": truth.estimate.lower, "reference_upper": truth.estimate.upper}
         same_quantity = row.quantity == "p_robust"
         yield {
             **row.document(),

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from robaudit.errors import RunError
+from robaudit.estimates import Estimate
 from robaudit.levels import LevelChoice
-from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.numerics.images import ROW_CONFIDENCE, Floats
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.records import Record, json_number
 from robaudit.runs.frame import NO_CLASS, Columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
-from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.bootstrap import BOOTSTRAP, percentiles
 from robaudit.stats.summary import Share, share
 
 Mask = NDArray[np.bool_]
@@ -102,8 +103,8 @@ class CertifiedAccuracy:
         clean: share of images that the network itself classifies correctly.
         wrong: share certified for a class other than the label.
         abstains: share without a certificate.
-        mean: average certified radius, 0 where the certified class is not the label.
-        interval: bootstrap interval of the mean; None for a single image.
+        mean: average certified radius, 0 where the certified class is not the label, with its bootstrap interval; without one for a single
+            image.
         median: of the same radii.
         largest: of the same radii.
     """
@@ -113,8 +114,7 @@ class CertifiedAccuracy:
     clean: Share
     wrong: Share
     abstains: Share
-    mean: float
-    interval: Bounds | None
+    mean: Estimate
     median: float
     largest: float
 
@@ -135,7 +135,6 @@ class CertifiedAccuracy:
     def document(self, radii: Sequence[float]) -> dict[str, Any]:
         """One entry of the JSON output, with the certified accuracy at these radii."""
         certificates = self.certificates
-        lower, upper = self.interval or (None, None)
         return {
             **certificates.key.document(),
             "norm": certificates.key.norm or None,
@@ -151,7 +150,7 @@ class CertifiedAccuracy:
             "certified_accuracy": [{"radius": radius, **self.at(radius).document()} for radius in radii],
             "wrong_class": self.wrong.document(),
             "abstains": self.abstains.document(),
-            "mean_radius": {"value": self.mean, "lower": lower, "upper": upper},
+            "mean_radius": {"value": self.mean.value, "lower": self.mean.lower, "upper": self.mean.upper},
             "median_radius": self.median,
             "largest_radius": self.largest,
         }
@@ -207,14 +206,14 @@ def certified_accuracy(certificates: Certificates, confidence: float = ROW_CONFI
     """
     n, counted = certificates.images, certificates.counted
     abstains = n - int(certificates.right.sum()) - int(certificates.wrong.sum())
+    bounds = percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"]
     return CertifiedAccuracy(
         certificates=certificates,
         confidence=confidence,
         clean=share(int(certificates.correct.sum()), n, confidence),
         wrong=share(int(certificates.wrong.sum()), n, confidence),
         abstains=share(abstains, n, confidence),
-        mean=float(counted.mean()),
-        interval=percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"],
+        mean=Estimate.population(float(counted.mean()), bounds, BOOTSTRAP),
         median=float(np.median(counted)),
         largest=float(counted.max()),
     )

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from robaudit.errors import NothingLeftError, RunError
+from robaudit.estimates import Bounds, Estimate
 from robaudit.levels import LevelChoice
 from robaudit.methods.radius.difficulties import Difficulties
-from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats, MeasuredImages, opened, population_mean
+from robaudit.numerics.images import ROW_CONFIDENCE, Floats, MeasuredImages, opened, population_mean
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
-from robaudit.records import Record, published
+from robaudit.records import Inline, Record, published
 from robaudit.runs.frame import Columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
-from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
+from robaudit.stats.bootstrap import BOOTSTRAP, Ends, PairedDifference, differences, minus, percentiles
 from robaudit.text import Names
 
 
@@ -154,24 +155,27 @@ class ScoreValue(Record):
     """A score.
 
     Attributes:
-        value: the number; None where it is not defined, ``why`` says the reason.
-        lower, upper: interval for the population (:func:`scores_of`); None where there is none. It contains the interval for these images.
-        measured_lower, measured_upper: interval for these images: the value itself for uncensored radii, infinite above where a censored
-            image contributes; None where the score is not defined.
+        population: the score with its interval for the population (:func:`scores_of`), which contains the interval for these images; None
+            where the score is not defined.
+        measured: the score with its interval for these images: the value itself for uncensored radii, infinite above where a censored
+            image contributes.
+        why: the reason why it is not defined.
     """
 
-    value: float | None
-    lower: float | None = None
-    upper: float | None = None
-    measured_lower: float | None = None
-    measured_upper: float | None = None
+    population: Annotated[Estimate | None, Inline("value", "lower", "upper")] = None
+    measured: Annotated[Estimate | None, Inline(measured_lower="lower", measured_upper="upper")] = None
     why: Annotated[str, Field(serialization_alias="undefined")] = ""
+
+    @property
+    def value(self) -> float | None:
+        """The number; None where it is not defined."""
+        return None if self.population is None else self.population.value
 
     @property
     @published(after="measured_upper")
     def at_least(self) -> bool:
         """Whether the value is only a lower end."""
-        return self.measured_upper == math.inf and self.measured_lower != -math.inf
+        return self.measured is not None and self.measured.upper == math.inf and self.measured.lower != -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +284,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
             lower, upper = (0.0 if score in _VARIATIONS and math.isnan(end) else end for end in numbers)  # both radii may be 0
             known = lower, upper
             why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else ""
-        scores[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, known, boot.get(score))
+        scores[score] = ScoreValue(why=why) if why else _value(radii, score, exact, known, boot.get(score))
     return Scores(radii, scores, confidence)
 
 
@@ -295,12 +299,16 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
         ends: the bootstrap interval; None where there is none.
     """
     if score is Score.R_SQUARED and radii.measured:  # the ends of the radii do not bound it
-        return ScoreValue(exact, *(ends or (None, None)))
+        return _score_value(exact, ends, None)
     if score in _VARIATIONS:
         exact, known, ends = abs(exact), _folded_ends(known), None if ends is None else _folded_ends(ends)
     if ends is None or score in _SMALLEST or _carriers(radii, score) < 2:
-        return ScoreValue(exact, None, None, *known)
-    return ScoreValue(exact, min(ends[0], known[0]), max(ends[1], known[1]), *known)
+        return _score_value(exact, None, known)
+    return _score_value(exact, (min(ends[0], known[0]), max(ends[1], known[1])), known)
+
+
+def _score_value(value: float, population: Bounds | None, measured: Bounds | None) -> ScoreValue:
+    return ScoreValue(Estimate.population(value, population, "over images"), Estimate.measured(value, measured, "ends of the radii"))
 
 
 def _carriers(radii: Radii, score: Score) -> int:
@@ -483,7 +491,7 @@ def _change(score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDiffe
     if bounds is None or p is None:
         return paired.without_interval()
     lower, upper = bounds
-    before, now = base.measured_bounds, new.measured_bounds
+    before, now = (None if score.measured is None else score.measured.bounds for score in (base, new))
     if before is not None and now is not None:
         lower, upper = min(lower, now[0] - before[1]), max(upper, now[1] - before[0])
     estimate = Estimate.population(paired.estimate.value, (lower, upper), BOOTSTRAP)

@@ -43,12 +43,13 @@ def test_an_image_counts_where_its_label_is_certified() -> None:
     }
     half = found.at(0.5)
     assert (half.total, half.value) == (8, 3 / 8)
-    assert (half.lower, half.upper) == pytest.approx([float(end) for end in clopper_pearson(3, 8)])
+    assert (known(half.estimate.lower), known(half.estimate.upper)) == pytest.approx([float(end) for end in clopper_pearson(3, 8)])
     assert (found.wrong.count, found.abstains.count, found.clean.count) == (1, 2, 6)
-    assert found.mean == pytest.approx((0.2 + 0.4 + 0.5 + 0.5 + 0.9) / 8)
+    assert found.mean.value == pytest.approx((0.2 + 0.4 + 0.5 + 0.5 + 0.9) / 8)
     assert found.median == pytest.approx((0.2 + 0.4) / 2)
     assert found.largest == 0.9
-    assert known(found.interval)[0] < found.mean < known(found.interval)[1]
+    lower, upper = known(found.mean.bounds)
+    assert lower < found.mean.value < upper
 
 
 def test_images_without_a_label_are_left_out_and_those_without_a_radius_are_not_certified() -> None:
@@ -97,7 +98,7 @@ def test_the_curve_is_the_certified_accuracy_everywhere(images: list[tuple[float
     for k, r in enumerate(curve.radii):
         share = found.at(float(r))
         assert (share.count, share.value) == (curve.counts[k], curve.values[k])
-        assert (share.lower, share.upper) == pytest.approx((curve.lowers[k], curve.uppers[k]))
+        assert (known(share.estimate.lower), known(share.estimate.upper)) == pytest.approx((curve.lowers[k], curve.uppers[k]))
         if k:
             between = found.at(float((curve.radii[k - 1] + r) / 2))
             assert between.count in (curve.counts[k], curve.counts[k - 1])  # the middle of two neighbours may be one of them
@@ -109,7 +110,7 @@ def test_the_curve_is_the_certified_accuracy_everywhere(images: list[tuple[float
 def test_the_mean_radius_is_the_area_under_the_curve(images: list[tuple[float, int | None, int]]) -> None:
     found = accuracy([certificate(i, r, of, label) for i, (r, of, label) in enumerate(images)])
     curve = found.curve()
-    assert found.mean == pytest.approx(float(np.diff(curve.radii) @ curve.values[1:]), abs=1e-12)
+    assert found.mean.value == pytest.approx(float(np.diff(curve.radii) @ curve.values[1:]), abs=1e-12)
     assert found.largest == curve.radii[-1]
 
 
