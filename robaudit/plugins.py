@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ESTIMATORS, NOISES, OBJECTIVES = "robaudit.estimators", "robaudit.noise", "robaudit.objectives"
 """Entry-point groups of the plugins that a spec names."""
+DATASETS = "robaudit.datasets"
+"""Kinds of data sets that a spec names: sections of the spec that open them."""
 SECTIONS = "robaudit.sections"
 """Sections of ``robaudit show``, pages and figures."""
 STATISTICS = "robaudit.statistics"

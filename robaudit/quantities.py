@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import Any
 
 _APPROXIMATE = "approximate"
+
+
+class Band(IntEnum):
+    """The place of a quantity between the clean image and proofs, in the order in which all results of an image are shown."""
+
+    CLEAN = 0
+    AVERAGE = 1
+    BETWEEN = 2
+    TOLERANCE = 3
+    OTHER = 4
+    FOUND = 5
+    EXACT = 6
+    CERTIFIED = 7
+    SMOOTHED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +35,8 @@ class Quantity:
         unit: probability, score, loss, input l2 norm, ...
         low, high: the range of possible values.
         higher_is_better: whether a larger value is more robust.
+        meaning: what it is, in a line for tables; run.json does not have it.
+        band: its place between the clean image and proofs; run.json does not have it.
     """
 
     name: str
@@ -28,6 +44,8 @@ class Quantity:
     low: float
     high: float
     higher_is_better: bool = True
+    meaning: str = field(default="", compare=False)
+    band: Band = field(default=Band.OTHER, compare=False)
 
     @property
     def is_share(self) -> bool:
@@ -36,41 +54,92 @@ class Quantity:
 
     def document(self) -> dict[str, Any]:
         """The quantity as JSON values; an infinite end of the range becomes null."""
-        return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in asdict(self).items()}
+        ends = {"low": self.low, "high": self.high}
+        low, high = (None if math.isinf(end) else end for end in ends.values())
+        return {"name": self.name, "unit": self.unit, "low": low, "high": high, "higher_is_better": self.higher_is_better}
 
     @classmethod
     def from_document(cls, values: Mapping[str, Any]) -> Quantity:
         """The inverse of :meth:`document`."""
         low, high = (end if values[key] is None else values[key] for key, end in (("low", -math.inf), ("high", math.inf)))
-        return cls(**{**values, "low": low, "high": high})
+        own = BUILT_IN.get(values["name"])
+        words = {} if own is None else {"meaning": own.meaning, "band": own.band}
+        return cls(**{**values, "low": low, "high": high, **words})
 
 
-P_ROBUST = Quantity("p_robust", "probability", 0.0, 1.0)
+P_ROBUST = Quantity(
+    "p_robust", "probability", 0.0, 1.0, meaning="probability that noise leaves the prediction unchanged", band=Band.AVERAGE
+)
 """P[argmax f(x + eps) = argmax f(x)] (Han et al., Average-case robustness): relative to the class predicted on the clean image."""
 
-CONFIDENCE = Quantity("confidence", "score", 0.0, 1.0)
+CONFIDENCE = Quantity("confidence", "score", 0.0, 1.0, meaning="softmax score of the clean image (no noise enters it)", band=Band.CLEAN)
 """A softmax score of the clean image; no noise is involved, so it is not a probability of robustness."""
 
-LOG10_P_FAIL = Quantity("log10_p_fail", "log10 of a probability", -math.inf, 0.0, higher_is_better=False)
+LOG10_P_FAIL = Quantity(
+    "log10_p_fail",
+    "log10 of a probability",
+    -math.inf,
+    0.0,
+    higher_is_better=False,
+    meaning="probability that noise changes the prediction, as a power of ten: -6 is one in a million",
+    band=Band.AVERAGE,
+)
 """log10 P[argmax f(x + eps) != argmax f(x)] = log10(1 - p_robust): -6 is one failure in a million noisy images."""
 
 
-LOSS = Quantity("loss", "nats", 0.0, math.inf, higher_is_better=False)
+LOSS = Quantity(
+    "loss",
+    "nats",
+    0.0,
+    math.inf,
+    higher_is_better=False,
+    meaning="cross-entropy under noise: for q = 1 its mean, towards its maximum as q grows",
+    band=Band.BETWEEN,
+)
 """(E[l^q])^(1/q) of the cross-entropy l under the noise, or its maximum (Rice et al., Robustness between the worst and average case)."""
 
 
-RADIUS = Quantity("radius", "input norm", 0.0, math.inf)
+RADIUS = Quantity(
+    "radius", "input norm", 0.0, math.inf, meaning="norm of the smallest change of the image that changes the prediction", band=Band.FOUND
+)
 """The norm of the smallest perturbation that changes the class (Giraudon et al., Intrinsic robustness); the result's name has the norm."""
 
-CERTIFIED = Quantity("certified_radius", "input norm", 0.0, math.inf)
+CERTIFIED = Quantity(
+    "certified_radius",
+    "input norm",
+    0.0,
+    math.inf,
+    meaning="norm up to which the class provably stays the same; 0 where nothing is certified",
+    band=Band.CERTIFIED,
+)
 """A radius within which the class provably stays the same, 0 where nothing is certified (Cohen et al. 2019; Smoothed robustness
 analysis): of the network itself, or, in a result of a noise level, of the network smoothed by that noise."""
 
-TOLERANCE = Quantity("noise_tolerance", "noise level", 0.0, math.inf)
+TOLERANCE = Quantity(
+    "noise_tolerance",
+    "noise level",
+    0.0,
+    math.inf,
+    meaning="largest noise level that leaves the prediction unchanged often enough",
+    band=Band.TOLERANCE,
+)
 """The largest level of a noise that keeps the class with a given probability, in the level's own unit (Giraudon et al., section 4)."""
 
-DIFFICULTY = Quantity("difficulty", "logit of the score", -math.inf, math.inf)
+DIFFICULTY = Quantity(
+    "difficulty",
+    "logit of the score",
+    -math.inf,
+    math.inf,
+    meaning="logit of the clean score of the class: larger is easier (no noise enters it)",
+    band=Band.CLEAN,
+)
 """g = log(p / (1 - p)) of the score p of a class on the clean image: larger is easier (Giraudon et al., Intrinsic robustness)."""
+
+
+BUILT_IN: Mapping[str, Quantity] = {
+    quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS, RADIUS, CERTIFIED, TOLERANCE, DIFFICULTY)
+}
+"""The quantities of this package by name."""
 
 
 class IntervalKind(StrEnum):

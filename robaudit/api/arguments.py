@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from robaudit.errors import RobauditError, SpecError
 from robaudit.levels import LevelChoice
+from robaudit.report.sections import section_options
 from robaudit.spec import fields
 
 _FLAGS = ("as-given", "deterministic", "extend", "fresh", "point", "population", "strict", "trust")
 _VALUES = (
     *("bottom", "budget", "by", "confidence", "device", "engine", "estimator", "gate", "gpus-per-worker", "id", "inconclusive", "label"),
-    *("level", "limit", "memory", "noise", "on-error", "only", "out", "radius", "ray-address", "sigma", "threshold", "top"),
+    *("level", "limit", "memory", "noise", "on-error", "only", "out", "ray-address", "sigma", "threshold", "top"),
     *("until-decided", "width", "with", "workers"),
 )
-_OPTION = re.compile(
-    rf"(?:robaudit estimate )?(?<![\w-])--({'|'.join((*_FLAGS, *_VALUES))})(?![\w-])(?: (skip|label|predicted|ray|all)\b)?"
-)
+
+
+@functools.cache
+def _option() -> re.Pattern[str]:
+    """An option of the command line, those of the installed sections included, and its value where that is a word."""
+    names = "|".join((*_FLAGS, *_VALUES, *(option.name for option in section_options())))
+    return re.compile(rf"(?:robaudit estimate )?(?<![\w-])--({names})(?![\w-])(?: (skip|label|predicted|ray|all)\b)?")
 
 
 def in_python(text: str) -> str:
@@ -29,7 +35,7 @@ def in_python(text: str) -> str:
         name = option[1].replace("-", "_")
         return f"{name}=True" if option[1] in _FLAGS else f"{name}={option[2]!r}" if option[2] else name
 
-    return _OPTION.sub(argument, text)
+    return _option().sub(argument, text)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
 from robaudit.models.pretrained import refuse_other_tasks
 from robaudit.numerics.margins import NEVER, margin_gradients
+from robaudit.plugins import reference
 from robaudit.progress import Listener
 from robaudit.spec.model import Precision
 
@@ -251,10 +252,10 @@ def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
         u = _in_passes(gradients, max(1, min(len(x), rows_by_rule(x.shape[1:], model.device) // 4)), model.name)
     except (ValueError, RuntimeError) as error:
         what = f"has no gradients ({str(error).strip().splitlines()[0][:200]})"
-        raise ModelError(model.name, what, "use mc, softmax or radius_random") from error
+        raise ModelError(model.name, what, f"use {reference()}, or another estimator that needs none") from error
     dead = int((u.square().sum((1, 2)) == 0).sum())
     if dead:
-        without = "taylor and mmse report 1 or 0 there, and attacks find nothing: use mc or radius_random"
+        without = f"what is computed from gradients is 1 or 0 there, and attacks find nothing: use {reference()}"
         yield f"{model.name}: gradients vanish on {dead} of {len(x)} images; {without}"
 
 

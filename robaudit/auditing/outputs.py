@@ -10,11 +10,11 @@ from typing import Any
 
 from robaudit.auditing.environment import plugins, versions
 from robaudit.auditing.prepare import CheckedAudit
+from robaudit.engine.estimator import Review
 from robaudit.engine.registry import Task
 from robaudit.errors import NothingLeftError
 from robaudit.files import file_sha256, writing
 from robaudit.levels import GAUSSIAN, NoiseLevel
-from robaudit.methods.average_case.review import FitReview
 from robaudit.runs.folder import OUTPUTS, RunFolder
 from robaudit.runs.frame import FrameBuilder
 from robaudit.runs.info import DataInfo, NoisyAccuracyInfo, QuantityInfo, RunInfo, Session, ShareInfo, Skip, Totals
@@ -88,7 +88,8 @@ class _Tally:
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
         self.results = FrameBuilder()
-        self.reviews: dict[tuple[NoiseLevel, str], FitReview] = {}
+        reviews = {at_and_name: task.estimator.review() for task in tasks for at_and_name in task.names}
+        self.reviews: dict[tuple[NoiseLevel, str], Review] = {key: review for key, review in reviews.items() if review is not None}
         self.further = {name for task in tasks for name in task.names[1:]}  # they share the passes of the first
         self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
         self.digest = hashlib.sha256()
@@ -106,7 +107,7 @@ class _Tally:
 
     def warnings(self) -> list[str]:
         """The warnings of the reviews of all fits at one noise level."""
-        return [text for review in self.reviews.values() for text in review.warnings()]
+        return [text for (at, name), review in self.reviews.items() for text in review.warnings(name, at)]
 
     def _add(self, row: Row) -> None:
         self.rows += 1
@@ -114,8 +115,9 @@ class _Tally:
             self.forwards += row.forwards
             self.backwards += row.backwards
         self.results.add(row)
-        if row.fit is not None:
-            self.reviews.setdefault((row.at, row.estimator), FitReview()).add(row)
+        review = self.reviews.get((row.at, row.estimator))
+        if review is not None:
+            review.add(row, row.predicted)
 
 
 def finish(

@@ -24,7 +24,7 @@ from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.engine.estimator import Need
 from robaudit.engine.passes import Engine, fitting_rows
-from robaudit.engine.registry import Task, check_model, refuse_unfit, tasks_of
+from robaudit.engine.registry import Task, check_model, refuse_unfit, tasks_of, without_gradients
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
 from robaudit.levels import NONE
 from robaudit.memory import free_bytes, memory_limit, used
@@ -35,13 +35,10 @@ from robaudit.noise.base import shape_of
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises
+from robaudit.plugins import reference
 from robaudit.progress import Listener
-from robaudit.quantities import LOSS, RADIUS
 from robaudit.runs.info import Measured, ModelInfo, RowBits
 from robaudit.spec.model import AuditSpec
-
-_WITHOUT_GRADIENTS = {LOSS.name: "qnorm_mc", RADIUS.name: "radius_random"}
-"""For each quantity, an estimator that works with any model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +136,7 @@ class PreparedAudit(CheckedAudit):
             raise SpecError(
                 self.spec.origin.where or "spec",
                 "none of its estimators has a noise level",
-                "add one, such as mc, and noise: {sigma: 0.05}",
+                f"add one, such as {reference()}, and noise: {{sigma: 0.05}}",
             )
         return replace(self, tasks=remaining)
 
@@ -191,7 +188,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
         raise ModelError(
             network.name,
             f"has no gradients, and {by_gradients[0].label} needs them",
-            f"use {_WITHOUT_GRADIENTS.get(by_gradients[0].estimator.quantity.name, 'mc or softmax')}, or another format of the model",
+            f"use {_without_gradients(by_gradients[0])}another format of the model",
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     listener.doing("checking model and data on the first images")
@@ -252,6 +249,12 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     else:
         model = load_model(Source(options, spec.base_dir, device, dtype, trust))
     return model.rounding(spec.run.precision == "tf32")
+
+
+def _without_gradients(task: Task) -> str:
+    """Estimators of the same quantity that work with any model: "mc or softmax, or "; empty where there are none."""
+    names = without_gradients(task.estimator.quantity)
+    return f"{' or '.join(names)}, or " if names else ""
 
 
 def check_noises(noises: Sequence[NoiseProcess], image: torch.Tensor, dataset: Dataset) -> None:

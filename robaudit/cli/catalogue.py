@@ -115,9 +115,9 @@ def _noises() -> Iterator[Entry]:
 
 
 def _datasets() -> Iterator[Entry]:
-    from robaudit.spec.model import DATASET_KINDS, dataset_kind
+    from robaudit.spec.model import dataset_kind, dataset_kinds
 
-    for name in DATASET_KINDS:
+    for name in dataset_kinds():
         cls = dataset_kind(name)
         yield {"name": name, "summary": _first_line(cls), "options": _options(cls, "kind")}
 
@@ -132,11 +132,10 @@ def _formats() -> Iterator[Entry]:
 
 
 def _objectives() -> Iterator[Entry]:
-    from robaudit.methods.training.network import objective_class
-    from robaudit.plugins import OBJECTIVES, installed
+    from robaudit.plugins import OBJECTIVES, installed, load_plugin
 
     for name in sorted(installed(OBJECTIVES, "objective")):
-        cls = objective_class(name)
+        cls = load_plugin(OBJECTIVES, "objective", name)
         yield {"name": name, "summary": cls.summary, "options": _options(cls), "source": cls.source}
 
 

@@ -35,7 +35,7 @@ def gate(
         list[str] | None,
         typer.Argument(
             metavar="GATE",
-            help='Conditions to meet, in quotes: "mean(estimator=mc, sigma=0.05) >= 0.9". Default: the run\'s own.',
+            help='Conditions to meet, in quotes: "mean(sigma=0.05) >= 0.9". Default: the run\'s own.',
         ),
     ] = None,
     population: PopulationOption = False,

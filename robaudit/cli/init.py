@@ -10,6 +10,7 @@ import typer
 
 from robaudit.cli.options import RUNNING, SPEC, SetOption, TrustOption
 from robaudit.errors import RobauditError, SpecError
+from robaudit.plugins import reference
 
 if TYPE_CHECKING:
     from robaudit.spec.model import AuditSpec
@@ -90,7 +91,7 @@ def init(
         "model": section,
         "dataset": dataset,
         "noise": {"sigma": chosen},
-        "estimators": [{"mc": {"samples": samples}}],
+        "estimators": [{reference(): {"samples": samples}}],
         **({} if least is None else {"gates": [f"mean(sigma={level}) >= {least!r}" for level in chosen]}),
     }
     for setting in set_ or ():

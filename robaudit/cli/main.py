@@ -41,7 +41,6 @@ def main() -> NoReturn:
 def _run() -> NoReturn:
     import typer
 
-    from robaudit.cli.parser import program
     from robaudit.cli.streams import discard_output, prepare_output
     from robaudit.errors import RobauditError
 
@@ -49,6 +48,8 @@ def _run() -> NoReturn:
     _refuse_empty()
     _refuse_deleted_folder()
     try:
+        from robaudit.cli.parser import program
+
         code = program()(prog_name="robaudit", standalone_mode=False)
     except RobauditError as error:
         _fail(f"error: {error}", error.exit_code)

@@ -79,7 +79,7 @@ SetOption = Annotated[
         "--set",
         metavar="KEY=VALUE",
         rich_help_panel=SPEC,
-        help="Set any value of the spec, for example mc.samples=2000 or model.mean=[0.5] (repeatable).",
+        help="Set any value of the spec, for example run.seed=3 or model.mean=[0.5] (repeatable).",
     ),
 ]
 TrustOption = Annotated[
@@ -124,7 +124,7 @@ PopulationOption = Annotated[
 ]
 PointOption = Annotated[
     bool,
-    typer.Option("--point", rich_help_panel=GATES, help="Let values without a full error interval (taylor, mmse) decide a gate."),
+    typer.Option("--point", rich_help_panel=GATES, help="Let values whose interval does not cover their whole error decide a gate."),
 ]
 InconclusiveOption = Annotated[
     Literal["pass", "fail", "inconclusive"] | None,

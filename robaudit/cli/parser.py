@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from robaudit.cli import catalogue, compare, demo, estimate, gate, init, plot, reading, report, validate, verify
+from robaudit.errors import RobauditError
 from robaudit.plugins import COMMANDS, in_group, load_plugin
 
 _SHOW, _LIST = "show", "list"
@@ -57,7 +58,7 @@ def program() -> TyperGroup:
         "validate": validate.validate,
         "verify": verify.verify,
     }
-    plugins = {point.name: load_plugin(COMMANDS, "command", point.name) for point in in_group(COMMANDS)}
+    plugins = {point.name: _plugin(point.name) for point in in_group(COMMANDS)}
     for name, command in {**core, **plugins, _LIST: catalogue.list_}.items():
         _add(app, name, command)
     return cast("TyperGroup", get_command(app))
@@ -74,6 +75,20 @@ def _show() -> Any:
     app = typer.Typer(context_settings=_HELP, pretty_exceptions_enable=False, add_completion=False)
     _add(app, _SHOW, reading.show_with_section_options())
     return get_command(app)
+
+
+def _plugin(name: str) -> Callable[..., Any]:
+    """The command of a plugin; one that cannot be imported says so when it is called, and leaves the other commands alone."""
+    try:
+        command: Callable[..., Any] = load_plugin(COMMANDS, "command", name)
+    except RobauditError as error:
+        broken = error
+
+        def command() -> None:
+            """A command whose plugin cannot be imported."""
+            raise broken
+
+    return command
 
 
 def _add(app: typer.Typer, name: str, command: Callable[..., Any]) -> None:

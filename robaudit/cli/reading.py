@@ -36,12 +36,12 @@ from robaudit.report.sections import (
     SUMMARY,
     Ask,
     Entry,
-    SectionOption,
     refuse_unused,
     section_csv,
     section_json,
     section_names,
     section_of,
+    section_options,
 )
 
 if TYPE_CHECKING:
@@ -135,12 +135,6 @@ def show(
         options={name: own[name].read(texts, f"--{name}") for name, texts in options.items() if texts},
     )
     _show(section, [run, *(with_ or ())], ask, format_, output)
-
-
-def section_options() -> dict[SectionOption, str]:
-    """The options that only one section has, with the name of that section."""
-    names = [name for name in section_names() if name != ROWS]
-    return {option: name for name in names for option in section_of(name).options}
 
 
 def show_with_section_options() -> Callable[..., None]:

@@ -15,6 +15,7 @@ from robaudit.estimates import Bounds, Estimate
 from robaudit.gates.decide import Decision, settle
 from robaudit.gates.evidence import ANY_VALUES, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import Basis, ClassPart, Measured, Method, check_between
+from robaudit.plugins import reference
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty
 from robaudit.text import count
@@ -136,7 +137,9 @@ def _mean(group: GroupComparison, basis: Basis) -> Measured:
 
 def _noisy_accuracy(group: GroupComparison, basis: Basis) -> Measured:
     if group.noisy_accuracy is None:
-        raise RunError("gate noisy_accuracy_drop", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
+        raise RunError(
+            "gate noisy_accuracy_drop", f"{group.key} has no votes for labels", f"use {reference()} with fixed samples, on data with labels"
+        )
     labelled = sum(change.images for change in group.classes)  # where there are labels, they are the classes
     unknown = sum(number for index, number in group.unknown.items() if index >= 0)
     drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, unknown, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from pydantic import ValidationError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from robaudit.engine.batch import ImageBatch
+    from robaudit.levels import NoiseLevel
     from robaudit.models.logits import LogitModel
     from robaudit.noise.base import Noise
     from robaudit.results import Result
@@ -41,6 +42,16 @@ class Need(Flag):
     """Additive noise of a known covariance."""
     BOUNDED = auto()
     """Noise that is bounded at each level."""
+
+
+class Review(Protocol):
+    """What an estimator says about all of its results at a noise level, once the run is complete."""
+
+    def add(self, result: Result, predicted: int) -> None:
+        """Add the result of an image; ``predicted``: the class of the clean image."""
+
+    def warnings(self, name: str, at: NoiseLevel) -> list[str]:
+        """Warnings for the run, about the results of this name at this noise level."""
 
 
 class Estimator(SpecSection, ABC):
@@ -92,6 +103,10 @@ class Estimator(SpecSection, ABC):
     @property
     def fixed_draws(self) -> int | None:
         """Noisy copies of each image; None if images stop adaptively, or no single option sets the number."""
+        return None
+
+    def review(self) -> Review | None:
+        """A review of its results at a noise level; None (the default): it needs none."""
         return None
 
     def having(self, **options: Any) -> Self | None:

@@ -14,7 +14,8 @@ from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import NoiseLevel
 from robaudit.names import ResultName
 from robaudit.noise.base import AdditiveNoise, Noise
-from robaudit.plugins import ESTIMATORS, BrokenContractError, blaming, installed, is_ours, load_class, shown
+from robaudit.plugins import ESTIMATORS, BrokenContractError, blaming, installed, is_ours, load_class, reference, shown
+from robaudit.quantities import Quantity
 from robaudit.results import Result
 from robaudit.spec.errors import explain
 from robaudit.spec.model import AuditSpec, EstimatorSpec
@@ -153,8 +154,8 @@ def unfit(task: Task, form: Noise) -> Unfit | None:
     """Why an estimator cannot work with a kind of noise; None if it can."""
     estimator = task.estimator
     lacks = (
-        (Need.RANDOM, not form.random, "it does the same to an image every time", "use mc"),
-        (Need.COVARIANCE, not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", "use mc"),
+        (Need.RANDOM, not form.random, "it does the same to an image every time", f"use {reference()}"),
+        (Need.COVARIANCE, not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", f"use {reference()}"),
         (Need.BOUNDED, not form.bounded, "it is unbounded", "use uniform or spatial noise"),
     )
     own = estimator.unfit(form, task.at.level)
@@ -196,6 +197,22 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
         RobauditError: the plugin cannot be imported, is not an Estimator, or lacks a required definition.
     """
     return load_class(ESTIMATORS, "estimator", name, Estimator, where)  # type: ignore[type-abstract]
+
+
+def reference_class() -> type[Estimator]:
+    """The estimator that others are compared with.
+
+    Raises:
+        SpecError: none is installed.
+    """
+    return load(reference(), "the reference")
+
+
+def without_gradients(quantity: Quantity) -> list[str]:
+    """Installed estimators of a quantity that work with any model: the reference alone, if it is among them."""
+    classes = {name: load(name) for name in registered()}
+    names = [name for name, cls in classes.items() if cls.quantity == quantity and Need.GRADIENTS not in cls.needs]
+    return [reference()] if reference() in names else names
 
 
 def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> dict[str, Estimator]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ from robaudit.numerics.rowwise import gram, mean_over, total, variance_over
 
 NEVER = -1e30
 """The logit of a class that never wins, in place of minus infinity: margins to it stay finite."""
+_ROUNDING = 8
+"""Rounding of logits, in units in the last place of the largest logit."""
 SOFTNESS = 0.25
 """Softness of the votes in :func:`reflection_shift`, in standard deviations of a margin."""
 
@@ -253,3 +256,39 @@ def _kurtosis_score(excess: Tensor, n: Tensor) -> Tensor:
     ratio = (1 - 2 / a) / (1 + x * (2 / (a - 4)).sqrt())
     cube_root = torch.exp(ratio.abs().log() / 3) * ratio.sign()
     return ((1 - 2 / (9 * a)) - cube_root) / (2 / (9 * a)).sqrt()
+
+
+def ease(logits: Tensor, y: Tensor) -> list[tuple[float, float]]:
+    """The easiness of images: g of a class, and its margin to the largest other logit.
+
+    Args:
+        logits: (images, classes), float64.
+        y: a class of each image (images,), int64.
+    """
+    own = logits.gather(1, y[:, None])
+    others = logits.scatter(1, y[:, None], -torch.inf)
+    values = torch.cat([own - others.logsumexp(1, keepdim=True), own - others.amax(1, keepdim=True)], 1)
+    return [(g, margin) for g, margin in values.tolist()]
+
+
+def margin_rounding(logits: Tensor, constants: Tensor, eps: float, pixels: int, span: float = 0.0) -> Tensor:
+    """The most that rounding may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
+
+    The rounding of a layer acts as if its input were off by about eps times its size, which later layers amplify by at most the
+    constant: the second term matters if the terms of a product nearly cancel, or the constant is huge. If a large number
+    is added and subtracted again, intermediate values (the span) exceed what the pixels alone could cause. A network with a margin
+    below the bound cannot be told from a network with another class nearby, so nothing is certified.
+
+    Args:
+        logits: (rows, classes).
+        constants: K of margins in l2 (rows, ...).
+        eps: of the network's type of number.
+        pixels: values in an image.
+        span: of the bound; 0: unknown.
+
+    Returns:
+        (rows, ...).
+    """
+    unmasked = torch.where(logits <= NEVER, 0.0, logits)
+    largest = unmasked.abs().amax(1).reshape(-1, *[1] * (constants.dim() - 1))
+    return eps * (_ROUNDING * largest + constants * max(span, math.sqrt(pixels)))

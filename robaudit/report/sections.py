@@ -234,6 +234,12 @@ def sections_of(run: Run) -> dict[str, Section[Any]]:
     return dict(sorted(applying.items(), key=lambda item: item[1].place))
 
 
+def section_options() -> dict[SectionOption, str]:
+    """The options that only one section has, with the name of that section."""
+    names = [name for name in section_names() if name != ROWS]
+    return {option: name for name in names for option in section_of(name).options}
+
+
 def used(name: str) -> frozenset[str]:
     """The parts of :class:`Ask`, and the options, that a section uses."""
     if name == ROWS:

@@ -30,18 +30,6 @@ from robaudit.text import count, printable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MEANINGS = {
-    "p_robust": "probability that noise leaves the prediction unchanged",
-    "log10_p_fail": "probability that noise changes the prediction, as a power of ten: -6 is one in a million",
-    "loss": "cross-entropy under noise: for q = 1 its mean, towards its maximum as q grows",
-    "confidence": "softmax score of the clean image (no noise enters it)",
-    "radius": "norm of the smallest change of the image that changes the prediction",
-    "certified_radius": "norm up to which the class provably stays the same; 0 where nothing is certified",
-    "noise_tolerance": "largest noise level that leaves the prediction unchanged often enough",
-    "difficulty": "logit of the clean score of the class: larger is easier (no noise enters it)",
-}
-
-
 QUANTILE_ENDS = f"[ ] beside a median or percentile: 95 % interval for {THESE_IMAGES}."
 
 
@@ -295,7 +283,7 @@ def _paired(changes: Mapping[str, Changes]) -> Iterator[str]:
 
 def heading(quantity: Quantity) -> str:
     """The quantity that a table is about, and its meaning."""
-    return f"{quantity.name}: {MEANINGS.get(quantity.name, quantity.unit)}"
+    return f"{quantity.name}: {quantity.meaning or quantity.unit}"
 
 
 def about(quantity: Quantity) -> str:

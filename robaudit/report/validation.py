@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from robaudit.plugins import reference
 from robaudit.report import numbers
 from robaudit.report.tables import Table, cells, columns
 from robaudit.validation.comparison import ReferenceComparison
@@ -20,7 +21,7 @@ _NOTES = (
 def validation_tables(validation: Validation) -> Iterator[Table]:
     """A table for each noise level, with a verdict on each estimator and which to use."""
     images = len({name for name, _ in validation.truths})
-    yield Table(f"{images} images against mc with {validation.draws:,} draws of independent noise")
+    yield Table(f"{images} images against {reference()} with {validation.draws:,} draws of independent noise")
     levels = numbers.level_texts(validation.levels)
     head = columns(("estimator",), ("bias +- error", "RMSE +- error", "rank", "coverage", "per image"))
     for at, words in zip(validation.levels, validation.verdicts(), strict=True):

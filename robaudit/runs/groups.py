@@ -10,11 +10,9 @@ from operator import attrgetter
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.levels import NONE, NoiseLevel
 from robaudit.names import ResultName
-from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, P_ROBUST, Quantity
+from robaudit.quantities import BUILT_IN, Quantity
 from robaudit.records import Record
 from robaudit.runs.rows import Row
-
-BUILT_IN: Mapping[str, Quantity] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS)}
 
 
 @dataclass(frozen=True, slots=True)

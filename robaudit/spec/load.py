@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
-from robaudit.plugins import ESTIMATORS, NOISES, refuse_unknown
+from robaudit.plugins import ESTIMATORS, NOISES, reference, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
 from robaudit.spec.fields import as_tuple
@@ -245,7 +245,7 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
     Raises:
         SpecError: it is not of that form, or there is no such key.
     """
-    location, value = read_setting(setting, "mc.samples=2000")
+    location, value = read_setting(setting, f"{reference()}.samples=2000")
     if location[0] in AuditSpec.model_fields:
         put(raw, location, value)
         return

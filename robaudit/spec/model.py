@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
@@ -24,6 +23,7 @@ from pydantic import (
 
 from robaudit.errors import DataError, SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NONE, LevelName, NoiseLevel
+from robaudit.plugins import DATASETS, installed, load_class, reference
 from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
 from robaudit.spec.fields import (
     MISSING_KEY,
@@ -177,19 +177,6 @@ class FilesSpec(ImageOptions):
     )
 
 
-DATASET_KINDS: Mapping[str, str] = {
-    "npz": "robaudit.datasets.npz:NpzSpec",
-    "csv": "robaudit.datasets.csv_file:CsvSpec",
-    "hf": "robaudit.datasets.hf:HfSpec",
-    "images": "robaudit.datasets.images:ImagesSpec",
-    "torchvision": "robaudit.datasets.torchvision_set:TorchvisionSpec",
-    "digits": "robaudit.datasets.digits:DigitsSpec",
-    "python": "robaudit.datasets.python_callable:PythonDatasetSpec",
-}
-"""The kinds of data sets that a spec can name, each with its section class; a path belongs to the first kind that recognises it.
-
-Modules are imported on demand.
-"""
 IN_MEMORY = "memory"
 """The kind of data and format of models passed to :func:`robaudit.audit` by a Python program."""
 
@@ -205,22 +192,24 @@ class MemorySpec(BaseDatasetSpec):
         raise DataError("dataset", what, "pass them again: robaudit.audit(net, dataset, ..., out=RUN) checks that they are the same")
 
 
+def dataset_kinds() -> list[str]:
+    """The installed kinds of data sets that a spec can name, in alphabetical order; nothing is imported."""
+    return list(installed(DATASETS, "data set kind"))
+
+
 def dataset_kind(name: str) -> type[BaseDatasetSpec]:
     """The section of a kind of data set.
 
     Raises:
-        KeyError: there is no such kind.
+        SpecError: there is no such kind.
+        RobauditError: its plugin does not import, or is not a section of a spec.
     """
-    if name == IN_MEMORY:
-        return MemorySpec
-    module, _, section = DATASET_KINDS[name].partition(":")
-    kind: type[BaseDatasetSpec] = getattr(import_module(module), section)
-    return kind
+    return MemorySpec if name == IN_MEMORY else load_class(DATASETS, "data set kind", name, BaseDatasetSpec, "dataset")
 
 
 def recognised(written: str, base: Path) -> dict[str, Any] | None:
-    """The dataset section for a path relative to the folder ``base``; None if no kind recognises it."""
-    sections = ((kind, dataset_kind(kind).recognised(written, base / written)) for kind in DATASET_KINDS)
+    """The dataset section for a path relative to the folder ``base``, of the first kind that recognises it; None if none does."""
+    sections = ((kind, dataset_kind(kind).recognised(written, base / written)) for kind in dataset_kinds())
     return next(({"kind": kind, **keys} for kind, keys in sections if keys is not None), None)
 
 
@@ -230,9 +219,9 @@ def _of_its_kind(value: object, info: ValidationInfo) -> object:
         return value
     name = value.get("kind")
     if name is None:
-        raise about_key(WRONG_KEY, "kind", f"is missing; kind: {' | '.join(DATASET_KINDS)}")
-    if name not in (*DATASET_KINDS, IN_MEMORY):
-        raise about_key(WRONG_KEY, "kind", f"unknown kind {name!r}; {did_you_mean(str(name), DATASET_KINDS)}")
+        raise about_key(WRONG_KEY, "kind", f"is missing; kind: {' | '.join(dataset_kinds())}")
+    if name not in (kinds := [*dataset_kinds(), IN_MEMORY]):
+        raise about_key(WRONG_KEY, "kind", f"unknown kind {name!r}; {did_you_mean(str(name), kinds[:-1])}")
     return dataset_kind(name).model_validate(value, context=info.context)
 
 
@@ -345,7 +334,7 @@ class EstimatorSpec(SpecSection):
         if len(value) != 1:
             keys = ", ".join(map(str, value)) or "none"
             raise ValueError(
-                f"an entry of the list has one key, the estimator's name, as in {{mc: {{samples: 1000}}}}; this one has: {keys}"
+                f"an entry of the list has one key, the estimator's name, as in {{{reference()}: {{samples: 1000}}}}; this one has: {keys}"
             )
         ((name, options),) = value.items()
         if not isinstance(options, dict):
@@ -365,7 +354,7 @@ def with_options(entry: object) -> object:
     return entry
 
 
-DEFAULT_ESTIMATOR = "mc"
+DEFAULT_ESTIMATOR = reference()
 """The estimator of a spec that names none."""
 
 Precision = Literal["fp32", "tf32", "bf16", "fp64"]

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from robaudit.levels import GAUSSIAN, LevelName
-from robaudit.spec.model import DATASET_KINDS, IN_MEMORY, AuditSpec, EstimatorSpec, Levels, dataset_kind
+from robaudit.plugins import reference
+from robaudit.spec.model import IN_MEMORY, AuditSpec, EstimatorSpec, Levels, dataset_kind, dataset_kinds
 
 
 def spec_schema(
@@ -25,7 +26,7 @@ def spec_schema(
     schema["title"] = "robaudit spec"
     definitions = schema["$defs"]
     del definitions["BaseDatasetSpec"]
-    listed = [{"$ref": f"#/$defs/{_dataset(definitions, kind)}"} for kind in DATASET_KINDS]
+    listed = [{"$ref": f"#/$defs/{_dataset(definitions, kind)}"} for kind in dataset_kinds()]
     schema["properties"]["dataset"] = {"description": schema["properties"]["dataset"]["description"], "oneOf": listed}
     for form in definitions["ModelSpec"]["properties"]["format"]["anyOf"]:
         if IN_MEMORY in form.get("enum", ()):  # files cannot name it
@@ -35,7 +36,7 @@ def spec_schema(
         value = {"anyOf": [{"$ref": f"#/$defs/{_options(definitions, name, model)}"}, {"type": "null"}]}
         forms.append({"type": "object", "properties": {name: value}, "required": [name], "additionalProperties": False})
     definitions["EstimatorSpec"] = {
-        "description": "an estimator's name, or its name with options: {mc: {samples: 1000}}",
+        "description": f"an estimator's name, or its name with options: {{{reference()}: {{samples: 1000}}}}",
         "anyOf": forms,
     }
     if noises:

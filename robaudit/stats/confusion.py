@@ -15,6 +15,7 @@ from robaudit.estimates import Estimate
 from robaudit.levels import LevelChoice
 from robaudit.numerics.images import Floats
 from robaudit.numerics.intervals import mean_interval
+from robaudit.plugins import reference
 from robaudit.quantities import IntervalKind
 from robaudit.records import Inline, Record, published
 from robaudit.runs.frame import NO_CLASS
@@ -97,7 +98,7 @@ def confusions(
                 counts = np.asarray(row.votes.counts, dtype=np.float64)
                 members.setdefault(start, []).append(np.pad(counts / row.votes.draws, (0, chosen[key] - len(counts))))
     if not counted:
-        raise RunError(where, "has no votes of a fixed number of noisy copies", "audit with mc at a noise level")
+        raise RunError(where, "has no votes of a fixed number of noisy copies", f"audit with {reference()} at a noise level")
     if by == "label" and not labelled:
         raise RunError(where, "has no labels", "count by the predicted class: --by predicted")
     return tuple(_confusion(key, counted[key], kind) for key in chosen if key in counted)

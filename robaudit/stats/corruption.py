@@ -14,6 +14,7 @@ from robaudit.errors import RunError, did_you_mean
 from robaudit.estimates import Bounds, Estimate
 from robaudit.levels import LevelName
 from robaudit.numerics.images import Floats
+from robaudit.plugins import reference
 from robaudit.records import Inline, Nested, Record, published
 from robaudit.runs.frame import common_names
 from robaudit.runs.run import Run
@@ -103,7 +104,7 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
     entries = [entry for entry in info.noisy_accuracy if entry.level_name == LevelName.SEVERITY]
     if info.clean_accuracy is None or not entries:
         what = "has no labels" if info.clean_accuracy is None else "has no accuracy under noise whose level is a severity"
-        raise RunError(where, what, "audit labelled images with mc under noise of the kind corruption or corrupted_set")
+        raise RunError(where, what, f"audit labelled images with {reference()} under noise of the kind corruption or corrupted_set")
     names = list(dict.fromkeys(entry.estimator for entry in entries))
     chosen = names[0] if estimator is None else estimator
     if chosen not in names:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
+from robaudit.plugins import reference
 from robaudit.quantities import CONFIDENCE
 from robaudit.runs.run import Run, chosen
 from robaudit.stats.summary import GroupSummary
@@ -32,5 +33,7 @@ def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice |
         if key.at.level is not None and key.quantity != CONFIDENCE.name:
             curves.setdefault((key.estimator, key.noise), []).append(groups[key])
     if not curves:
-        raise RunError(str(run.path), "has no result at a noise level", "audit with mc at several levels, such as --sigma 0.05 --sigma 0.1")
+        raise RunError(
+            str(run.path), "has no result at a noise level", f"audit with {reference()} at several levels, such as --sigma 0.05 --sigma 0.1"
+        )
     return [tuple(sorted(points, key=lambda group: group.key.at.strength)) for points in curves.values()]

@@ -6,34 +6,19 @@ import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
-from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
+from robaudit.quantities import DIFFICULTY, Band, IntervalKind, Quantity
 from robaudit.records import Record, json_number, json_values, with_names
+from robaudit.runs.frame import Columns
 from robaudit.runs.groups import GroupKey, by_sample, quantity_of
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
 from robaudit.text import Names
-
-
-class Band(IntEnum):
-    """The place of a result between the clean image and proofs; the order of the lines."""
-
-    CLEAN = 0
-    AVERAGE = 1
-    BETWEEN = 2
-    TOLERANCE = 3
-    OTHER = 4
-    FOUND = 5
-    EXACT = 6
-    CERTIFIED = 7
-    SMOOTHED = 8
-
 
 HEADS = {
     Band.CLEAN: "clean image",
@@ -45,16 +30,6 @@ HEADS = {
     Band.EXACT: "exact",
     Band.CERTIFIED: "certified: radius at least",
     Band.SMOOTHED: "of the smoothed classifiers",
-}
-_BANDS = {
-    P_ROBUST.name: Band.AVERAGE,
-    LOG10_P_FAIL.name: Band.AVERAGE,
-    LOSS.name: Band.BETWEEN,
-    TOLERANCE.name: Band.TOLERANCE,
-    RADIUS.name: Band.FOUND,
-    CERTIFIED.name: Band.CERTIFIED,
-    DIFFICULTY.name: Band.CLEAN,
-    CONFIDENCE.name: Band.CLEAN,
 }
 _RANKING = (
     Band.EXACT,
@@ -156,7 +131,7 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
     lines = tuple(_lines(run))
     if not lines:
         raise NothingLeftError(str(run.path), "has no results", "audit at least one sample")
-    ranking = min(lines, key=_worth)
+    ranking = min(lines, key=lambda line: _worth(line, run.frame[line.key].finite))
     order = _ranked(run, ranking)
     chosen = _known(run, ids, order) if ids else order[:most]
     wanted = frozenset(chosen)
@@ -166,31 +141,36 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
 
 def _lines(run: Run) -> Iterator[Line]:
     """The results in order: by band, then in the run's order, the levels of a noise from weak to strong."""
-    bands = {key: _band(key, bool(columns.of_kind(IntervalKind.EXACT).any())) for key, columns in run.frame.items()}
-    noises, estimators = (list(dict.fromkeys(names)) for names in ((key.noise for key in bands), (key.estimator for key in bands)))
+    quantities = {key: quantity_of(key.quantity, run.quantities) for key in run.frame}
+    bands = {key: _band(columns, quantities[key].band) for key, columns in run.frame.items()}
+    noises = list(dict.fromkeys(key.noise for key in bands))
+    estimators = list(dict.fromkeys(key.estimator for key in bands))
 
     def order(key: GroupKey) -> tuple[float, ...]:
         return bands[key], noises.index(key.noise), estimators.index(key.estimator), key.at.strength
 
-    return (Line(key, bands[key], quantity_of(key.quantity, run.quantities)) for key in sorted(bands, key=order))
+    return (Line(key, bands[key], quantities[key]) for key in sorted(bands, key=order))
 
 
-def _band(key: GroupKey, exact: bool) -> Band:
-    if key.quantity == RADIUS.name and exact:  # infinite radii go with the finite ones
+def _band(columns: Columns, usual: Band) -> Band:
+    """The band of a result; ``usual``: of its quantity."""
+    if usual is Band.FOUND and columns.of_kind(IntervalKind.EXACT).any():  # infinite radii go with the finite ones
         return Band.EXACT
-    if key.quantity in (CERTIFIED.name, RADIUS.name) and key.at.level is not None:
+    if usual in (Band.FOUND, Band.CERTIFIED) and columns.key.at.level is not None:
         return Band.SMOOTHED
-    return _BANDS.get(key.quantity, Band.OTHER)
+    return usual
 
 
-def _worth(line: Line) -> tuple[int, bool, float]:
+def _worth(line: Line, finite: Columns) -> tuple[int, bool, float, float]:
     """The sort key of results that may rank the images: the closest to the distance of the nearest flip comes first.
 
-    An exact l2 radius, else the radius of a search, else the probability at the strongest level, a tolerance, a certificate, anything.
+    An exact l2 radius, else the radius of the search that found the nearest flips, else the probability at the strongest level, a
+    tolerance, a certificate, anything.
     """
-    name = ResultName.parse(line.key.estimator)
-    other_norm = name.norm is None or name.norm.number != 2.0
-    return _RANKING.index(line.band) + (name.estimator == "radius_random"), other_norm, -line.key.at.strength
+    norm = ResultName.parse(line.key.estimator).norm
+    other_norm = norm is None or norm.number != 2.0
+    distance = float(finite.values.mean()) if line.band is Band.FOUND and len(finite) else 0.0
+    return _RANKING.index(line.band), other_norm, -line.key.at.strength, distance
 
 
 def _ranked(run: Run, ranking: Line) -> list[str]:

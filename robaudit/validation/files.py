@@ -8,6 +8,7 @@ from typing import Any
 
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, write_atomically
+from robaudit.plugins import reference
 from robaudit.records import json_values
 from robaudit.runs.folder import in_runs
 from robaudit.runs.serialise import SCHEMA_VERSION, table_csv
@@ -76,7 +77,7 @@ def document(validation: Validation) -> dict[str, Any]:
     return {
         **validation.info.model_dump(mode="json", exclude_unset=True, exclude={"status", "schema_version"}),
         "samples": len({name for name, _ in validation.truths}),
-        "reference": {"estimator": "mc", "draws": validation.draws, "stream": "reference"},
+        "reference": {"estimator": reference(), "draws": validation.draws, "stream": "reference"},
         "comparisons": json_values(validation.comparisons),
         "words": validation.verdicts(),
         "skipped": [{"sample_id": name, "reason": reason} for name, reason in validation.skipped],

@@ -14,12 +14,12 @@ from robaudit.auditing.run import Computed, compute
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected, random_subset
-from robaudit.engine.registry import Task
+from robaudit.engine.registry import Task, reference_class
 from robaudit.errors import NothingLeftError
 from robaudit.levels import NoiseLevel
-from robaudit.methods.average_case.mc import MonteCarlo
 from robaudit.models.logits import rounded_products
 from robaudit.models.pretrained import filled
+from robaudit.plugins import reference
 from robaudit.progress import Listener
 from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
@@ -114,7 +114,7 @@ def validate(
         usable = _without(subset, {skip.sample_id for skip in computed.skipped})
         if not computed.rows:
             raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {computed.skipped[0].reason}")
-        listener.note(f"the reference: mc with {draws:,} draws of its own noise")
+        listener.note(f"the reference: {reference()} with {draws:,} draws of its own noise")
         truths, seconds = measure(ready, usable, draws, listener)
     return Validation(
         info=first_info(replace(ready, data=whole), **history(None, command, ready.info.device)),
@@ -151,4 +151,5 @@ def measure(ready: PreparedAudit, samples: Dataset, draws: int, listener: Listen
 
 
 def _votes(levels: Sequence[NoiseLevel], draws: int) -> tuple[Task, ...]:
-    return tuple(Task(MonteCarlo(samples=draws), STREAM, at) for at in levels)
+    estimator = reference_class().model_validate({"samples": draws})
+    return tuple(Task(estimator, STREAM, at) for at in levels)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+from robaudit.plugins import reference
 from robaudit.quantities import P_ROBUST
 from robaudit.stats.summary import Share
 from robaudit.validation.comparison import Error, ReferenceComparison
@@ -121,8 +122,8 @@ def advice(group: Sequence[ReferenceComparison]) -> list[str]:
         comparison for comparison in unbiased if grade(comparison) is Grade.USABLE
     ]
     best = min(good, key=lambda comparison: comparison.seconds) if good else None
-    tried = any(comparison.kind == "mc" for comparison in group)
-    use = f"use {best.estimator}" if best else "use mc with more draws" if tried else "use mc"
+    tried = any(comparison.kind == reference() for comparison in group)
+    use = f"use {best.estimator}" if best else f"use {reference()} with more draws" if tried else f"use {reference()}"
     lines = [f"{comparison.estimator} {off}: {use}" for comparison in judged if comparison is not best and (off := _off(comparison))]
     if best is not None and best.error is not None:
         lines.append(

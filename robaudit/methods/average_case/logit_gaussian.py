@@ -12,8 +12,10 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
-from robaudit.methods.average_case.mc import flip_by_votes, looked_once
+from robaudit.engine.votes import flip_by_votes
+from robaudit.methods.average_case.mc import looked_once
 from robaudit.methods.average_case.mvn import mvn_cdf
+from robaudit.methods.average_case.review import FitReview
 from robaudit.numerics.intervals import antithetic_share
 from robaudit.numerics.margins import (
     halves,
@@ -85,6 +87,10 @@ class LogitGaussian(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the draws."""
         return 1 + self.samples, 0
+
+    def review(self) -> FitReview:
+        """Whether the fits are off the votes of the same copies on average."""
+        return FitReview()
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Draw a few images at a time, and fit all together."""

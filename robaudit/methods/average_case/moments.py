@@ -11,9 +11,9 @@ from torch import Tensor
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
 from robaudit.errors import ModelError
+from robaudit.methods.average_case.chain import Chain, chain_of
 from robaudit.methods.average_case.linear import cdf_notes
 from robaudit.methods.average_case.mvn import mvn_cdf
-from robaudit.models.chain import Chain, chain_of
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian

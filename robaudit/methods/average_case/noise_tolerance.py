@@ -15,9 +15,9 @@ from robaudit.engine.estimator import Estimator, Need
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
 from robaudit.methods.average_case.level_search import KEPT, DrawRequest, SearchPlan, Tolerance, find_tolerance, run_all
-from robaudit.methods.radius.difficulty import ease
 from robaudit.noise.base import AdditiveNoise, Noise, Shape, shape_of
 from robaudit.noise.process import DrawPool
+from robaudit.numerics.margins import ease
 from robaudit.quantities import TOLERANCE, Interval, IntervalKind
 from robaudit.results import CleanImage, Result, Searched
 

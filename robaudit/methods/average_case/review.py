@@ -6,7 +6,9 @@ import math
 from array import array
 from statistics import fmean, stdev
 
-from robaudit.runs.rows import Row
+from robaudit.levels import NoiseLevel
+from robaudit.plugins import reference
+from robaudit.results import Result
 
 _FEWEST, _TOLERABLE = 10, 0.01
 
@@ -20,21 +22,20 @@ class FitReview:
 
     def __init__(self) -> None:
         self._above = array("d")
-        self._row: Row | None = None
 
-    def add(self, row: Row) -> None:
-        """Add a row with a fit."""
-        if 0.001 < row.value < 0.999 and row.votes is not None and row.votes.draws:
-            self._row = row
-            self._above.append(row.value - row.votes.of(row.predicted) / row.votes.draws)
+    def add(self, result: Result, predicted: int) -> None:
+        """Add a result, if it is a fit that votes can judge."""
+        votes = result.votes
+        if result.fit is not None and 0.001 < result.value < 0.999 and votes is not None and votes.draws:
+            self._above.append(result.value - votes.of(predicted) / votes.draws)
 
-    def warnings(self) -> list[str]:
+    def warnings(self, name: str, at: NoiseLevel) -> list[str]:
         """A line if the mean distance of 10 images or more exceeds .01 and its own error (99 %)."""
-        if self._row is None or len(self._above) < _FEWEST:
+        if len(self._above) < _FEWEST:
             return []
         mean = fmean(self._above)
         if abs(mean) <= max(_TOLERABLE, 2.58 * stdev(self._above) / math.sqrt(len(self._above))):
             return []
         where = f"{abs(mean):.3f} {'above' if mean > 0 else 'below'} the votes of the same copies"
-        about = f"{self._row.estimator}: its values at {self._row.at}"
-        return [f"{about} are {where}, on average over {len(self._above)} images: use mc"]
+        about = f"{name}: its values at {at}"
+        return [f"{about} are {where}, on average over {len(self._above)} images: use {reference()}"]

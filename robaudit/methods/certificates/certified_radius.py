@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
-from robaudit.methods.average_case.mc import Counts, count_votes, in_rounds
+from robaudit.engine.votes import Counts, count_votes, in_rounds
 from robaudit.methods.certificates.certificate import CERTIFICATE, certificate
 from robaudit.methods.certificates.smoothing import (
     BOX,

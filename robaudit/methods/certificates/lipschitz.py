@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Self
 
 import torch
@@ -15,14 +14,12 @@ from robaudit.methods.certificates.certificate import CERTIFICATE
 from robaudit.methods.certificates.network_bounds import Lipschitz, lipschitz_bound
 from robaudit.methods.radius.estimator import ByNorm
 from robaudit.models.logits import LogitModel
-from robaudit.numerics.margins import NEVER
+from robaudit.numerics.margins import margin_rounding
 from robaudit.quantities import CERTIFIED
 from robaudit.spec.fields import SpecSection
 
 _FURTHEST = 1e9
 """Stands for an infinite radius, where logits do not depend on the pixels."""
-_ROUNDING = 8
-"""Rounding of logits, in units in the last place of the largest logit."""
 
 
 class Declared(SpecSection):
@@ -84,25 +81,9 @@ class LipschitzCertificate(ByNorm):
 
 
 def rounding(batch: ImageBatch, logits: Tensor, constants: Tensor, span: float = 0.0) -> Tensor:
-    """The most that rounding may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
-
-    The rounding of a layer acts as if its input were off by about eps times its size, which later layers amplify by at most the
-    constant: the second term matters if the terms of a product nearly cancel, or the constant is huge. If a large number
-    is added and subtracted again, intermediate values (the span) exceed what the pixels alone could cause. A network with a margin
-    below the bound cannot be told from a network with another class nearby, so nothing is certified.
-
-    Args:
-        batch: the chunk.
-        logits: (rows, classes).
-        constants: K of margins in l2 (rows, ...).
-        span: of the bound; 0: unknown.
-
-    Returns:
-        (rows, ...).
-    """
-    unmasked = torch.where(logits <= NEVER, 0.0, logits)
-    largest = unmasked.abs().amax(1).reshape(-1, *[1] * (constants.dim() - 1))
-    return torch.finfo(batch.engine.model.dtype).eps * (_ROUNDING * largest + constants * max(span, math.sqrt(batch.x[0].numel())))
+    """The most that rounding may add to margins of a chunk's images: :func:`robaudit.numerics.margins.margin_rounding`."""
+    eps = torch.finfo(batch.engine.model.dtype).eps
+    return margin_rounding(logits, constants, eps, batch.x[0].numel(), span)
 
 
 def furthest(margin: Tensor, constant: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Need
 from robaudit.engine.objective import SoftVote
-from robaudit.methods.average_case.mc import count_votes
+from robaudit.engine.votes import count_votes
 from robaudit.methods.certificates.certified_radius import theorem_of
 from robaudit.methods.certificates.smoothing import p_lower
 from robaudit.methods.radius.estimator import Norms, SearchedRadius, flips_of, rows_of

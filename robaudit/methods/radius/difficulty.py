@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
-from robaudit.numerics.margins import NEVER
+from robaudit.numerics.margins import NEVER, ease
 from robaudit.quantities import DIFFICULTY, Interval, IntervalKind
 from robaudit.results import CleanImage, Result
 
@@ -57,16 +55,3 @@ class Difficulty(Estimator):
             )
             results.append(result)
         return results
-
-
-def ease(logits: Tensor, y: Tensor) -> list[tuple[float, float]]:
-    """The easiness of images: g of a class, and its margin to the largest other logit.
-
-    Args:
-        logits: (images, classes), float64.
-        y: a class of each image (images,), int64.
-    """
-    own = logits.gather(1, y[:, None])
-    others = logits.scatter(1, y[:, None], -torch.inf)
-    values = torch.cat([own - others.logsumexp(1, keepdim=True), own - others.amax(1, keepdim=True)], 1)
-    return [(g, margin) for g, margin in values.tolist()]

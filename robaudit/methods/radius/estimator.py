@@ -12,11 +12,11 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
-from robaudit.methods.radius.difficulty import ease
 from robaudit.methods.radius.minimal_norm import Flips
 from robaudit.methods.radius.norm_steps import Norm
 from robaudit.names import Part
 from robaudit.noise.base import Shape
+from robaudit.numerics.margins import ease
 from robaudit.quantities import RADIUS, Interval, IntervalKind
 from robaudit.results import CleanImage, Result, Searched
 from robaudit.spec.fields import as_tuple

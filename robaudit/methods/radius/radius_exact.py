@@ -7,12 +7,12 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.errors import ModelError
-from robaudit.methods.certificates.lipschitz import rounding
 from robaudit.methods.radius.estimator import RadiusEstimator, diameter, rows_of
 from robaudit.models.graph import Model, record
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import is_affine
 from robaudit.noise.base import shape_of
+from robaudit.numerics.margins import margin_rounding
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import Result, Searched
 
@@ -29,7 +29,7 @@ class RadiusExact(RadiusEstimator):
     The dual of l2 is l2, of linf l1. No shorter perturbation changes the class, and some perturbation that is longer by any amount does.
     Linear networks are recognised by the operations of one pass: products with fixed weights, sums, means, fixed
     normalisation, changes of shape. Every clean pass is compared with W x + b. The detail ``rounding`` bounds the error from rounded logits
-    (:func:`robaudit.methods.certificates.lipschitz.rounding`), which is large if the logits are large and their margin is small.
+    (:func:`robaudit.numerics.margins.margin_rounding`), which is large if the logits are large and their margin is small.
 
     Source: Giraudon et al., Intrinsic robustness, proposition 3.2, in its exact form for linear networks (Moosavi-Dezfooli et al. 2016).
     """
@@ -60,7 +60,9 @@ class RadiusExact(RadiusEstimator):
         if ((expected - logits).abs().amax() > _FAR * logits.abs().amax().clamp_min(1e-30)).item():
             raise ModelError(model.name, "is not linear: its logits are not W x + b", "use radius_attack")
         margins = logits.gather(1, y[:, None]) - logits  # (images, classes), 0 at y
-        by_norm, errors = [], rounding(batch, logits, _own_slopes(weights, y, "l2"))  # (images, classes)
+        eps = torch.finfo(model.dtype).eps
+        errors = margin_rounding(logits, _own_slopes(weights, y, "l2"), eps, pixels.shape[1])  # (images, classes)
+        by_norm = []
         for norm in self.norm:
             slope = _own_slopes(weights, y, norm)
             never = (slope == 0) | (torch.arange(batch.classes, device=y.device) == y[:, None])

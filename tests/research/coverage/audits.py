@@ -20,8 +20,8 @@ from robaudit.auditing.until import next_analysis, possible_analyses
 from robaudit.compare.difference import compare
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.passes import Engine
+from robaudit.engine.votes import count_votes
 from robaudit.gates.decide import Decision, decide
-from robaudit.methods.average_case.mc import count_votes
 from robaudit.models import LogitModel
 from robaudit.numerics.images import simultaneous
 from robaudit.quantities import P_ROBUST

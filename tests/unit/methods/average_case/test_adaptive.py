@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from robaudit.methods.average_case.mc import Counts, Rule, next_look, sample
+from robaudit.engine.votes import Counts, next_look
+from robaudit.methods.average_case.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson
 from tests.unit.engine.tools import build, curved, known, linear, work_on
 

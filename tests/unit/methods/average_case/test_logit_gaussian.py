@@ -13,7 +13,6 @@ from torch import Tensor
 from robaudit.methods.average_case.logit_gaussian import LogitGaussian, Statistics, by_votes, contradicted, fitted, vote_error
 from robaudit.methods.average_case.review import FitReview
 from robaudit.results import NormalFit, Result, Votes
-from robaudit.runs.rows import Row
 from tests.levels import sigma
 from tests.unit.engine.tools import build, curved, known, linear, work_on
 
@@ -159,10 +158,9 @@ def warned(above_votes: Sequence[float]) -> list[str]:
     review = FitReview()
     for above in above_votes:
         kept = round(1000 * (0.5 - above))
-        about = {"sample_id": "0", "label": 0, "predicted": 0, "correct": True, "estimator": "fit", "quantity": "p_robust"}
         result = Result(kept / 1000 + above, forwards=1, votes=Votes((kept, 1000 - kept)), fit=NormalFit(0.0, 0.0))
-        review.add(Row.of(result, **sigma(0.5).document(), **about))
-    return review.warnings()
+        review.add(result, predicted=0)
+    return review.warnings("fit", sigma(0.5))
 
 
 def test_a_review_tells_when_the_fits_are_off_the_votes_on_average() -> None:

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
+from robaudit.methods.average_case.chain import chain_of
 from robaudit.methods.average_case.moments import Moments, closed_forms, first_covariance, logit_moments
 from robaudit.methods.average_case.taylor import Taylor
 from robaudit.models import from_module
 from robaudit.models.architectures import mlp
-from robaudit.models.chain import chain_of
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.uniform import Uniform
 from tests.unit.engine.tools import SHAPE, curved, linear, values, work_on

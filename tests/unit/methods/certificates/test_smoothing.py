@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import bdtrc
 from scipy.stats import binom, laplace, norm, uniform
 
-from robaudit.methods.average_case.mc import next_look
+from robaudit.engine.votes import next_look
 from robaudit.methods.certificates.smoothing import (
     BOX,
     EARLY,

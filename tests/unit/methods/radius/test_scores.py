@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.methods.radius.difficulty import ease
 from robaudit.methods.radius.scores import MEANINGS, Radii, Score, Scores, radii_of, score_changes, scores_of, weighted
+from robaudit.numerics.margins import ease
 from robaudit.quantities import DIFFICULTY, TOLERANCE, Interval
 from robaudit.results import CleanImage
 from robaudit.runs.rows import Row

@@ -1,0 +1,83 @@
+"""The votes of noisy copies, counted at once or in rounds until an image is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robaudit.engine.batch import ImageBatch
+
+FIRST = 16
+"""Draws at the first look."""
+_STEP, _GROWTH = 8, 8
+
+Counts = NDArray[np.int64]
+T = TypeVar("T")
+
+
+def count_votes(batch: ImageBatch, images: Sequence[int], start: int, draws: int, kept: torch.Tensor | None = None) -> torch.Tensor:
+    """Votes of noisy copies by class, and in the last column the copies with non-finite logits.
+
+    Args:
+        batch: the chunk.
+        images: indices into the chunk, in order (n,).
+        start: number of the first draw.
+        draws: draws of each image.
+        kept: output: whether each draw kept the class of the clean image (n, draws), bool; only if ``images`` are all images.
+
+    Returns:
+        (n, classes + 1), int64.
+    """
+    bins = batch.classes + 1
+    votes = torch.zeros(len(images) * bins, dtype=torch.int64, device=batch.x.device)
+    for noisy, logits in batch.noisy_logits(draws, images, start=start):
+        winner = torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes)
+        votes.index_add_(0, noisy.image * bins + winner, torch.ones_like(winner))
+        if kept is not None:
+            kept[noisy.image, noisy.draw] = winner == batch.predicted[noisy.image]
+    return votes.view(-1, bins)
+
+
+def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
+    """The other class with the most votes, the first if several tie; None if no copy flipped."""
+    others = [(-count, c) for c, count in enumerate(votes) if c != predicted and count]
+    return min(others)[1] if others else None
+
+
+def next_look(draws: int, most: int) -> int:
+    """Draws at the next look: an eighth more, in steps of 8 (stops are late by a sixteenth on average)."""
+    return min(most, draws + max(_STEP, draws // _GROWTH // _STEP * _STEP) if draws else FIRST)
+
+
+def in_rounds(
+    images: int,
+    most: int,
+    count: Callable[[Sequence[int], int, int], Counts],
+    look: Callable[[NDArray[np.int64], Counts, int], Sequence[T | None]],
+) -> list[T]:
+    """Draw in rounds for the images that are still open, with a look at them after each round.
+
+    Args:
+        images: number of images.
+        most: draws of an image at the last look.
+        count: (images, start, draws) -> copies by class (images, classes + 1) among ``draws`` draws from number ``start`` on.
+        look: (images, copies by class so far, draws so far) -> the result of each, None if it stays open; never None at the last look.
+
+    Returns:
+        The result of each image, in order.
+    """
+    ended: dict[int, T] = {}
+    still, draws, votes = np.arange(images), 0, np.zeros((images, 1), dtype=np.int64)
+    while len(still):
+        stop = next_look(draws, most)
+        votes = votes + count(still.tolist(), draws, stop - draws)
+        draws = stop
+        results = look(still, votes, draws)
+        ended.update((image, result) for image, result in zip(still.tolist(), results, strict=True) if result is not None)
+        open_ = np.array([result is None for result in results])
+        still, votes = still[open_], votes[open_]
+    return [ended[b] for b in range(images)]
