@@ -30,7 +30,7 @@ class Inline:
 
     Args:
         names: attributes of the field's value, under their own names; without any, and without ``keys``: all members of the record.
-        keys: attributes under other keys.
+        keys: attributes under other keys; ``part.name`` is one of a part.
     """
 
     def __init__(self, *names: str, **keys: str) -> None:
@@ -175,24 +175,24 @@ def _chosen(owner: Any, attributes: Mapping[str, str]) -> Iterator[Member]:
             yield Member(key, partial(_column, key), kind)
     elif not attributes:
         yield from owner.json_members()
-    for key, name in attributes.items():
-        member = replace(_attribute(owner, name), key=key)
-        if member.type is NoiseLevel:
-            yield from _inlined(member, NoiseLevel, Inline())
-        else:
-            yield member
+    for key, path in attributes.items():
+        hint, about = _attribute(owner, path)
+        yield from _members_of_field(path, hint, about, key)
 
 
 def _column(key: str, at: NoiseLevel) -> Any:
     return at.document()[key]
 
 
-def _attribute(owner: Any, name: str) -> Member:
-    """A field or a property of a class."""
+def _attribute(owner: Any, path: str) -> tuple[Any, str]:
+    """The type and the description of a field or a property of a class, or of one of its parts."""
+    name, _, rest = path.partition(".")
     function = _function(getattr(owner, name, None))
     if function is not None:
-        return Member(name, attrgetter(name), get_type_hints(function)["return"], _first_line(function))
-    return Member(name, attrgetter(name), get_type_hints(owner)[name], dict(_attributes(owner.__doc__ or "")).get(name, ""))
+        hint, about = get_type_hints(function, include_extras=True)["return"], _first_line(function)
+    else:
+        hint, about = get_type_hints(owner, include_extras=True)[name], dict(_attributes(owner.__doc__ or "")).get(name, "")
+    return _attribute(_without_none(get_args(hint)[0] if get_origin(hint) is Annotated else hint), rest) if rest else (hint, about)
 
 
 def _first_line(documented: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from robaudit.levels import LevelChoice
 from robaudit.numerics.images import ROW_CONFIDENCE, Floats
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
-from robaudit.records import Record, json_number
+from robaudit.records import Inline, Nested, Record, published
 from robaudit.runs.frame import NO_CLASS, Columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
@@ -49,7 +49,7 @@ class Certificates:
             could. None without such a radius.
     """
 
-    key: GroupKey
+    key: Annotated[GroupKey, Inline()]
     radii: Floats
     right: Mask
     wrong: Mask
@@ -64,6 +64,21 @@ class Certificates:
     def images(self) -> int:
         """Number of labelled images."""
         return len(self.radii)
+
+    @property
+    def norm(self) -> str | None:
+        """The norm of the radii, where they have one."""
+        return self.key.norm or None
+
+    @property
+    def stated_alpha(self) -> float | None:
+        """:attr:`alpha`; None where rows state none."""
+        return self.alpha or None
+
+    @property
+    def false_certificates(self) -> float | None:
+        """:attr:`false_at_most`; None where rows state no probability."""
+        return self.false_at_most if self.alpha else None
 
     @property
     def counted(self) -> Floats:
@@ -94,7 +109,7 @@ class Curve(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class CertifiedAccuracy:
+class CertifiedAccuracy(Record):
     """Certified accuracy of one result, and other statistics of its certificates.
 
     Attributes:
@@ -109,14 +124,33 @@ class CertifiedAccuracy:
         largest: of the same radii.
     """
 
-    certificates: Certificates
+    certificates: Annotated[Certificates, Inline("key", "norm")]
     confidence: float
-    clean: Share
-    wrong: Share
+    clean: Annotated[Share, Field(serialization_alias="clean_accuracy")]
+    wrong: Annotated[Share, Field(serialization_alias="wrong_class")]
     abstains: Share
-    mean: Estimate
-    median: float
-    largest: float
+    mean: Annotated[Estimate, Nested("MeanRadius", "value", "lower", "upper"), Field(serialization_alias="mean_radius")]
+    median: Annotated[float, Field(serialization_alias="median_radius")]
+    largest: Annotated[float, Field(serialization_alias="largest_radius")]
+
+    @property
+    @published(after="confidence")
+    def counts(
+        self,
+    ) -> Annotated[
+        Certificates,
+        Inline(
+            images="images",
+            unlabelled="unlabelled",
+            not_finite="not_finite",
+            alpha="stated_alpha",
+            false_certificates_at_most="false_certificates",
+            largest_possible="possible",
+            asked="asked",
+        ),
+    ]:
+        """What it is of."""
+        return self.certificates
 
     def at(self, radius: float) -> Share:
         """Certified accuracy at a radius of 0 or more; at 0, the share with any positive radius."""
@@ -132,28 +166,27 @@ class CertifiedAccuracy:
         lowers, uppers = clopper_pearson(counts, certificates.images, self.confidence)
         return Curve(steps, counts.astype(np.int64), counts / certificates.images, lowers, uppers)
 
-    def document(self, radii: Sequence[float]) -> dict[str, Any]:
-        """One entry of the JSON output, with the certified accuracy at these radii."""
-        certificates = self.certificates
-        return {
-            **certificates.key.document(),
-            "norm": certificates.key.norm or None,
-            "confidence": self.confidence,
-            "images": certificates.images,
-            "unlabelled": certificates.unlabelled,
-            "not_finite": certificates.not_finite,
-            "alpha": certificates.alpha or None,
-            "false_certificates_at_most": certificates.false_at_most if certificates.alpha else None,
-            "largest_possible": json_number(certificates.possible),
-            "asked": certificates.asked,
-            "clean_accuracy": self.clean.document(),
-            "certified_accuracy": [{"radius": radius, **self.at(radius).document()} for radius in radii],
-            "wrong_class": self.wrong.document(),
-            "abstains": self.abstains.document(),
-            "mean_radius": {"value": self.mean.value, "lower": self.mean.lower, "upper": self.mean.upper},
-            "median_radius": self.median,
-            "largest_radius": self.largest,
-        }
+
+@dataclass(frozen=True, slots=True)
+class ShareAtRadius(Record):
+    """Certified accuracy at a radius."""
+
+    radius: float
+    share: Annotated[Share, Inline()]
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyAtRadii(Record):
+    """The statistics of one result, with its certified accuracy at some radii, as JSON has them."""
+
+    accuracy: Annotated[CertifiedAccuracy, Inline()]
+    radii: Annotated[Sequence[float], Field(exclude=True)]
+
+    @property
+    @published(after="clean_accuracy")
+    def certified_accuracy(self) -> tuple[ShareAtRadius, ...]:
+        """Certified accuracy at each of the radii."""
+        return tuple(ShareAtRadius(radius, self.accuracy.at(radius)) for radius in self.radii)
 
 
 def certificates_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:

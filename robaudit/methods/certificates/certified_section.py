@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.errors import SpecError
-from robaudit.methods.certificates.accuracy import CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.methods.certificates.accuracy import AccuracyAtRadii, CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.names import ResultName
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.quantities import CERTIFIED
@@ -136,7 +136,8 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         """The numbers of the table, at the requested radii, at all, or at the usual radii of this result."""
         every = _asked(ask) is None
         steps = {"curve": entry.record.curve().document()} if every else {}
-        return {**entry.record.document(_asked(ask) or usual_radii([entry.record])), **steps}
+        radii = _asked(ask) or usual_radii([entry.record])
+        return {**AccuracyAtRadii(entry.record, radii).document(), **steps}
 
     def lines(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each number."""

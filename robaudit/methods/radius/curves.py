@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,12 +73,14 @@ class CurveSummary(Record):
     """A curve in one number.
 
     Attributes:
+        name: of the number.
         estimate: the number with its 95 % percentile bootstrap interval for the population, infinite where the end of the curve leaves it
             open; None where it is not defined.
         relation: whether the true number is at least or at most the value, because the curve ends too early.
         why: the reason why it is not defined.
     """
 
+    name: str = field(default="", kw_only=True)
     estimate: Annotated[Estimate | None, Inline("value")]
     relation: Annotated[ValueRelation, PlainSerializer(lambda relation: relation.value or "=", return_type=str)] = ValueRelation.IS
     why: Annotated[str, Field(serialization_alias="undefined")] = ""
@@ -96,7 +98,15 @@ class CurveSummary(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorCurve:
+class CurvePoint(Record):
+    """An error and its place on a curve."""
+
+    at: float
+    error: Annotated[Estimate, Inline(error="value", lower="lower", upper="upper")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorCurve(Record):
     """Errors by strength.
 
     Attributes:
@@ -112,30 +122,26 @@ class ErrorCurve:
         used: number of points behind the summary: noise curves end by a rule.
     """
 
-    kind: CurveKind
+    kind: Annotated[CurveKind, Field(exclude=True)]
     source: str
-    places: Floats
-    errors: Floats
-    lower: Floats
-    upper: Floats
-    summary: CurveSummary
     images: int
     unlabelled: int
-    draws: int = 0
-    used: int = 0
+    draws: Annotated[int, PlainSerializer(lambda draws: draws or None, return_type=int | None)] = 0
+    summary: CurveSummary
+    used: Annotated[int, Field(serialization_alias="points_used")] = 0
+    places: Annotated[Floats, Field(exclude=True)]
+    errors: Annotated[Floats, Field(exclude=True)]
+    lower: Annotated[Floats, Field(exclude=True)]
+    upper: Annotated[Floats, Field(exclude=True)]
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        points = zip(self.places.tolist(), self.errors.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
-        return {
-            "source": self.source,
-            "images": self.images,
-            "unlabelled": self.unlabelled,
-            "draws": self.draws or None,
-            "summary": {"name": NAMES[self.kind], **self.summary.document()},
-            "points_used": self.used,
-            "points": [dict(zip(("at", "error", "lower", "upper"), point, strict=True)) for point in points],
-        }
+    @property
+    @published(after="points_used")
+    def points(self) -> tuple[CurvePoint, ...]:
+        """The points with their intervals."""
+        columns = (column.tolist() for column in (self.places, self.errors, self.lower, self.upper))
+        return tuple(
+            CurvePoint(at, Estimate.population(error, (lower, upper), BOOTSTRAP)) for at, error, lower, upper in zip(*columns, strict=True)
+        )
 
 
 Curves = Mapping[CurveKind, ErrorCurve]
@@ -337,7 +343,7 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
         errors=errors,
         lower=np.array(lower),
         upper=np.array(upper),
-        summary=summary,
+        summary=replace(summary, name=NAMES[kind]),
         images=len(wrong),
         unlabelled=len(columns[0]) - len(wrong),
         draws=0 if make is _attack else int(labelled[0].draws.max()),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from robaudit.runs.frame import Columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
 from robaudit.stats.bootstrap import BOOTSTRAP, Ends, PairedDifference, differences, minus, percentiles
-from robaudit.text import Names
 
 
 class Score(StrEnum):
@@ -100,7 +99,7 @@ class Radii:
         measured: whether some have an interval of their own, from draws.
     """
 
-    key: GroupKey
+    key: Annotated[GroupKey, Inline()]
     ids: tuple[str, ...]
     values: Floats
     lowers: Floats
@@ -113,6 +112,26 @@ class Radii:
     not_finite: int = 0
     upper_bounds: bool = False
     measured: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of images."""
+        return len(self.ids)
+
+    @property
+    def right(self) -> int:
+        """Number of images that are classified correctly."""
+        return int(self.correct.sum())
+
+    @property
+    def beyond(self) -> int:
+        """Number of correct images whose radius is only known to be larger."""
+        return int(self.censored.sum())
+
+    @property
+    def norm(self) -> str | None:
+        """The norm of the radii, where they have one."""
+        return self.key.norm or None
 
     @property
     def censored(self) -> Mask:
@@ -180,26 +199,36 @@ class ScoreValue(Record):
 
 @dataclass(frozen=True, slots=True)
 class Scores(Record):
-    """The scores of one result."""
+    """The scores of one result.
 
-    radii: Radii
-    values: Mapping[Score, ScoreValue]
+    Attributes:
+        radii: what they are of.
+        confidence: of the intervals.
+        values: by score.
+    """
+
+    radii: Annotated[Radii, Inline(key="key", norm="norm")]
     confidence: float
+    values: Annotated[Mapping[Score, ScoreValue], Field(serialization_alias="scores")]
 
-    def document(self, names: Names | None = None) -> dict[str, Any]:
-        """One entry of the JSON output."""
-        radii = self.radii
-        counts = {
-            "images": len(radii.ids),
-            "correct": int(radii.correct.sum()),
-            "censored": int(radii.censored.sum()),
-            "left_out": radii.left_out,
-            "unlabelled": radii.unlabelled,
-            "not_finite": radii.not_finite,
-            "upper_bounds": radii.upper_bounds,
-        }
-        scores = {score.value: value.document() for score, value in self.values.items()}
-        return {**radii.key.document(), "norm": radii.key.norm or None, "confidence": self.confidence, **counts, "scores": scores}
+    @property
+    @published(after="confidence")
+    def counts(
+        self,
+    ) -> Annotated[
+        Radii,
+        Inline(
+            images="size",
+            correct="right",
+            censored="beyond",
+            left_out="left_out",
+            unlabelled="unlabelled",
+            not_finite="not_finite",
+            upper_bounds="upper_bounds",
+        ),
+    ]:
+        """How many images are behind them."""
+        return self.radii
 
 
 # --- reading
@@ -285,7 +314,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
             known = lower, upper
             why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else ""
         scores[score] = ScoreValue(why=why) if why else _value(radii, score, exact, known, boot.get(score))
-    return Scores(radii, scores, confidence)
+    return Scores(radii, confidence, scores)
 
 
 def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds | None) -> ScoreValue:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.methods.certificates.accuracy import Certificates, CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.methods.certificates.accuracy import AccuracyAtRadii, Certificates, CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.runs.rows import Row
@@ -137,7 +137,8 @@ def test_runs_that_have_none() -> None:
 
 
 def test_the_document_has_what_was_computed() -> None:
-    document = accuracy([*MIXED, certificate(8, 0.1, stated=stating(0.01, 4.0))]).document([0.0, 0.5])
+    found = accuracy([*MIXED, certificate(8, 0.1, stated=stating(0.01, 4.0))])
+    document = AccuracyAtRadii(found, [0.0, 0.5]).document()
     assert document["quantity"] == CERTIFIED.name
     assert (document["level"], document["norm"], document["images"]) == (AT.level, "l2", 9)
     assert [(one["radius"], one["count"]) for one in document["certified_accuracy"]] == [(0.0, 6), (0.5, 3)]
