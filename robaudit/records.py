@@ -129,7 +129,7 @@ def _members(cls: Any) -> list[Member]:
     members: list[Member] = []
     for field in fields(cls):
         members += _members_of_field(field.name, hints[field.name], about.get(field.name, ""))
-    for name in dir(cls):
+    for name in dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base)):
         function = _function(getattr(cls, name, None))
         if "published" in getattr(function, "__dict__", ()):
             after, key = function.__dict__["published"]
@@ -220,14 +220,19 @@ def _written_as(members: Iterable[Member], reference: str, about: str, handler: 
         return with_names({member.key: member.read(record) for member in members}, info.context)
 
     keys = {
-        member.key: core_schema.typed_dict_field(handler.generate_schema(member.type), metadata=_described(member.about))
-        for member in members
+        member.key: core_schema.typed_dict_field(_schema_of(member.type, handler), metadata=_described(member.about)) for member in members
     }
     for key in sorted(CLASSES & keys.keys()):
         keys[f"{key}_name"] = core_schema.typed_dict_field(handler.generate_schema(str | None))
     typed = core_schema.typed_dict_schema(keys, metadata=_described(about))
     serialization = core_schema.plain_serializer_function_ser_schema(write, info_arg=True, return_schema=typed)
     return core_schema.any_schema(ref=reference, serialization=serialization)
+
+
+def _schema_of(kind: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    """The schema of a member. Pydantic does not know arrays: they are written as lists of whatever they hold."""
+    is_array = hasattr(get_origin(kind), "tolist")
+    return core_schema.any_schema() if is_array else handler.generate_schema(kind)
 
 
 def _described(about: str) -> dict[str, Any]:

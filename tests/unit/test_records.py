@@ -11,6 +11,7 @@ from typing import Annotated
 
 import numpy as np
 from jsonschema import Draft202012Validator
+from numpy.typing import NDArray
 from pydantic import Field
 
 from robaudit.records import Inline, Nested, Record, json_schema, json_values, published
@@ -44,6 +45,7 @@ class Outer(Record):
     inner: Annotated[Inner | None, Inline("high", least="low")]
     part: Annotated[Inner | None, Nested("Part", "low")]
     kept: Inner
+    values: NDArray[np.float64]
     predicted: int
     by_colour: Mapping[Colour, tuple[Inner, ...]]
     left_out: Annotated[object, Field(exclude=True)] = None
@@ -63,13 +65,15 @@ class Outer(Record):
 INNER = {"low": None, "high": 1.0}
 KEY = {"estimator": "mc", "noise": "gaussian", "level_name": "sigma", "level": 0.1, "quantity": "p_robust"}
 PART = Inner(-math.inf, 1.0)
-OUTER = Outer(GroupKey("mc", sigma(0.1), "p_robust"), "t", PART, PART, PART, 1, {Colour.RED: (Inner(None, 1.0),)})
-EMPTY = Outer(GroupKey("mc", sigma(0.1), "p_robust"), "t", None, None, PART, 1, {})
+OUTER = Outer(
+    GroupKey("mc", sigma(0.1), "p_robust"), "t", PART, PART, PART, np.array([0.5, math.nan]), 1, {Colour.RED: (Inner(None, 1.0),)}
+)
+EMPTY = Outer(GroupKey("mc", sigma(0.1), "p_robust"), "t", None, None, PART, np.zeros(0), 1, {})
 
 
 def test_members_are_written_in_their_order() -> None:
     found = OUTER.document(["cat", "dog"])
-    inner = {"high": 1.0, "least": None, "part": {"low": None}, "kept": INNER}
+    inner = {"high": 1.0, "least": None, "part": {"low": None}, "kept": INNER, "values": [0.5, None]}
     assert found == {**KEY, "name": "t", "twice": 2, **inner, "predicted": 1, "predicted_name": "dog", "by_colour": {"red": [INNER]}}
     assert list(found) == [*KEY, "name", "twice", *inner, "predicted", "predicted_name", "by_colour"]
     assert OUTER.document()["predicted_name"] is None
