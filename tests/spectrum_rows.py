@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.methods.certificates.certificate import UNSTATED
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, Interval, IntervalKind
 from robaudit.results import Certificate, LossNorm, Searched, Votes
@@ -25,6 +24,9 @@ NOISE = [
     {"kind": "gaussian", "name": "gaussian", "clip": False, "sigma": [0.1, 0.3]},
     {"kind": "uniform", "name": "box", "clip": False, "eps": [0.1]},
 ]
+
+
+UNSTATED = Certificate()
 
 
 def made(rows: Sequence[Row], *, shape: Sequence[int] | None = SHAPE, precision: str = "fp32", **labels: str) -> Run:

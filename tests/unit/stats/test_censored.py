@@ -192,6 +192,7 @@ def test_a_mean_of_upper_bounds_passes_from_above_only(population: bool) -> None
     assert decided(many, "mean >= 1", population=population).verdict == "inconclusive"
     assert decided(many, "mean >= 4", population=population).verdict == (wide or "fail")
     assert "upper bounds" in decided(many, "mean >= 1", population=population).evidence
+<<<<<<< HEAD
 
 
 @pytest.mark.parametrize("population", [False, True])
@@ -220,3 +221,5 @@ def test_scores_of_exact_radii() -> None:
         known(group.mean.population.upper),
     ), "one number has one interval"
     assert decided(exact, "easy_less_hard_r_m >= 0").verdict == "pass"
+=======
+>>>>>>> main

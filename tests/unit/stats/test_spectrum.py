@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,10 @@ from robaudit.levels import NoiseLevel
 from robaudit.quantities import DIFFICULTY, P_ROBUST, Band, Interval
 from robaudit.results import Certificate, CleanImage
 from robaudit.runs.rows import Row
-from robaudit.stats.relations import installed_relations
 from robaudit.stats.spectrum import SampleSpectrum, spectrum
 from tests.infos import changed
 from tests.radius_rows import row
 from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, tolerance, votes
-
-PAGE = Path(__file__).parents[3] / "docs" / "research" / "spectrum.md"
 
 
 @pytest.mark.parametrize(
@@ -107,9 +103,3 @@ def test_refusals() -> None:
         spectrum(made([]))
     with pytest.raises(RunError, match="has no sample 'x'"):
         spectrum(made([flip(0.1)]), ids=("x",))
-
-
-def test_the_page_has_every_relation() -> None:
-    text = " ".join(PAGE.read_text(encoding="utf-8").split())
-    for one in installed_relations():
-        assert f"| {one.name} | {one.says} | {one.source} |" in text

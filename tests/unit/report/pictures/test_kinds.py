@@ -27,6 +27,7 @@ from tests.infos import changed
 from tests.unit.report.pictures.made import HOSTILE, texts
 
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.families
 LABELS = ("first of all", "second of all", "third of all")
 
 

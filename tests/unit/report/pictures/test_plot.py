@@ -22,6 +22,7 @@ from tests.specs import digits, tree, write
 from tests.unit.report.pictures.made import row, run, texts, usual
 
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.families
 
 
 def test_files_of_one_run_and_of_several(run_cli: RunCli, folder: Path, tmp_path: Path) -> None:

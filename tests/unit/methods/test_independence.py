@@ -27,8 +27,8 @@ from robaudit.results import Result
 from robaudit.spec.model import ModelSpec
 from tests import levels
 from tests.shared import MODELS, SHARED, card, needs_shared
-from tests.unit.engine.test_selection import spread
 from tests.unit.engine.tools import SHAPE, build, curved, installed_estimators, linear, sources, values
+from tests.unit.methods.test_selection import spread
 
 pytestmark = pytest.mark.bits
 CPU = torch.device("cpu")

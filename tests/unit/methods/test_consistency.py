@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from robaudit.stats.relations import Setting, Verdict, installed_relations, norm
 from tests.radius_rows import row
 from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, votes
 
+PAGE = Path(__file__).parents[3] / "docs" / "research" / "spectrum.md"
 Finding = tuple[str, Verdict, tuple[str, ...]]
 
 
@@ -261,3 +263,9 @@ def test_noise_of_unknown_size() -> None:
     rain = {"kind": "corruption"}
     assert leaving(rain, 3.0, 5, 2.0, 1.0) == 1.0
     assert None not in Setting.of(made([]).info).noises
+
+
+def test_the_page_has_every_relation() -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    for one in installed_relations():
+        assert f"| {one.name} | {one.says} | {one.source} |" in text
