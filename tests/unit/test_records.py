@@ -65,8 +65,7 @@ class Outer(Record):
 INNER = {"low": None, "high": 1.0}
 KEY = {"estimator": "mc", "noise": "gaussian", "level_name": "sigma", "level": 0.1, "quantity": "p_robust"}
 PART = Inner(-math.inf, 1.0)
-    middle = {"name": "t", "twice": 2, **inner, "predicted": 1, "predicted_name": "dog", "by_colour": {"red": [INNER]}}
-    assert found == {**KEY, **middle}
+OUTER = Outer(
     GroupKey("mc", sigma(0.1), "p_robust"), "t", PART, PART, PART, np.array([0.5, math.nan]), 1, {Colour.RED: (Inner(None, 1.0),)}
 )
 EMPTY = Outer(GroupKey("mc", sigma(0.1), "p_robust"), "t", None, None, PART, np.zeros(0), 1, {})
