@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +13,24 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from robaudit.cli import main
+from tests import golden as messages
+from tests.golden import Golden
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--write-messages``, for tests/messages."""
+    parser.addoption("--write-messages", action="store_true", help="write the messages that the tests provoke to tests/messages")
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Keep the messages of tests that are left out."""
+    messages.deselected.update(messages.place_of(item) for item in items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the messages, where asked to."""
+    if session.config.getoption("--write-messages"):
+        messages.write({messages.place_of(item) for item in session.items})
 
 
 def pytest_configure() -> None:
@@ -63,3 +81,14 @@ def run_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         return Outcome(int(exit_.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
+    """Compares messages with those in the file of the test's room: see :mod:`tests.golden`."""
+    room, test = messages.place_of(request.node)
+    checked = Golden(room, test, tmp_path_factory.getbasetemp(), write=request.config.getoption("--write-messages"))
+    failed = request.session.testsfailed
+    yield checked
+    if request.session.testsfailed == failed:
+        checked.finished()

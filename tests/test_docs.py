@@ -16,6 +16,7 @@ from robaudit.plugins import OBJECTIVES, installed
 from robaudit.spec.gates import QUANTITIES
 from robaudit.spec.schema import spec_schema
 from tests import commands_page as commands
+from tests.research import rooms
 from tests.unit.engine.tools import installed_estimators
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -136,3 +137,7 @@ def test_the_design_notes_name_what_there_is() -> None:
         code = "".join((ROOT / "robaudit" / name).read_text(encoding="utf-8") for name in re.findall(r"`([^`]+)`", files))
         for name in re.findall(r"`([^`]+)`", names):
             assert re.search(rf"^(class|def) {name}\b", code, re.MULTILINE), f"docs/design.md: {files} without {name}"
+
+
+def test_the_picture_of_the_rooms_is_drawn_from_the_imports() -> None:
+    assert rooms.PATH.read_text(encoding="utf-8") == rooms.svg(), "python -m tests.research.rooms draws it"

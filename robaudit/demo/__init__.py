@@ -1,1 +1,1 @@
-"""Two small classifiers of handwritten digits that can be audited without any other files."""
+"""Two small classifiers of handwritten digits, which can be audited without any other files."""

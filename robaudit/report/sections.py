@@ -143,9 +143,14 @@ class Section(ABC, Generic[T]):
     def figure(self, entries: Sequence[Entry[T]], ask: Ask) -> Sketch:
         """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn.
 
-        Only sections of :func:`robaudit.report.pictures.kinds_of_picture` have one, and only these are on a page.
+        Optional; the section ``sample`` has none.
         """
         raise NotImplementedError
+
+    @property
+    def has_figure(self) -> bool:
+        """Whether the section defines :meth:`figure`."""
+        return type(self).figure is not Section.figure
 
     def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunCli
+from tests.golden import Golden
 from tests.specs import tree
 
 Refuse = Callable[..., str]
@@ -22,16 +23,16 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def refuse(run_cli: RunCli, tmp_path: Path) -> Refuse:
-    """Run a command that must be refused: one line, exit 2 and nothing written; returns the line."""
+def refuse(run_cli: RunCli, tmp_path: Path, golden: Golden) -> Refuse:
+    """Run a command that must be refused: one line, which tests/messages has, exit 2 and nothing written; returns the line."""
 
-    def run(*args: str | Path, says: str = "", code: int = 2) -> str:
+    def run(*args: str | Path, code: int = 2) -> str:
         before = tree(tmp_path)
         outcome = run_cli(*args)
         lines = [line for line in outcome.err.splitlines() if not line.startswith(("note: ", "warning: "))]
         assert len(lines) == 1, outcome.err
         assert lines[0].startswith("error: "), outcome.err
-        assert says in lines[0]
+        golden(lines[0])
         assert "Traceback" not in outcome.err
         assert len(lines[0]) < 700
         assert (outcome.code, outcome.out) == (code, "")

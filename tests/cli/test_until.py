@@ -129,8 +129,8 @@ def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
         with monkeypatch.context() as patch:
             patch.setattr(State, method, stop)
             assert run_cli(*command).code == 130
-        refuse("show", "run", says="this run is unfinished")
-        refuse(*command[:2], "--gate", "mean(estimator=mc) >= 0.1", "--out", "run", says="was sampled for other gates")
+        refuse("show", "run")
+        refuse(*command[:2], "--gate", "mean(estimator=mc) >= 0.1", "--out", "run")
     code, _, err = run_cli(*command)
     assert code in (0, 1, 4)
     assert "interim analysis after 128 of 128" in err
@@ -145,14 +145,14 @@ def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
 
 def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> None:
     write(tmp_path, spec(64, estimators=[{"mc": {"samples": 64}}, "taylor"]))
-    refuse("estimate", "spec.yaml", "--gate", "mean >= 0.9", says="say estimator=mc | taylor")
-    refuse("estimate", "spec.yaml", "--gate", "mean(sigma=0.1) >= 0.9", says="has no sigma 0.1; it has 0.35")
-    refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 9", says="never 9")
-    refuse("estimate", "spec.yaml", "--until-decided", says="the spec has no gates")
-    refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--extend", says="extend first")
-    refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "2", says="is not above 0.5")
+    refuse("estimate", "spec.yaml", "--gate", "mean >= 0.9")
+    refuse("estimate", "spec.yaml", "--gate", "mean(sigma=0.1) >= 0.9")
+    refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 9")
+    refuse("estimate", "spec.yaml", "--until-decided")
+    refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--extend")
+    refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "2")
     for option in (("--confidence", "0.9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
-        refuse("estimate", "spec.yaml", *option, says=f"{option[0]}: needs gates")
+        refuse("estimate", "spec.yaml", *option)
 
 
 def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, tmp_path: Path) -> None:
@@ -183,20 +183,18 @@ def test_a_sampled_run_takes_no_other_gates_and_no_damaged_record(run_cli: RunCl
     assert run_cli("estimate", "spec.yaml", "--until-decided", "--out", "run").code == 0
     write(tmp_path, spec(64, gates=["mean >= 0.9999"]))
     for options in ((), ("--until-decided",), ("--extend", "--sigma", "0.2")):
-        refuse("estimate", "spec.yaml", "--out", "run", *options, says="was sampled for other gates")
+        refuse("estimate", "spec.yaml", "--out", "run", *options)
     write(tmp_path, spec(64))
     at_another = ("--gate", "mean >= 0.1", "--confidence", "0.99")
-    refuse("estimate", "spec.yaml", "--out", "run", *at_another, says="was sampled for other gates")
+    refuse("estimate", "spec.yaml", "--out", "run", *at_another)
     code, out, _ = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")  # the same gate, said elsewhere
     assert (code, out.splitlines()[-1]) == (0, "pass: of 1 gate 1 passed; intervals 95 %, each gate alone" + ONLY)
     good = read_info(tmp_path / "run")
-    for change, says in (
-        ({"confidence": 1.0}, "until_decided.confidence"),
-        ({"draws": [63]}, "an analysis took place that was not possible"),
-    ):
+    changes: tuple[dict[str, Any], ...] = ({"confidence": 1.0}, {"draws": [63]})
+    for change in changes:
         info = {**good, "until_decided": {**good["until_decided"], **change}}
         (tmp_path / "run" / "run.json").write_bytes(json_bytes(sealed(info)))
-        refuse("gate", "run", says=says)
+        refuse("gate", "run")
 
 
 def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def _section(part: PageSection, source: ImageSource | None, *, images: bool) -> 
     from robaudit.report.pictures.inline import inline
 
     picture, problem, of_images = None, "", part.name == FLAGGED
-    if any(table.columns for table in part.tables) and (images or not of_images):
+    drawn = part.section.has_figure and any(table.columns for table in part.tables)
+    if drawn and (images or not of_images):
         try:
             sketch = part.section.figure(part.entries, replace(part.ask, data=source))
             picture = {"svg": _safe(inline(part.name, sketch)), "caption": sketch.caption}

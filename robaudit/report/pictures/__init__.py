@@ -11,7 +11,7 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def kinds_of_picture() -> tuple[str, ...]:
-    """The sections with a picture."""
+    """The sections of a page; those of plugins need not have a picture."""
     return tuple(name for name in section_names() if name not in (SAMPLE, ROWS))
 
 

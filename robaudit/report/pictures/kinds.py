@@ -34,11 +34,13 @@ def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
         ask: the request.
 
     Raises:
-        RobauditError: the kind is unknown, or a run has nothing that it could show.
+        RobauditError: the kind is unknown or has no figure, or a run has nothing that it could show.
     """
     if kind not in (kinds := kinds_of_picture()):
         raise RobauditError(f"kind {kind!r}", "there is no such picture", did_you_mean(kind, kinds))
     section = section_of(kind)
+    if not section.has_figure:
+        raise RobauditError(f"kind {kind!r}", "is a section without a figure", f"robaudit show RUN {kind} prints it")
     entries = section.find(runs, section.narrowed(runs, ask))
     sketch = section.figure(entries, ask)
     return replace(sketch, apart=not_compared(entries))

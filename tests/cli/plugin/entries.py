@@ -13,7 +13,16 @@ import pytest
 from robaudit import plugins
 
 PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
-FILES = ("pyproject.toml", "robaudit_clear.py", "test_clear.py", "robaudit_norms.py", "robaudit_banding.py")
+FILES = (
+    "pyproject.toml",
+    "robaudit_clear.py",
+    "robaudit_clear_section.py",
+    "robaudit_clear_gate.py",
+    "test_clear.py",
+    "robaudit_norms.py",
+    "robaudit_banding.py",
+)
+"""The files on the page, in their order there."""
 
 
 def write_documented(folder: Path) -> None:

@@ -24,7 +24,7 @@ NORMS = ("norms:q=1", "norms:q=2", "far:q=1", "far:q=50")
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the packages are installed into: two estimators, one of them with several values, and a kind of noise."""
+    """A folder that the package is installed into: estimators, a section, a statistic of gates and a kind of noise."""
     folder = tmp_path_factory.mktemp("plugin")
     entries.write_documented(folder / "clear")
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
@@ -40,6 +40,7 @@ def run(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     example, _ = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     estimators = yaml.safe_load(example.replace("1000", "20"))["estimators"]
+    estimators += [{"clear": {"margin": 0, "samples": 20, "label": "barely"}}]
     estimators += [{"norms": {"samples": 20}}, {"norms": {"q": [1, 50], "samples": 20, "label": "far"}}]
     spec = write(folder, digits(estimators=estimators, noise=[{"kind": "banding", "sigma": [0.3]}, {"sigma": [0.3]}]))
     done = forks.robaudit(folder, "estimate", spec, "--out", "run", path=[installed])
@@ -81,6 +82,50 @@ def test_several_values_of_each_image(run: Path, installed: Path, run_cli: RunCl
     refused = forks.robaudit(run.parent, "estimate", other, "--out", "run", "--extend", path=[installed])
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "give the new one a label of its own" in refused.stderr
+
+
+def test_its_section(run: Path, installed: Path) -> None:
+    """As a table, as CSV and on the page; the labelled twin with a larger margin is another line."""
+    table = forks.robaudit(run.parent, "show", "run", "clear", "--sigma", "0.3", path=[installed])
+    assert (table.returncode, table.stderr) == (0, "")
+    assert "Clear images" in table.stdout
+    assert "every copy clear" in table.stdout
+    csv = forks.robaudit(run.parent, "show", "run", "clear", "--estimator", "very_clear", "--format", "csv", path=[installed])
+    head, *lines = csv.stdout.splitlines()
+    assert head == "run,result,images,always,never"
+    assert len(lines) == 2, "a line for each noise"
+    page = forks.robaudit(run.parent, "report", "run", "-o", "page.html", path=[installed])
+    assert page.returncode == 0, page.stderr
+    assert "Clear images" in (run.parent / "page.html").read_text(encoding="utf-8")
+    drawn = forks.robaudit(run.parent, "plot", "run", "--kind", "clear", "-o", "clear.png", path=[installed])
+    assert drawn.returncode == 2
+    assert drawn.stderr == "error: kind 'clear': is a section without a figure; robaudit show RUN clear prints it\n"
+
+
+def test_its_section_is_not_there_without_it(run: Path, run_cli: RunCli) -> None:
+    code, _, err = run_cli("show", run, "clear")
+    assert code == 2
+    assert err.startswith("error: section clear: there is no such section; ")
+
+
+def test_its_statistic_of_gates(run: Path, installed: Path) -> None:
+    """A count: decided without error, as the rows have it; refused where its range or its results are missing."""
+    values = [row.value for row in read_run(run).rows if (row.estimator, row.noise) == ("barely", "gaussian")]
+    share = sum(value == 1.0 for value in values) / len(values)
+    assert 0.1 < share < 0.9
+
+    def gated(gate: str, *options: str) -> tuple[int, str, str]:
+        done = forks.robaudit(run.parent, "gate", "run", gate, *options, path=[installed])
+        return done.returncode, done.stdout, done.stderr
+
+    about = "always_clear(estimator=barely, noise=gaussian)"
+    assert gated(f"{about} >= {share}")[0] == 0
+    code, out, _ = gated(f"{about} >= {share + 0.01}", "--format", "json")
+    (decision,) = json.loads(out)["gates"]
+    assert (code, decision["verdict"], decision["value"]) == (1, "fail", share)
+    assert gated(f"{about} >= {share + 0.01}", "--population")[0] == 4
+    assert "always_clear lies from 0 to 1, never 5" in gated(f"{about} >= 5")[2]
+    assert "has no mc for this gate" in gated("always_clear(estimator=mc) >= 0.5")[2]
 
 
 @pytest.mark.parametrize("command", ["show", "bias-report --threshold 0.5", "flag-samples --bottom 2"])

@@ -25,6 +25,7 @@ from robaudit.api.run import Run, read_run
 from robaudit.errors import RobauditError
 from robaudit.results import PARTS
 from tests.conftest import RunCli
+from tests.golden import Golden
 from tests.infos import changed
 from tests.specs import digits, read_rows
 from tests.unit.api.nets import arrays, network
@@ -69,13 +70,14 @@ def test_rows_as_tables(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "method", "extra"),
-    [("pyarrow", "to_arrow", "robaudit[parquet]"), ("pandas", "to_pandas", "pandas")],
+    ("library", "method"),
+    [("pyarrow", "to_arrow"), ("pandas", "to_pandas")],
 )
-def test_a_library_is_missing(run: Run, library: str, method: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_is_missing(run: Run, library: str, method: str, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(RobauditError, match=rf"^{method}: needs {library}, which is not installed; pip install '?{re.escape(extra)}"):
+    with pytest.raises(RobauditError) as caught:
         getattr(run, method)()
+    golden(caught.value)
 
 
 def test_the_repr_of_a_run_is_short(run: Run) -> None:
@@ -138,7 +140,7 @@ def test_gates(run: Run) -> None:
     assert pickle.loads(pickle.dumps(decisions)).verdict == "fail"
 
 
-def test_a_report(run: Run, tmp_path: Path) -> None:
+def test_a_report(run: Run, tmp_path: Path, golden: Golden) -> None:
     page = run.report(estimator="mc", sigma=0.25, title="Mine", images=False)
     assert isinstance(page, Page)
     assert page.lower().startswith("<!doctype html>")
@@ -148,8 +150,9 @@ def test_a_report(run: Run, tmp_path: Path) -> None:
     assert "<title>Mine" in page
     assert run.report(str(tmp_path / "a.md"), estimator="mc", sigma=0.25) == tmp_path / "a.md"
     assert (tmp_path / "a.md").read_text(encoding="utf-8").startswith("#")
-    with pytest.raises(RobauditError, match="cannot be written"):
+    with pytest.raises(RobauditError) as caught:
         run.report(tmp_path / "nowhere" / "a.md")
+    golden(caught.value)
 
 
 def test_pictures(run: Run, tmp_path: Path) -> None:
@@ -161,27 +164,24 @@ def test_pictures(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-MISTAKES: dict[str, tuple[Any, str]] = {
-    "estimator": (lambda run: run.section("flagged", estimator="mcc"), "has no estimator mcc; it has logit_gaussian, mc"),
-    "sigma": (lambda run: run.section("classes", sigma=0.3), "has no sigma 0.3; it has 0.1, 0.25"),
-    "only": (lambda run: run.section("flagged", only="right"), "only: 'right' is unknown; one of 'correct', 'wrong'"),
-    "below": (lambda run: run.section("flagged", threshold=float("nan")), "threshold: nan is not a number"),
-    "a gate that is no text": (lambda run: run.gate(["mean >= 0.9", 5]), "gates: 5 is not text"),
-    "a gate": (lambda run: run.gate("meen >= 1"), "gates"),
-    "no gate": (
-        lambda run: replace(run, info=changed(run.info, spec={**run.info.spec, "gates": []})).gate(),
-        "gates: none is given, and the spec of the run has none",
-    ),
-    "inconclusive": (lambda run: run.gate(inconclusive="xfail"), "inconclusive: 'xfail' is unknown"),
-    "a format": (lambda run: run.plot("classes", "a.jpg"), "path: 'jpg' is unknown; one of 'png', 'svg', 'pdf'"),
+MISTAKES: dict[str, Any] = {
+    "estimator": lambda run: run.section("flagged", estimator="mcc"),
+    "sigma": lambda run: run.section("classes", sigma=0.3),
+    "only": lambda run: run.section("flagged", only="right"),
+    "below": lambda run: run.section("flagged", threshold=float("nan")),
+    "a gate that is no text": lambda run: run.gate(["mean >= 0.9", 5]),
+    "a gate": lambda run: run.gate("meen >= 1"),
+    "no gate": lambda run: replace(run, info=changed(run.info, spec={**run.info.spec, "gates": []})).gate(),
+    "inconclusive": lambda run: run.gate(inconclusive="xfail"),
+    "a format": lambda run: run.plot("classes", "a.jpg"),
 }
 
 
-@pytest.mark.parametrize(("ask", "said"), MISTAKES.values(), ids=list(MISTAKES))
-def test_mistakes_are_one_line(run: Run, ask: Any, said: str) -> None:
-    with pytest.raises(RobauditError, match=said) as caught:
+@pytest.mark.parametrize("ask", MISTAKES.values(), ids=list(MISTAKES))
+def test_mistakes_are_one_line(run: Run, ask: Any, golden: Golden) -> None:
+    with pytest.raises(RobauditError) as caught:
         ask(run)
-    assert "\n" not in str(caught.value)
+    golden(caught.value)
 
 
 @pytest.mark.parametrize("sigma", ["64/256", np.array([0.25]), torch.tensor(0.25)])
@@ -189,7 +189,7 @@ def test_levels_in_any_form(run: Run, sigma: Any) -> None:
     assert run.section("flagged", sigma=sigma) == run.section("flagged", sigma=0.25)
 
 
-def test_every_section_of_the_command_line(run: Run) -> None:
+def test_every_section_of_the_command_line(run: Run, golden: Golden) -> None:
     curves = run.section("levels", estimator="mc")
     assert [curve[0].key.estimator for curve in curves] == ["mc"]
     assert "accuracy" in repr(curves)
@@ -197,10 +197,12 @@ def test_every_section_of_the_command_line(run: Run) -> None:
     assert len(both) == 2
     assert "b - a" in repr(both)
     assert "| b - a |" in both._repr_markdown_()
-    with pytest.raises(RobauditError, match="'sections' is unknown; one of 'summary', 'levels'"):
+    with pytest.raises(RobauditError) as caught:
         run.section("sections")
-    with pytest.raises(RobauditError, match="by: does not apply to the section levels"):
+    golden(caught.value)
+    with pytest.raises(RobauditError) as caught:
         run.section("levels", by="label")
+    golden(caught.value)
 
 
 def test_classes_by_a_column_that_has_changed(tmp_path: Path) -> None:

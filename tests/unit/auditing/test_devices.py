@@ -18,6 +18,7 @@ from robaudit.progress import Listener
 from robaudit.runs.info import kind_of
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
+from tests.golden import Golden
 from tests.infos import changed, run_info
 from tests.specs import digits, read_info, write
 from tests.system.ray.clusters import Surroundings
@@ -44,7 +45,7 @@ def test_a_worker_for_each_device(tmp_path: Path, here: Surroundings, run_cli: R
 def test_without_ray_it_says_how_to_install_it(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "pick_devices", lambda _: [CPU, CPU])
     monkeypatch.setitem(sys.modules, "ray", None)
-    refuse("estimate", write(tmp_path, digits()), "--out", "run", says="needs ray, which is not installed; pip install 'robaudit[ray]'")
+    refuse("estimate", write(tmp_path, digits()), "--out", "run")
 
 
 class _Cuda:
@@ -74,25 +75,23 @@ def test_devices_are_those_that_are_named(there: int, numbers: list[int], comma:
 
 
 @pytest.mark.parametrize(
-    ("there", "name", "says"),
+    ("there", "name"),
     [
-        (2, "cuda:0,cuda:0", "cuda:0,cuda:0 names a device twice; name each device once"),
-        (2, "cuda,cuda:0", "cuda,cuda:0 names a device twice; name each device once"),
-        (2, "cuda:0,cpu", "unknown device 'cuda:0,cpu'; use cpu, cuda, cuda:N, several as cuda:0,cuda:1, cuda:all, or auto"),
-        (2, "cuda:all,cuda:0", "unknown device 'cuda:all,cuda:0'; use cpu,"),
-        (2, "cuda:0,", "unknown device 'cuda:0,'; use cpu,"),
-        (2, "cuda:0,cuda:9", "cuda:9 was requested, but torch finds 2 CUDA devices; use cuda:0 to cuda:1"),
-        (1, "cuda:0,cuda:1", "cuda:1 was requested, but torch finds 1 CUDA device; use cuda:0"),
-        (0, "cuda:9", "cuda:9 was requested, but torch finds no CUDA device here; use cpu or auto"),
-        (0, "cuda:all", "cuda:all was requested, but torch finds no CUDA device here; use cpu or auto"),
-        (2, "cuda:" + "9" * 5000, "unknown device 'cuda:9"),
+        (2, "cuda:0,cuda:0"),
+        (2, "cuda,cuda:0"),
+        (2, "cuda:0,cpu"),
+        (2, "cuda:all,cuda:0"),
+        (2, "cuda:0,"),
+        (2, "cuda:0,cuda:9"),
+        (1, "cuda:0,cuda:1"),
+        (0, "cuda:9"),
+        (0, "cuda:all"),
+        (2, "cuda:" + "9" * 5000),
     ],
 )
-def test_devices_that_are_not_there(
-    there: int, name: str, says: str, tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_that_are_not_there(there: int, name: str, tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     _Cuda(monkeypatch, there)
-    refuse("estimate", write(tmp_path, digits()), "--out", "run", "--device", name, says=f"run.device: {says}")
+    refuse("estimate", write(tmp_path, digits()), "--out", "run", "--device", name)
 
 
 def test_the_noise_depends_on_the_model_of_the_devices_not_on_their_number() -> None:
@@ -101,8 +100,9 @@ def test_the_noise_depends_on_the_model_of_the_devices_not_on_their_number() -> 
     assert kind_of("cpu,cpu (a processor, 1 thread)") == kind_of("cpu (another, 2 threads)")
 
 
-def test_a_run_goes_on_only_where_its_noise_is_drawn() -> None:
+def test_a_run_goes_on_only_where_its_noise_is_drawn(golden: Golden) -> None:
     old = run_info(device="cpu (one, 1 thread)")
     now = changed(old, device="cuda:0 (NVIDIA A100)")
-    with pytest.raises(AnotherRunError, match=r"run: was begun on cpu .*, and this device draws other noise; choose another --out"):
+    with pytest.raises(AnotherRunError) as caught:
         refuse_another_machine(old, now, "run", Listener())
+    golden(caught.value)

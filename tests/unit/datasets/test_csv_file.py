@@ -10,6 +10,7 @@ from PIL import Image
 
 from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError, SampleError
+from tests.golden import Golden
 from tests.unit.datasets import reading
 from tests.unit.datasets.reading import ids, labels
 
@@ -32,7 +33,7 @@ def draw(path: Path, value: int = 0) -> None:
     Image.new("L", (4, 4), value).save(path)
 
 
-def test_paths_lie_in_the_folder_of_the_file(tmp_path: Path) -> None:
+def test_paths_lie_in_the_folder_of_the_file(tmp_path: Path, golden: Golden) -> None:
     """Links that lead out of it, absolute paths and ``..`` are one error each, unless the spec widens the folder."""
     here = tmp_path / "here"
     for value, path in enumerate((here / "a.png", tmp_path / "out" / "b.png", here / "c.png")):
@@ -45,27 +46,30 @@ def test_paths_lie_in_the_folder_of_the_file(tmp_path: Path) -> None:
     assert labels(dataset) == [2, 0, -1, 1, 1, 1, 1]
     assert [round(float(dataset[i].pixels.max()) * 255) for i in (0, 2, 4)] == [0, 2, 2]
     for index in (1, 3, 6):
-        with pytest.raises(SampleError, match=r"leads out of the folder of the data; set root to a folder that all images lie in$"):
+        with pytest.raises(SampleError) as caught:
             dataset[index]
-    with pytest.raises(SampleError, match="no such file"):
+        golden(caught.value)
+    with pytest.raises(SampleError) as caught:
         dataset[5]
+    golden(caught.value)
     wide = opened(here, text, channels=1, root="..")
     assert [round(float(wide[i].pixels.max()) * 255) for i in range(5)] == [0, 1, 2, 1, 2]
     assert [wide[i].label for i in range(4)] == [2, 0, None, 1]
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\u202eagp.exe", "\x9b31m"])
-def test_names_without_control_characters(name: str, tmp_path: Path) -> None:
+def test_names_without_control_characters(name: str, tmp_path: Path, golden: Golden) -> None:
     """They would be lines or commands in what is written; formulas and words of a CI are names like others."""
     draw(tmp_path / "a.png")
     dataset = opened(tmp_path, f'path,id\na.png,"{name}"\n')
-    with pytest.raises(DataError, match=r"^list\.csv: the id '[ -~]*' has control characters; rename it$"):
+    with pytest.raises(DataError) as caught:
         dataset.sample_id(0)
-    with pytest.raises(DataError, match="has control characters"):
+    golden(caught.value)
+    with pytest.raises(DataError) as caught:
         dataset[0]
+    golden(caught.value)
     said = message(tmp_path, f'path,label\na.png,"{name}"\n')
-    assert said.startswith("list.csv: the class name '")
-    assert "has control characters" in said
+    golden(said)
     assert ids(opened(tmp_path, "path,id,label\na.png,=cmd|'/C calc'!A0,::error\n")) == ["=cmd|'/C calc'!A0"]
 
 
@@ -104,40 +108,38 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "expected"),
+    ("text", "options"),
     [
-        (
-            "a.png,1\n",
-            {},
-            "list.csv: has no column 'path' in its first line; it must name the columns, separated by commas, semicolons or tabs",
-        ),
-        ("path,label\na,1\n", {"label_column": "lable"}, "has no column 'lable'; label_column: did you mean 'label'?"),
-        ("path" * 50_000, {}, "in its first line; it must name"),
-        ("path,label,path\n", {}, "list.csv: has the column 'path' twice; keep one"),
-        ("path,label\n", {}, "list.csv: has no samples; "),
-        ("path;label\na;1\n\na;1;2\n", {}, "list.csv:4: has 3 fields, but the header has 2; quote fields with ';'"),
-        ("path,label\n ,1\n", {}, "list.csv:2: has an empty path; "),
-        ("path,id\na,x\n\nb,y\nc,y\nd,y\n", {}, "list.csv: two samples have the same id 'y'; ids must differ"),
-        ("path,label\na,1\nb,cat\n", {}, "list.csv: mixes labels that are names ('cat') and numbers ('1'); "),
-        ("path,label\na,1\nb,-2\n", {}, "list.csv: the label '-2' is not a class index; "),
-        ("path,label\na,99999999999999999999\n", {}, "list.csv: the label '99999999999999999999' is not a class index; "),
-        ("path,label\na,dgo\n", {"class_names": ("cat", "dog")}, "the label 'dgo' is not in class_names; did you mean 'dog'?"),
-        ("path,label\na,2\n", {"class_names": ("cat", "dog")}, "list.csv, sample 'a': has the label 2, but class_names has 2 names"),
-        ('path,label\n"a,1\nb,2\n', {}, "list.csv:3: is not valid CSV (unexpected end of data); "),
-        (b"path,label\na,1\n\xff\xfe,2\n", {}, "list.csv: is not UTF-8 text; save the file as UTF-8"),
+        ("a.png,1\n", {}),
+        ("path,label\na,1\n", {"label_column": "lable"}),
+        ("path" * 50_000, {}),
+        ("path,label,path\n", {}),
+        ("path,label\n", {}),
+        ("path;label\na;1\n\na;1;2\n", {}),
+        ("path,label\n ,1\n", {}),
+        ("path,id\na,x\n\nb,y\nc,y\nd,y\n", {}),
+        ("path,label\na,1\nb,cat\n", {}),
+        ("path,label\na,1\nb,-2\n", {}),
+        ("path,label\na,99999999999999999999\n", {}),
+        ("path,label\na,dgo\n", {"class_names": ("cat", "dog")}),
+        ("path,label\na,2\n", {"class_names": ("cat", "dog")}),
+        ('path,label\n"a,1\nb,2\n', {}),
+        (b"path,label\na,1\n\xff\xfe,2\n", {}),
     ],
 )
-def test_wrong_files(tmp_path: Path, text: str | bytes, options: dict[str, Any], expected: str) -> None:
-    assert expected in message(tmp_path, text, **options)
+def test_wrong_files(tmp_path: Path, text: str | bytes, options: dict[str, Any], golden: Golden) -> None:
+    golden(message(tmp_path, text, **options))
 
 
-def test_unreadable_images_are_single_samples(tmp_path: Path) -> None:
+def test_unreadable_images_are_single_samples(tmp_path: Path, golden: Golden) -> None:
     draw(tmp_path / "ok.png")
     dataset = opened(tmp_path, "path\nno.png\nc\\d.png\nok.png\n")
-    with pytest.raises(SampleError, match=r"^list.csv, sample no.png: no such file; "):
+    with pytest.raises(SampleError) as caught:
         dataset[0]
-    with pytest.raises(SampleError, match=r"^list.csv, sample c\\d.png: no such file; folders are separated by / here, not by \\$"):
+    golden(caught.value)
+    with pytest.raises(SampleError) as caught:
         dataset[1]
+    golden(caught.value)
     assert dataset[2].id == "ok.png"
 
 

@@ -20,6 +20,7 @@ from robaudit.datasets.decode import file_pixels, image_pixels
 from robaudit.datasets.in_memory import open_in_memory
 from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
+from tests.golden import Golden
 
 RNG = np.random.default_rng(3)
 COLOUR = RNG.integers(0, 256, (6, 5, 3), dtype=np.uint8)
@@ -79,9 +80,9 @@ def test_sixteen_bit_grey(tmp_path: Path, name: str, channels: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
-def test_pixels_of_unknown_scale(tmp_path: Path, dtype: Any) -> None:
+def test_pixels_of_unknown_scale(tmp_path: Path, dtype: Any, golden: Golden) -> None:
     Image.fromarray(GREY16.astype(dtype)).save(path := tmp_path / "a.tiff")
-    assert message(path) == "a.tiff: has 32-bit pixels, whose scale is not known; save it with 8 or 16 bits, or use kind npz with scale"
+    golden(message(path))
 
 
 def test_transparency_is_flattened_onto_white(tmp_path: Path) -> None:
@@ -114,17 +115,15 @@ def test_resize_and_crop_equal_torchvision_s(width: int, height: int, resize: An
     torch.testing.assert_close(pixels, functional.pil_to_tensor(expected).double() / 255, rtol=0, atol=0)
 
 
-def test_smaller_than_the_crop(tmp_path: Path) -> None:
+def test_smaller_than_the_crop(tmp_path: Path, golden: Golden) -> None:
     Image.fromarray(COLOUR).save(path := tmp_path / "a.png")
-    assert message(path, crop=(6, 7)) == (
-        "a.png: is 6 x 5 pixels, smaller than the crop of 6 x 7; set resize, which comes first, or a smaller crop"
-    )
+    golden(message(path, crop=(6, 7)))
 
 
-def test_images_too_large_to_audit(tmp_path: Path) -> None:
+def test_images_too_large_to_audit(tmp_path: Path, golden: Golden) -> None:
     Image.new("L", (4096, 4097)).save(path := tmp_path / "a.png")
-    assert message(path) == "a.png: has 4097 x 4096 pixels, more than 16777216; set resize or crop"
-    assert "set resize or crop" in message(path, resize=4100)
+    golden(message(path))
+    golden(message(path, resize=4100))
     assert read(path, resize=[8, 8], channels=1).shape == (1, 8, 8)
 
 
@@ -136,31 +135,31 @@ def png_claiming(side: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
 
 
-@pytest.mark.parametrize(("side", "says"), [(10_000, "more than 16777216; set resize"), (30_000, "has more pixels than Pillow decodes; ")])
-def test_a_decompression_bomb_is_refused_before_it_is_decoded(tmp_path: Path, side: int, says: str) -> None:
+@pytest.mark.parametrize("side", [10_000, 30_000])
+def test_a_decompression_bomb_is_refused_before_it_is_decoded(tmp_path: Path, side: int, golden: Golden) -> None:
     (tmp_path / "a.png").write_bytes(png_claiming(side))
-    assert says in message(tmp_path / "a.png")
+    golden(message(tmp_path / "a.png"))
 
 
-def test_what_is_no_regular_file_or_empty_or_endless(tmp_path: Path) -> None:
+def test_what_is_no_regular_file_or_empty_or_endless(tmp_path: Path, golden: Golden) -> None:
     (tmp_path / "folder.png").mkdir()
-    assert "is not a regular file" in message(tmp_path / "folder.png")
+    golden(message(tmp_path / "folder.png"))
     os.mkfifo(tmp_path / "pipe.png")
-    assert "is not a regular file" in message(tmp_path / "pipe.png")
+    golden(message(tmp_path / "pipe.png"))
     (tmp_path / "a.png").touch()
-    assert message(tmp_path / "a.png") == "a.png: is an empty file; repair or leave out this file"
+    golden(message(tmp_path / "a.png"))
     os.truncate(tmp_path / "a.png", 2**29 + 1)
-    assert message(tmp_path / "a.png") == "a.png: has 536870913 bytes, more than 536870912; give a smaller file"
+    golden(message(tmp_path / "a.png"))
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "tiff"])
-def test_truncated(tmp_path: Path, suffix: str) -> None:
+def test_truncated(tmp_path: Path, suffix: str, golden: Golden) -> None:
     noise = RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(path := tmp_path / f"a.{suffix}")
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    assert "; repair or leave out this file" in message(path)
+    golden(message(path))
 
 
-def test_a_sliver_is_not_blown_up(tmp_path: Path) -> None:
+def test_a_sliver_is_not_blown_up(tmp_path: Path, golden: Golden) -> None:
     Image.new("L", (100_000, 1)).save(path := tmp_path / "a.png")
-    assert "has 224 x 22400000 pixels, more than 16777216; " in message(path, resize=224)
+    golden(message(path, resize=224))

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.spec.model import DatasetSpec
+from tests.golden import Golden
 from tests.unit.datasets.forms import BAD, COUNT, LABELS, NAMES, PIXELS, write_all
 from tests.unit.datasets.reading import opened
 
@@ -66,16 +67,16 @@ def test_the_contract(good: Forms, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["hf, arrow", "parquet", "json lines, metadata", "csv, tabs"])
-def test_one_bad_image(tmp_path: Path, form: str) -> None:
+def test_one_bad_image(tmp_path: Path, form: str, golden: Golden) -> None:
     dataset = opened(tmp_path, **write_all(tmp_path, bad=True)[form])
-    with pytest.raises(SampleError, match=r": is not an image that Pillow can read; ") as caught:
+    with pytest.raises(SampleError) as caught:
         dataset[BAD]
-    assert dataset.sample_id(BAD) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    golden(caught.value)
     check(dataset, [BAD - 1, BAD + 1])
 
 
-def test_a_missing_library(good: Forms, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library(good: Forms, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(RobauditError, match=r": needs datasets, which is not installed; pip install 'robaudit\[hf\]'$"):
+    with pytest.raises(RobauditError) as caught:
         opened(good[0], **good[1]["parquet"])
+    golden(caught.value)

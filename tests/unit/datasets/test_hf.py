@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 from robaudit.datasets.select import Selected
 from robaudit.errors import DataError, SampleError
+from tests.golden import Golden
 from tests.unit.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, write_all, write_files, write_parquet, write_tar
 from tests.unit.datasets.reading import opened, refusal
 
@@ -66,15 +67,15 @@ def test_filtered_and_shuffled_data_sets(tmp_path: Path) -> None:
         (("fold_a/data-00000-of-00001.parquet", "fold_b/data-00000-of-00001.parquet"), "fold_a/data*.parquet, fold_b/data*.parquet"),
     ],
 )
-def test_several_data_sets_in_a_folder(tmp_path: Path, files: tuple[str, ...], sets: str) -> None:
+def test_several_data_sets_in_a_folder(tmp_path: Path, files: tuple[str, ...], sets: str, golden: Golden) -> None:
     """Such as splits: the user names one by its path."""
     for number, file in enumerate(files):
         (tmp_path / "pets" / file).parent.mkdir(parents=True, exist_ok=True)
         hub().select(range(3 + number)).to_parquet(tmp_path / "pets" / file)
     first = sets.partition(",")[0]
-    assert message(tmp_path) == f"pets: holds 2 sets of files ({sets}); name one: path: pets/{first}"
+    golden(message(tmp_path))
     assert len(opened(tmp_path, kind="hf", path=f"pets/{first}")) == 3 + (4 if "test" in first else 0)
-    assert refusal(tmp_path, kind="hf", path="no-*.parquet") == "no-*.parquet: matches no file; paths are relative to the spec file"
+    golden(refusal(tmp_path, kind="hf", path="no-*.parquet"))
 
 
 def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
@@ -101,65 +102,64 @@ def test_class_names_that_are_numbers_sorted_as_text(tmp_path: Path) -> None:
         assert dataset.notes == ((says,) if "10" in names else ())
 
 
-def test_columns(tmp_path: Path) -> None:
+def test_columns(tmp_path: Path, golden: Golden) -> None:
     fine = datasets.ClassLabel(names=["a", "b", "c"])
     whole = hub().rename_column("label", "fine").add_column("coarse", [0] * COUNT).cast_column("coarse", datasets.ClassLabel(names=["x"]))
     whole.cast_column("fine", fine).save_to_disk(tmp_path / "pets")
-    assert message(tmp_path) == "pets: has 2 columns of kind class: fine, coarse; choose one: label_column: fine"
+    golden(message(tmp_path))
     assert open_hf(tmp_path, label_column="fine").class_names == ("a", "b", "c")
     assert open_hf(tmp_path, label_column="note", id_column="note").sample_id(4) == "4"
-    assert "pets: has no column 'picture' (columns: image, note, fine, coarse); image_column: " in message(tmp_path, image_column="picture")
+    golden(message(tmp_path, image_column="picture"))
 
 
-def test_images_that_are_files(tmp_path: Path) -> None:
+def test_images_that_are_files(tmp_path: Path, golden: Golden) -> None:
     files = [str(tmp_path / "images" / name) for name in write_files(tmp_path / "images")]
     images = pa.array([{"bytes": None, "path": file} for file in files], pa.struct({"bytes": pa.binary(), "path": pa.string()}))
     about = json.dumps({"info": {"features": {"image": {"_type": "Image"}, "label": {"_type": "Value", "dtype": "int64"}}}})
     (tmp_path / "pets").mkdir()
     table = pa.table({"image": images, "label": LABELS}).replace_schema_metadata({"huggingface": about})
     parquet.write_table(table, tmp_path / "pets/a.parquet")
-    with pytest.raises(SampleError, match=r"^pets, sample 2: leads out of the folder of the data; set root to a folder that all "):
+    with pytest.raises(SampleError) as caught:
         open_hf(tmp_path)[2]
+    golden(caught.value)
     assert np.array_equal(open_hf(tmp_path, root=".")[2].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[2].astype(float))
 
 
-def test_a_name_of_the_hub(tmp_path: Path) -> None:
-    says = "paths are relative to the spec file; nothing is downloaded: save a data set of the Hub first, with its save_to_disk"
-    assert message(tmp_path) == f"pets: no such file in {str(tmp_path)!r}; {says}"
+def test_a_name_of_the_hub(tmp_path: Path, golden: Golden) -> None:
+    golden(message(tmp_path))
     (tmp_path / "pet").mkdir()
-    assert message(tmp_path) == f"pets: no such file in {str(tmp_path)!r}; did you mean 'pet'?"
+    golden(message(tmp_path))
 
 
-def test_damaged_folders(tmp_path: Path) -> None:
+def test_damaged_folders(tmp_path: Path, golden: Golden) -> None:
     (tmp_path / "pets").mkdir()
-    assert message(tmp_path) == "pets: has no data files; known suffixes: .arrow .parquet .pq .tar .tar.gz .tgz .jsonl .ndjson"
+    golden(message(tmp_path))
     hub().save_to_disk(tmp_path / "pets")
     arrow = next((tmp_path / "pets").glob("*.arrow"))
     arrow.write_bytes(arrow.read_bytes()[:100])
-    assert "pets: cannot be read by the library datasets (" in message(tmp_path)
+    golden(message(tmp_path))
 
 
-def test_offsets_beyond_the_file(tmp_path: Path) -> None:
+def test_offsets_beyond_the_file(tmp_path: Path, golden: Golden) -> None:
     """Arrow maps what a file says without checking it; reading it would be the end of the process."""
     hub().save_to_disk(tmp_path / "pets")
     arrow = next((tmp_path / "pets").glob("*.arrow"))
     content = arrow.read_bytes()
     place = content.index(np.cumsum([len(encoded(index)) for index in range(COUNT)]).astype("<i4").tobytes())
     arrow.write_bytes(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
-    assert "pets: is damaged (" in message(tmp_path)
+    golden(message(tmp_path))
 
 
-def test_files_that_lead_out_of_the_folder(tmp_path: Path) -> None:
+def test_files_that_lead_out_of_the_folder(tmp_path: Path, golden: Golden) -> None:
     (tmp_path / "shards").mkdir()
     (tmp_path / "shards/0.tar").symlink_to(write_tar(tmp_path / "a.tar"))
-    with pytest.raises(
-        DataError, match=r"^shards: its file '0\.tar' is not a file in its folder; set root to a folder that all files lie in$"
-    ):
+    with pytest.raises(DataError) as caught:
         opened(tmp_path, kind="hf", path="shards")
+    golden(caught.value)
     assert len(opened(tmp_path, kind="hf", path="shards", root=".")) == COUNT
 
 
-def test_ids(tmp_path: Path) -> None:
+def test_ids(tmp_path: Path, golden: Golden) -> None:
     """They stay what they are when rows are added: keys of tars, paths, or a column; else the place."""
     forms = write_all(tmp_path)
     assert opened(tmp_path, **forms["webdataset"]).sample_id(3) == "s003"
@@ -169,31 +169,32 @@ def test_ids(tmp_path: Path) -> None:
     write_parquet(tmp_path / "keys.parquet", key=[f"key {i}" for i in range(COUNT)])
     assert opened(tmp_path, kind="hf", path="keys.parquet", id_column="key").sample_id(3) == "key 3"
     write_parquet(tmp_path / "twice.parquet", key=["a"] * COUNT)
-    with pytest.raises(DataError, match=r"^twice\.parquet: two samples have the same id 'a'; ids must differ$"):
+    with pytest.raises(DataError) as caught:
         opened(tmp_path, kind="hf", path="twice.parquet", id_column="key")
+    golden(caught.value)
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.parquet", b"PAR1junk"), ("a.tar", b"junk" * 500), ("a.jsonl", b"root:x:0:0:secret\n")])
-def test_damaged_files(tmp_path: Path, name: str, content: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_files(tmp_path: Path, name: str, content: bytes, capfd: pytest.CaptureFixture[str], golden: Golden) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=rf"^{name}: cannot be read by the library datasets \(") as caught:
+    with pytest.raises(DataError) as caught:
         opened(tmp_path, kind="hf", path=name)
-    assert "\n" not in str(caught.value)
+    golden(caught.value)
     assert "secret" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
-    ("label", "says"),
+    "label",
     [
-        ([1.5] * COUNT, "the label 1.5 is not a class index"),
-        ([-2] * COUNT, "the label of sample 0 is -2; class indices start at 0; -1 is no label"),
-        ([[1]] * COUNT, "the column 'label' is not of kind class or number or text; set label_column; columns: image, label"),
+        [1.5] * COUNT,
+        [-2] * COUNT,
+        [[1]] * COUNT,
     ],
 )
-def test_labels_that_are_none(tmp_path: Path, label: list[Any], says: str) -> None:
+def test_labels_that_are_none(tmp_path: Path, label: list[Any], golden: Golden) -> None:
     write_parquet(tmp_path / "a.parquet", label=label)
     with pytest.raises(DataError) as caught:
         opened(tmp_path, kind="hf", path="a.parquet")
-    assert says in str(caught.value)
+    golden(caught.value)
     assert opened(tmp_path, kind="hf", path="a.parquet", label_column=None).labels() is None

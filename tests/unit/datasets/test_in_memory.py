@@ -20,6 +20,7 @@ from torchvision import transforms
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.in_memory import open_in_memory, refuse_random
 from robaudit.errors import DataError, RobauditError, SampleError
+from tests.golden import Golden
 
 COUNT = 5
 IMAGES: NDArray[np.uint8] = np.random.default_rng(3).integers(0, 256, (COUNT, 6, 7, 3), dtype=np.uint8)
@@ -109,14 +110,15 @@ def test_grey_and_colour() -> None:
     assert open_in_memory(IMAGES[:, :, :, 0])[0].pixels.shape == (1, 6, 7)
 
 
-def test_colour_after_many_grey_images() -> None:
+def test_colour_after_many_grey_images(golden: Golden) -> None:
     """What is not a list is read one by one, so only the first images are looked at."""
     grey, colour = Image.fromarray(IMAGES[0, :, :, 0]), Image.fromarray(IMAGES[0])
     assert open_in_memory([*[grey] * 40, colour])[0].pixels.shape == (3, 6, 7)
     dataset = open_in_memory(Items([*[grey] * 40, colour]))
     assert dataset[0].pixels.shape == (1, 6, 7)
-    with pytest.raises(SampleError, match=r"sample 40: is in colour, but the first 32 images are grey; convert all to the network's mode"):
+    with pytest.raises(SampleError) as caught:
         dataset[40]
+    golden(caught.value)
 
 
 def test_names_of_classes() -> None:
@@ -128,32 +130,32 @@ def test_names_of_classes() -> None:
     assert [by_name[i].label for i in range(COUNT)] == LABELS
 
 
-REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "a path": ("data/test.npz", {}, "dataset: is 'data/test.npz'; pass a torch or Hugging Face"),
-    "a stream without end": (Stream(), {}, r"samples without a length and an order; read them first: list\(itertools"),
-    "too few ids": ((IMAGES, LABELS), {"ids": list("ab")}, "ids: there are 2 for 5 samples"),
-    "a loader": (DataLoader(Items(PAIRS)), {}, "is a DataLoader, .*; pass its data set: loader.dataset"),
-    "other lengths": ((IMAGES, LABELS[:-1]), {}, "there are 5 images and 4 labels"),
-    "one-hot": ((IMAGES, np.eye(5)), {}, r"the labels have shape \(5, 5\); they are \(n,\) class indices: labels.argmax\(1\)"),
-    "text labels": (Items([(FLOATS[0], "cat")]), {}, r"the label is 'cat', not a class index; give class_names=\[...\]"),
-    "another name": (Items([(FLOATS[0], "cta")]), {"class_names": ["cat"]}, "'cta' is not the name of one class; did you mean 'cat'"),
-    "splits": ({"train": Items(PAIRS), "test": Items(PAIRS)}, {}, r"is a dict; pass .* one of several splits, data\['test'\]"),
-    "unusual keys": ([{"foto": FLOATS[0]}], {}, "its samples have the keys foto, and none of them is usual .*; give image_key="),
-    "no such key": ([{"img": FLOATS[0]}], {"image_key": "imq"}, "image_key: the samples have no 'imq'; did you mean 'img'"),
-    "a flat image": (Items([(FLOATS[0].flatten(), 1)]), {}, r"the image has shape \(126,\)"),
-    "ambiguous": ((np.zeros((2, 3, 8, 3), dtype=np.uint8), [0, 1]), {}, r"cannot tell the layout .* give layout='nchw'"),
-    "text": (["a.png", "b.png"], {}, "the image is str; images are PIL images, arrays or tensors: open or convert it"),
-    "ids twice": ((IMAGES, LABELS), {"ids": list("aabcd")}, "ids: two samples have the same id 'a'"),
-    "a layout": ((IMAGES, LABELS), {"layout": "hwc"}, "layout: 'hwc' is unknown; 'nchw' or 'nhwc'"),
-    "a table": (pandas.DataFrame({"image": pictures(), "label": LABELS}), {}, r"is a DataFrame; pass its columns, \(list"),
+REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a path": ("data/test.npz", {}),
+    "a stream without end": (Stream(), {}),
+    "too few ids": ((IMAGES, LABELS), {"ids": list("ab")}),
+    "a loader": (DataLoader(Items(PAIRS)), {}),
+    "other lengths": ((IMAGES, LABELS[:-1]), {}),
+    "one-hot": ((IMAGES, np.eye(5)), {}),
+    "text labels": (Items([(FLOATS[0], "cat")]), {}),
+    "another name": (Items([(FLOATS[0], "cta")]), {"class_names": ["cat"]}),
+    "splits": ({"train": Items(PAIRS), "test": Items(PAIRS)}, {}),
+    "unusual keys": ([{"foto": FLOATS[0]}], {}),
+    "no such key": ([{"img": FLOATS[0]}], {"image_key": "imq"}),
+    "a flat image": (Items([(FLOATS[0].flatten(), 1)]), {}),
+    "ambiguous": ((np.zeros((2, 3, 8, 3), dtype=np.uint8), [0, 1]), {}),
+    "text": (["a.png", "b.png"], {}),
+    "ids twice": ((IMAGES, LABELS), {"ids": list("aabcd")}),
+    "a layout": ((IMAGES, LABELS), {"layout": "hwc"}),
+    "a table": (pandas.DataFrame({"image": pictures(), "label": LABELS}), {}),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "options", "said"), REFUSED.values(), ids=list(REFUSED))
-def test_refused_in_one_line(data: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(RobauditError, match=said) as caught:
+@pytest.mark.parametrize(("data", "options"), REFUSED.values(), ids=list(REFUSED))
+def test_refused_in_one_line(data: Any, options: dict[str, Any], golden: Golden) -> None:
+    with pytest.raises(RobauditError) as caught:
         list(open_in_memory(data, **options))  # type: ignore[call-overload]
-    assert "\n" not in str(caught.value)
+    golden(caught.value)
 
 
 @pytest.mark.parametrize("labels", [pandas.Series(LABELS), pandas.Series(LABELS, index=range(7, 7 + COUNT)), pyarrow.array(LABELS)])
@@ -162,7 +164,7 @@ def test_labels_as_a_column_of_a_table(labels: Any) -> None:
         assert bytes_of(open_in_memory((images, labels))) == bytes_of(open_in_memory((IMAGES, LABELS)))
 
 
-def test_an_item_that_raises() -> None:
+def test_an_item_that_raises(golden: Golden) -> None:
     class Broken(Items):
         def __getitem__(self, index: int) -> Any:
             if index == 1:
@@ -170,20 +172,22 @@ def test_an_item_that_raises() -> None:
             return super().__getitem__(index)
 
     dataset = open_in_memory(Broken(PAIRS))
-    with pytest.raises(RobauditError, match="Broken in memory, sample 1: raised KeyError"):
+    with pytest.raises(RobauditError) as caught:
         dataset[1]
+    golden(caught.value)
     assert dataset[2].label == LABELS[2]
 
 
-def test_augmentation() -> None:
+def test_augmentation(golden: Golden) -> None:
     class Random(Items):
         def __getitem__(self, index: int) -> Any:
             image, label = super().__getitem__(index)
             return (image + 0.1 * torch.rand(1)).clamp(0, 1), label
 
     data = Random(PAIRS)
-    with pytest.raises(DataError, match="image 0 has other pixels each time it is read: its transform is random; pass the data with"):
+    with pytest.raises(DataError) as caught:
         refuse_random(open_in_memory(data), skip_bad=False)
+    golden(caught.value)
 
 
 def hugging_face(**columns: Any) -> Any:
@@ -194,7 +198,7 @@ def hugging_face(**columns: Any) -> Any:
     return datasets.Dataset.from_dict(content, features=features)
 
 
-def test_hugging_face() -> None:
+def test_hugging_face(golden: Golden) -> None:
     data = hugging_face()
     expected = [(image.tolist(), label) for image, label in zip(FIRST, LABELS, strict=True)]
     for form in (data, data.with_format("torch")):
@@ -202,8 +206,9 @@ def test_hugging_face() -> None:
         assert bytes_of(dataset) == expected
     assert open_in_memory(data).class_names == ("ant", "bee", "cat")
     splits = sys.modules["datasets"].DatasetDict({"train": data, "test": data})
-    with pytest.raises(DataError, match=r"is a DatasetDict; pass .* one of several splits"):
+    with pytest.raises(DataError) as caught:
         open_in_memory(splits)
+    golden(caught.value)
 
 
 def test_hugging_face_with_a_transform() -> None:

@@ -13,6 +13,7 @@ from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError
 from robaudit.models.pretrained import filled
 from robaudit.spec.load import load_spec
+from tests.golden import Golden
 from tests.unit.datasets.forms import COUNT, LABELS, hub, write_files, write_parquet
 from tests.unit.datasets.reading import opened
 
@@ -58,7 +59,7 @@ def test_every_form_with_names(tmp_path: Path, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("written", ["", ", class_names: [bird, horse, owl]"], ids=["taken", "written by init"])
-def test_as_many_classes_of_other_names(tmp_path: Path, written: str) -> None:
+def test_as_many_classes_of_other_names(tmp_path: Path, written: str, golden: Golden) -> None:
     """Owls, birds and horses are not the model's birds, horses and owls in this order, although they are as many."""
     (tmp_path / "net").mkdir()
     config = {"architecture": "resnet18", "num_classes": 3, "label_names": ["bird", "horse", "owl"], "pretrained_cfg": {}}
@@ -66,19 +67,21 @@ def test_as_many_classes_of_other_names(tmp_path: Path, written: str) -> None:
     text = f"model: {{path: net}}\ndataset: {{kind: hf, path: hub.parquet{written}}}\nnoise: {{sigma: 0.05}}\n"
     spec = filled(load_spec(tmp_path / "spec.yaml", text=text)).dataset
     hub(names=("owls", "birds", "horses")).to_parquet(tmp_path / "hub.parquet")
-    with pytest.raises(DataError, match=r"^hub.parquet: its class 'owls' is not in class_names; did you mean 'owl'\?"):
+    with pytest.raises(DataError) as caught:
         open_dataset(spec, base_dir=tmp_path, trust=False)
+    golden(caught.value)
     hub(names=("bird", "horse", "strix")).to_parquet(tmp_path / "hub.parquet")
     found = open_dataset(spec, base_dir=tmp_path, trust=False).labels()
     assert found is not None
     assert found.tolist() == LABELS
 
 
-def test_folders_of_a_model_trained_on_from_imagenet(tmp_path: Path) -> None:
+def test_folders_of_a_model_trained_on_from_imagenet(tmp_path: Path, golden: Golden) -> None:
     """The names come with the architecture, whose last layer the user has replaced: what is missing is the number of classes."""
     (tmp_path / "photos/sick").mkdir(parents=True)
     (tmp_path / "photos/sick/1.png").touch()
     text = "model: {path: net.pth, architecture: 'timm:resnet18.a1_in1k'}\ndataset: {kind: images, path: photos}\nnoise: {sigma: 0.05}\n"
     spec = filled(load_spec(tmp_path / "spec.yaml", text=text)).dataset
-    with pytest.raises(DataError, match=r"photos/sick: the folder is not in class_names; .*state model.architecture_options: {num_classes"):
+    with pytest.raises(DataError) as caught:
         open_dataset(spec, base_dir=tmp_path, trust=False)
+    golden(caught.value)

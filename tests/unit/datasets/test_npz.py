@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from robaudit.errors import SampleError
+from tests.golden import Golden
 from tests.unit.datasets import reading
 
 IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)
@@ -46,13 +47,13 @@ def test_pixels_labels_and_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(4,), (4, 1)])
 @pytest.mark.parametrize("dtype", ["U", "S"])
-def test_labels_as_text(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_labels_as_text(dtype: str, shape: tuple[int, ...], tmp_path: Path, golden: Golden) -> None:
     texts = np.array(["owl", "cat", " Cat ", ""]).astype(dtype).reshape(shape)
     np.savez(tmp_path / "data.npz", images=IMAGES, labels=texts)
     dataset = opened(tmp_path, class_names=("dog", "cat", "owl"))
     assert reading.labels(dataset) == [2, 1, 1, -1]
     assert dataset[0].label == 2
-    assert "the label 'owl' is not in class_names; " in message(tmp_path, class_names=("dog", "cat"))
+    golden(message(tmp_path, class_names=("dog", "cat")))
     np.savez(tmp_path / "data.npz", images=IMAGES, labels=np.array(["b", "a", "b", "c"]))
     assert reading.labels(opened(tmp_path, class_names=("x", "y", "z"), class_ids=("c", "b", "a"))) == [1, 2, 1, 0]
     named = opened(tmp_path)
@@ -104,65 +105,61 @@ def test_labels_may_be_a_column_or_absent(tmp_path: Path) -> None:
     assert opened(tmp_path, labels_key="y")[1].label == 0
 
 
-def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
+def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path, golden: Golden) -> None:
     images = np.zeros((2, 1, 4, 4), np.float32)
     images[1, 0, 0, 0] = np.nan
     np.savez(tmp_path / "data.npz", images=images)
     dataset = opened(tmp_path, labels_key=None)
     assert dataset[0].pixels.sum() == 0
-    with pytest.raises(SampleError, match=r"^data.npz, sample 1: 1 of 16 pixels are NaN or infinite; "):
+    with pytest.raises(SampleError) as caught:
         dataset[1]
+    golden(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "says"), [(np.int64, "are torch.int64; give uint8, floats in"), (np.complex64, "are of type complex64; ")]
-)
-def test_pixels_without_a_scale(tmp_path: Path, dtype: Any, says: str) -> None:
+@pytest.mark.parametrize("dtype", [np.int64, np.complex64])
+def test_pixels_without_a_scale(tmp_path: Path, dtype: Any, golden: Golden) -> None:
     np.savez(tmp_path / "data.npz", images=IMAGES.astype(dtype))
-    with pytest.raises(SampleError, match=rf"^data.npz, sample 0: pixels {says}"):
+    with pytest.raises(SampleError) as caught:
         opened(tmp_path, labels_key=None)[0]
+    golden(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("arrays", "options", "expected"),
+    ("arrays", "options"),
     [
-        ({}, {}, "data.npz: has no array 'images' (it has: none); set images_key"),
-        ({"image": IMAGES}, {}, "data.npz: has no array 'images' (it has: image); set images_key; did you mean 'image'?"),
-        (
-            {"images": IMAGES, "targets": LABELS},
-            {},
-            "has no array 'labels' (it has: images, targets); set labels_key (null where there are no labels)",
-        ),
-        ({"images": IMAGES.reshape(4, -1)}, {}, "has shape (4, 90); images are (n, c, h, w), (n, h, w, c) or (n, h, w)"),
-        ({"images": IMAGES.astype(object)}, {}, "array 'images' cannot be read (Object arrays cannot be loaded when allow_pickle=False); "),
-        ({"images": IMAGES}, {"layout": "nhw"}, "layout nhw does not fit shape (4, 3, 5, 6); it needs 3 dimensions"),
-        ({"images": IMAGES[..., :3]}, {}, "cannot tell the layout of shape (4, 3, 5, 3); set layout: nchw or nhwc"),
-        ({"images": IMAGES, "labels": LABELS[:3]}, {}, "there are 4 images and 3 labels"),
-        ({"images": IMAGES, "labels": LABELS + 0.5}, {}, "the label 3.5 is not a class index; give 0, 1, 2, ..."),
-        ({"images": IMAGES, "labels": LABELS - 2}, {}, "the label of sample 1 is -2; class indices start at 0; -1 is no label"),
-        ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}, "dataset.class_names: 'a' appears twice"),
+        ({}, {}),
+        ({"image": IMAGES}, {}),
+        ({"images": IMAGES, "targets": LABELS}, {}),
+        ({"images": IMAGES.reshape(4, -1)}, {}),
+        ({"images": IMAGES.astype(object)}, {}),
+        ({"images": IMAGES}, {"layout": "nhw"}),
+        ({"images": IMAGES[..., :3]}, {}),
+        ({"images": IMAGES, "labels": LABELS[:3]}, {}),
+        ({"images": IMAGES, "labels": LABELS + 0.5}, {}),
+        ({"images": IMAGES, "labels": LABELS - 2}, {}),
+        ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}),
     ],
 )
-def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str, Any], expected: str) -> None:
+def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str, Any], golden: Golden) -> None:
     np.savez(tmp_path / "data.npz", **arrays)
     if len(arrays) == 1:
         options = {"labels_key": None, **options}
     said = message(tmp_path, **options)
-    assert expected in said
+    golden(said)
     assert not said.endswith(";")
 
 
-def test_truncated_file(tmp_path: Path) -> None:
+def test_truncated_file(tmp_path: Path, golden: Golden) -> None:
     np.savez_compressed(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
     content = (tmp_path / "data.npz").read_bytes()
     (tmp_path / "data.npz").write_bytes(content[: len(content) * 9 // 10])
-    assert "it may be truncated; save it again" in message(tmp_path)
+    golden(message(tmp_path))
 
 
-def test_an_array_that_does_not_fit_into_memory(tmp_path: Path) -> None:
+def test_an_array_that_does_not_fit_into_memory(tmp_path: Path, golden: Golden) -> None:
     """A bomb, or simply too much: refused before anything is expanded."""
     shape = (10**8, 1000, 1000)
     with zipfile.ZipFile(tmp_path / "data.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
         archive.filelist[0].file_size = len(npy_header(shape)) + 10**14
-    assert "data.npz: array 'images' takes 100,000,000,000,128 bytes, and " in message(tmp_path, labels_key=None)
+    golden(message(tmp_path, labels_key=None))

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from robaudit.datasets.base import Dataset
+from tests.golden import Golden
 from tests.unit.datasets import reading
 
 MODULE = """
@@ -45,11 +46,8 @@ def message(folder: Path, function: str, module: str = "audited_images", trust: 
     return reading.refusal(folder, trust=trust, kind="python", target=f"{module}:{function}")
 
 
-def test_code_needs_trust(folder: Path) -> None:
-    assert message(folder, "plain", trust=False) == (
-        "audited_images:plain: is Python code, which runs only when trusted; "
-        "pass --trust if you trust the code, or write the images to a .npz file (kind npz)"
-    )
+def test_code_needs_trust(folder: Path, golden: Golden) -> None:
+    golden(message(folder, "plain", trust=False))
     assert "audited_images" not in sys.modules
 
 
@@ -71,17 +69,17 @@ def test_ids_and_class_names_of_the_collection(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "module", "expected"),
+    ("function", "module"),
     [
-        ("plian", "audited_images", "audited_images has no function 'plian'; did you mean 'plain'?"),
-        ("a_set", "audited_images", "returned set, which cannot be indexed"),
-        ("raises", "audited_images", "raised ValueError: no data today; "),
-        ("f", "audited_nowhere", "no module 'audited_nowhere'; install it, or put the file next to the spec"),
-        ("f", "audited_broken", "importing audited_broken raised ZeroDivisionError: division by zero; "),
-        ("f()", "audited_images", "is not a Python target; "),
+        ("plian", "audited_images"),
+        ("a_set", "audited_images"),
+        ("raises", "audited_images"),
+        ("f", "audited_nowhere"),
+        ("f", "audited_broken"),
+        ("f()", "audited_images"),
     ],
 )
-def test_wrong_targets(folder: Path, function: str, module: str, expected: str) -> None:
+def test_wrong_targets(folder: Path, function: str, module: str, golden: Golden) -> None:
     before = list(sys.path)
-    assert f"{module}:{function}: {expected}" in message(folder, function, module)
+    golden(message(folder, function, module))
     assert sys.path == before

@@ -17,6 +17,7 @@ from robaudit.datasets.select import Selected, choose, random_subset
 from robaudit.errors import DataError, SampleError
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.model import BaseDatasetSpec, SampleSpec
+from tests.golden import Golden
 
 
 class Fake:
@@ -76,36 +77,32 @@ def test_ids_and_labels_are_those_of_the_whole_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [-1, 2], [2, 1]])
-def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(order: list[int]) -> None:
+def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(order: list[int], golden: Golden) -> None:
     selected = Selected(Fake([0, 4, 5, 4]), range(4))
     for index in order:
-        if index == 2:
+        if index in (0, 2):
             with pytest.raises(SampleError) as caught:
                 selected[index]
-            assert str(caught.value) == (
-                "fake, sample 's2': its shape is (1, 5, 4), but the first sample 's1' has (1, 4, 4); "
-                "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))"
-            )
-        elif index == 0:
-            with pytest.raises(SampleError, match="damaged"):
-                selected[index]
+            golden(caught.value)
         else:
             assert selected[index].pixels.shape == (1, 4, 4)
 
 
-def test_labels_beyond_the_class_names() -> None:
+def test_labels_beyond_the_class_names(golden: Golden) -> None:
     selected = Selected(Fake([4, 4], [0, 2]), range(2), ("cat", "dog"))
     assert selected.class_names == ("cat", "dog")
     assert selected[0].label == 0
-    with pytest.raises(SampleError, match=r"^fake, sample 's1': has the label 2, but class_names has 2 names; add the missing names$"):
+    with pytest.raises(SampleError) as caught:
         selected[1]
+    golden(caught.value)
 
 
-def test_ids_choose_in_the_order_of_the_data(tmp_path: Path) -> None:
+def test_ids_choose_in_the_order_of_the_data(tmp_path: Path, golden: Golden) -> None:
     data = Fake([2, 2, 2, 2])
     assert choose(data, BaseDatasetSpec(kind="any", ids=("s3", "s1"))) == [1, 3]
-    with pytest.raises(DataError, match=r"fake: has no sample 's9', nor 1 more of dataset.ids; known: s0, s1"):
+    with pytest.raises(DataError) as caught:
         choose(data, BaseDatasetSpec(kind="any", ids=("s1", "s9", "s8")))
+    golden(caught.value)
     (tmp_path / "some.txt").write_text("7\n\n12\n")
     read = DigitsSpec.model_validate({"kind": "digits", "ids": "some.txt"}, context={BASE_DIR: tmp_path})
     assert read.ids == ("7", "12") == DigitsSpec.model_validate({"kind": "digits", "ids": [7, "12"]}).ids

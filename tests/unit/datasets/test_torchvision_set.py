@@ -14,6 +14,7 @@ from torchvision import datasets
 
 from robaudit.datasets.base import Dataset
 from robaudit.errors import SampleError
+from tests.golden import Golden
 from tests.unit.datasets import reading
 from tests.unit.datasets.cifar10 import NAMES, write_cifar10
 
@@ -49,7 +50,7 @@ def test_mnist(tmp_path: Path) -> None:
         assert sample.pixels.equal(torch.from_numpy(images[part, 2:3]).double() / 255)
 
 
-def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     images = RNG.integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)
     base = write_cifar10(tmp_path / "files", images, [6, 0, 9, 3], monkeypatch)
     dataset = opened(tmp_path, "CIFAR10")
@@ -57,13 +58,10 @@ def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert dataset[2].label == 9
     assert dataset[2].pixels.equal(torch.from_numpy(images[2]).double() / 255)
     (base / "test_batch").write_bytes(b"damaged")
-    assert message(tmp_path, "CIFAR10") == (
-        "torchvision CIFAR10: cannot be opened in 'files' (Dataset not found or corrupted. You can use download=True to download it); "
-        "set download: true, or correct name, root, split or options"
-    )
+    golden(message(tmp_path, "CIFAR10"))
 
 
-def test_image_folder(tmp_path: Path) -> None:
+def test_image_folder(tmp_path: Path, golden: Golden) -> None:
     for name in ("cat", "dog"):
         (tmp_path / "files" / name).mkdir(parents=True)
         Image.new("RGB", (4, 4)).save(tmp_path / "files" / name / "a.png")
@@ -71,20 +69,20 @@ def test_image_folder(tmp_path: Path) -> None:
     assert dataset.class_names == ("cat", "dog")
     assert dataset[1].label == 1
     (tmp_path / "files" / "dog" / "a.png").write_bytes(b"junk")
-    with pytest.raises(
-        SampleError, match=r"^torchvision ImageFolder, sample 1: raised UnidentifiedImageError: .*; repair or leave out this sample$"
-    ):
+    with pytest.raises(SampleError) as caught:
         dataset[1]
+    golden(caught.value)
 
 
-def test_no_program_is_started_for_postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_program_is_started_for_postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     """torchvision's own image folders open any file that Pillow knows: Ghostscript must not be asked."""
     (tmp_path / "files" / "0").mkdir(parents=True)
     (tmp_path / "files" / "0" / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n%%EOF\n")
     monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("a program was started"))
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", "gs")
-    with pytest.raises(SampleError, match="raised OSError: Unable to locate Ghostscript"):
+    with pytest.raises(SampleError) as caught:
         opened(tmp_path, "ImageFolder")[0]
+    golden(caught.value)
 
 
 class Odd:
@@ -102,33 +100,36 @@ class Odd:
         return torch.full((1, 4, 4), 51, dtype=torch.uint8), -1
 
 
-def test_tensors_and_classes_of_several_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_and_classes_of_several_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     monkeypatch.setattr(datasets, "Kitti", Odd)
     dataset = opened(tmp_path, "Kitti")
     assert dataset.class_names == ("tench", "goldfish")
     assert dataset[0].label is None
     torch.testing.assert_close(dataset[0].pixels, torch.full((1, 4, 4), 0.2, dtype=torch.float64), rtol=0, atol=1e-6)
-    with pytest.raises(SampleError, match="sample 0: is Tensor, not an image; resize and crop are for data sets of images"):
+    with pytest.raises(SampleError) as caught:
         opened(tmp_path, "Kitti", resize=4)[0]
+    golden(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "expected"),
+    ("name", "options"),
     [
-        ("CIFAR1O", {}, "torchvision CIFAR1O: is not in torchvision.datasets; did you mean 'CIFAR10'?"),
-        ("ImageFolder", {}, "cannot be opened in 'files' (No such file or directory); set download: true, or correct name, root, split"),
-        ("MNIST", {"split": "val"}, "torchvision MNIST: has no split 'val'; it has train and test"),
-        ("ImageNet", {}, "(Unknown value 'test' for argument split. Valid values are {'train', 'val'}.); "),
-        ("ImageNet", {"download": True}, "torchvision ImageNet: it cannot be downloaded by torchvision; "),
-        ("MNIST", {"options": {"transform": 1}}, "options cannot have 'transform'; "),
-        ("STL10", {"options": {"fold": 1}}, "unexpected keyword argument 'fold'"),
+        ("CIFAR1O", {}),
+        ("ImageFolder", {}),
+        ("MNIST", {"split": "val"}),
+        ("ImageNet", {}),
+        ("ImageNet", {"download": True}),
+        ("MNIST", {"options": {"transform": 1}}),
+        ("STL10", {"options": {"fold": 1}}),
     ],
 )
-def test_wrong_specs(tmp_path: Path, name: str, options: dict[str, Any], expected: str) -> None:
-    assert expected in message(tmp_path, name, **options)
+def test_wrong_specs(tmp_path: Path, name: str, options: dict[str, Any], golden: Golden) -> None:
+    golden(message(tmp_path, name, **options))
 
 
-def test_a_failed_download_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_download_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], golden: Golden
+) -> None:
     """What torchvision prints goes to stderr."""
 
     def offline(self: datasets.MNIST) -> None:
@@ -136,5 +137,5 @@ def test_a_failed_download_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(101, "Network is unreachable")
 
     monkeypatch.setattr(datasets.MNIST, "download", offline)
-    assert "torchvision MNIST: cannot be opened in 'files' (Network is unreachable); " in message(tmp_path, "MNIST", download=True)
+    golden(message(tmp_path, "MNIST", download=True))
     assert capsys.readouterr() == ("", "Downloading ...\n")

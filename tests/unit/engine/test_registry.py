@@ -14,6 +14,7 @@ from robaudit.methods.average_case.mc import MonteCarlo
 from robaudit.methods.average_case.softmax import Softmax
 from robaudit.spec.model import EstimatorSpec
 from tests.cli.plugin import entries
+from tests.golden import Golden
 
 OURS = "robaudit.methods.average_case.mc:MonteCarlo"
 
@@ -32,21 +33,22 @@ def test_build_keeps_order_labels_and_options() -> None:
     assert list(built.items()) == [("softmax", Softmax()), ("few", MonteCarlo(samples=7)), ("mc", MonteCarlo())]
 
 
-def test_same_label_twice() -> None:
-    says = r"estimators\[1\]: two estimators are called 'mc'; give one a name of its own: \{softmax: \{label: "
-    with pytest.raises(SpecError, match=says):
+def test_same_label_twice(golden: Golden) -> None:
+    with pytest.raises(SpecError) as caught:
         registry.build(specs("mc", {"softmax": {"label": "mc"}}))
+    golden(caught.value)
 
 
-def test_unknown_name() -> None:
-    with pytest.raises(SpecError, match=r"estimators\[0\]: unknown estimator 'tailor'; did you mean 'taylor'\?"):
+def test_unknown_name(golden: Golden) -> None:
+    with pytest.raises(SpecError) as caught:
         registry.build(specs("tailor"))
+    golden(caught.value)
 
 
-def test_two_packages_with_one_name() -> None:
-    says = r"estimator mc: registered twice, as other:Mc and robaudit\.methods\.average_case\.mc:MonteCarlo; uninstall one"
-    with entries.only(plugins.ESTIMATORS, {"mc": OURS, "mc_": "other:Mc"}), pytest.raises(RobauditError, match=says):
+def test_two_packages_with_one_name(golden: Golden) -> None:
+    with entries.only(plugins.ESTIMATORS, {"mc": OURS, "mc_": "other:Mc"}), pytest.raises(RobauditError) as caught:
         registry.registered()
+    golden(caught.value)
 
 
 def test_the_same_entry_point_seen_twice_is_one() -> None:
@@ -54,26 +56,25 @@ def test_the_same_entry_point_seen_twice_is_one() -> None:
         assert list(registry.registered()) == ["mc"]
 
 
-def test_copied_instead_of_installed() -> None:
-    says = r"no entry point in the group robaudit\.estimators; install the package"
-    with entries.only(plugins.ESTIMATORS, {}), pytest.raises(RobauditError, match=says):
+def test_copied_instead_of_installed(golden: Golden) -> None:
+    with entries.only(plugins.ESTIMATORS, {}), pytest.raises(RobauditError) as caught:
         registry.registered()
+    golden(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("target", "says"),
+    "target",
     [
-        ("no_such_package:Thing", "its plugin no_such_package:Thing does not import: ModuleNotFoundError"),
-        ("robaudit.methods.average_case.mc:Nothing", "does not import: AttributeError"),
-        ("robaudit.runs.rows:Row", "robaudit.runs.rows:Row is not a subclass of robaudit.Estimator; fix or uninstall the plugin"),
-        ("robaudit.methods.average_case.mc:math", "is not a subclass of robaudit.Estimator"),
+        "no_such_package:Thing",
+        "robaudit.methods.average_case.mc:Nothing",
+        "robaudit.runs.rows:Row",
+        "robaudit.methods.average_case.mc:math",
     ],
 )
-def test_broken_plugin(target: str, says: str) -> None:
-    with entries.only(plugins.ESTIMATORS, {"thing": target}), pytest.raises(RobauditError, match="estimator thing: ") as caught:
+def test_broken_plugin(target: str, golden: Golden) -> None:
+    with entries.only(plugins.ESTIMATORS, {"thing": target}), pytest.raises(RobauditError) as caught:
         registry.load("thing")
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
+    golden(caught.value)
 
 
 def test_a_broken_plugin_harms_only_those_who_ask_for_it() -> None:

@@ -18,6 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 from robaudit.models import LogitModel
 from robaudit.models.architectures import digits_cnn
 from robaudit.models.safety import Unread
+from tests.golden import Golden
 from tests.specs import WEIGHTS
 from tests.unit.models.conftest import load, pixels, refusal
 
@@ -94,7 +95,7 @@ def test_the_same_weights_under_two_prefixes(tmp_path: Path, state: State) -> No
     assert note.startswith("the weights are those under the prefix 'module.model.'; left aside: 7 tensors (")
 
 
-def test_other_weights_under_a_second_prefix(tmp_path: Path, state: State) -> None:
+def test_other_weights_under_a_second_prefix(tmp_path: Path, state: State, golden: Golden) -> None:
     other = {key: 2 * tensor for key, tensor in state.items()}
     path = saved(tmp_path, {"state_dict": {**prefixed(other, "ema."), **prefixed(state, "model.")}})
     model = load(path, architecture=ARCHITECTURE)
@@ -106,27 +107,26 @@ def test_other_weights_under_a_second_prefix(tmp_path: Path, state: State) -> No
     save_file(both, tmp_path / "both.safetensors")
     for path in (saved(tmp_path, both), tmp_path / "both.safetensors"):
         said = refusal(path, architecture=ARCHITECTURE)
-        assert "has the architecture's weights under several prefixes (" in said
-        assert "; say which: model.entry: " in said
+        golden(said)
         assert same(load(path, architecture=ARCHITECTURE, entry="student"))
-        assert "has no weights under the" in refusal(path, architecture=ARCHITECTURE, entry="nobody")
+        golden(refusal(path, architecture=ARCHITECTURE, entry="nobody"))
 
 
 @pytest.mark.parametrize("prefix", ["", "model."])
-def test_more_layers_than_the_architecture(prefix: str, tmp_path: Path, state: State) -> None:
+def test_more_layers_than_the_architecture(prefix: str, tmp_path: Path, state: State, golden: Golden) -> None:
     """Weights inside the network cannot be left aside: it would be another network."""
     deeper = {**state, "7.weight": torch.ones(10, 10)}
     said = refusal(saved(tmp_path, prefixed(deeper, prefix)), architecture=ARCHITECTURE)
-    assert "1 are not the architecture's (7.weight); check architecture" in said
+    golden(said)
 
 
-def test_a_layer_of_a_larger_sequence(tmp_path: Path, state: State) -> None:
+def test_a_layer_of_a_larger_sequence(tmp_path: Path, state: State, golden: Golden) -> None:
     path = saved(tmp_path, {**prefixed(state, "net.0."), "net.1.weight": torch.ones(5, 10), "net.1.bias": torch.ones(5)})
     said = refusal(path, architecture=ARCHITECTURE)
-    assert "another layer of the same sequence has weights (net.1.weight); give an architecture with all its layers" in said
+    golden(said)
 
 
-def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State) -> None:
+def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State, golden: Golden) -> None:
     other = {key: 2 * tensor for key, tensor in state.items()}
     path = saved(tmp_path, {"epoch": 1, "model": state, "model_ema": prefixed(other, "module.")})
     model = load(path, architecture=ARCHITECTURE)
@@ -136,17 +136,15 @@ def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State) -> Non
     averaged = load(path, architecture=ARCHITECTURE, entry="model_ema")
     assert not same(averaged)
     assert "the weights are those under the key 'model_ema'" in averaged.notes
-    assert "has no weights under the key 'model_emma'; did you mean 'model_ema'?" in refusal(
-        path, architecture=ARCHITECTURE, entry="model_emma"
-    )
-    assert "remove model.entry" in refusal(WEIGHTS, architecture=ARCHITECTURE, entry="model_ema")
+    golden(refusal(path, architecture=ARCHITECTURE, entry="model_emma"))
+    golden(refusal(WEIGHTS, architecture=ARCHITECTURE, entry="model_ema"))
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.float8_e4m3fn])
-def test_weights_without_their_scale(tmp_path: Path, state: State, dtype: torch.dtype) -> None:
+def test_weights_without_their_scale(tmp_path: Path, state: State, dtype: torch.dtype, golden: Golden) -> None:
     """Integers and numbers of 8 bits have a scale somewhere else: read as they are, they would be other weights."""
     said = refusal(saved(tmp_path, {key: (100 * tensor).to(dtype) for key, tensor in state.items()}), architecture=ARCHITECTURE)
-    assert f"holds quantised weights ({next(iter(state))} is {str(dtype).removeprefix('torch.')}), which cannot be audited" in said
+    golden(said)
     for fine in (torch.float16, torch.bfloat16, torch.float64):
         load(saved(tmp_path, {key: tensor.to(fine) for key, tensor in state.items()}), architecture=ARCHITECTURE)
 
@@ -154,19 +152,16 @@ def test_weights_without_their_scale(tmp_path: Path, state: State, dtype: torch.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # torch has another place for quantisation now
-def test_networks_that_torch_has_quantised(tmp_path: Path, state: State) -> None:
+def test_networks_that_torch_has_quantised(tmp_path: Path, state: State, golden: Golden) -> None:
     """They are neither damaged nor crafted."""
     network = digits_cnn().eval()
     network.load_state_dict(state)
     small = torch.ao.quantization.quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8)
     torch.jit.save(torch.jit.script(small), tmp_path / "net.pt")
     said = refusal(tmp_path / "net.pt")
-    assert said.endswith(
-        "is quantised (it holds LinearPackedParamsBase), and cannot be audited; export the network before quantisation, in float32"
-    )
+    golden(said)
     said = refusal(saved(tmp_path, small.state_dict()), architecture=ARCHITECTURE)
-    assert "holds quantised weights (6._packed_params" in said
-    assert said.endswith("which cannot be audited; give the weights before quantisation, in float32, float16 or bfloat16")
+    golden(said)
     eight = {key: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8) for key, tensor in state.items()}
     said = refusal(saved(tmp_path, eight), architecture=ARCHITECTURE)
     assert "holds quantised weights (0.weight is qint8)" in said or "holds quantised weights (0.bias is qint8)" in said
@@ -227,7 +222,7 @@ class _Nasty:
         return self._do
 
 
-def test_code_beside_the_weights_never_runs(tmp_path: Path, state: State) -> None:
+def test_code_beside_the_weights_never_runs(tmp_path: Path, state: State, golden: Golden) -> None:
     """A call of the system is refused with the whole file; any other call is not made."""
     import os
     import shutil
@@ -235,29 +230,22 @@ def test_code_beside_the_weights_never_runs(tmp_path: Path, state: State) -> Non
 
     path = saved(tmp_path, {"state_dict": state, "hyper_parameters": _Nasty(tmp_path, os.mkdir)})
     for trust in (False, True):
-        assert "holds a pickled Python object (posix.mkdir)" in refusal(path, architecture=ARCHITECTURE, trust=trust)
+        golden(refusal(path, architecture=ARCHITECTURE, trust=trust))
     for how in (shutil.copytree, subprocess.call, exec, eval, __import__, getattr, np.memmap):
         path = saved(tmp_path, {"state_dict": state, "hyper_parameters": _Nasty(tmp_path, how)})
         assert same(load(path, architecture=ARCHITECTURE))
     assert not (tmp_path / "canary").exists()
 
 
-def test_what_is_no_state_dict(tmp_path: Path, state: State) -> None:
+def test_what_is_no_state_dict(tmp_path: Path, state: State, golden: Golden) -> None:
     inside = {**state, "settings": Settings()}
-    for content, says in (
-        (
-            {"state_dict": inside},
-            "holds pickled Python objects or other values that are no tensors (settings), and no state dict; save model.state_dict()",
-        ),
-        ([1, 2], "holds list, not a state dict"),
-        ({**state, "epoch": 3}, "holds pickled Python objects or other values that are no tensors (epoch), and no state dict"),
-        (dict(enumerate(state.values())), "has tensors under keys that are not text, and no state dict; "),
-    ):
-        assert says in refusal(saved(tmp_path, content), architecture=ARCHITECTURE)
+    contents: tuple[Any, ...] = ({"state_dict": inside}, [1, 2], {**state, "epoch": 3}, dict(enumerate(state.values())))
+    for content in contents:
+        golden(refusal(saved(tmp_path, content), architecture=ARCHITECTURE))
     several = {"first": state, "second": state}
     said = refusal(saved(tmp_path, several), architecture=ARCHITECTURE)
-    assert "has weights under several keys (first, second); say which: model.entry" in said
+    golden(said)
     assert same(load(saved(tmp_path, several), architecture=ARCHITECTURE, entry="second"))
     around: dict[str, Any] = {"epoch": 1}
     around["model"] = around
-    assert "no state dict" in refusal(saved(tmp_path, around), architecture=ARCHITECTURE)
+    golden(refusal(saved(tmp_path, around), architecture=ARCHITECTURE))

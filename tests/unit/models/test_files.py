@@ -14,6 +14,7 @@ from torchvision.models import regnet_y_400mf
 
 from robaudit.errors import ModelError
 from robaudit.models.architectures import ShallowCnn, small_cnn
+from tests.golden import Golden
 from tests.unit.models.conftest import load, one_line, pixels, refusal, small_net
 
 SMALL: dict[str, Any] = {
@@ -39,18 +40,18 @@ def script(folder: Path, net: nn.Module, name: str = "net.pt") -> Path:
     return folder / name
 
 
-def test_missing_directory_empty_and_unknown(tmp_path: Path) -> None:
+def test_missing_directory_empty_and_unknown(tmp_path: Path, golden: Golden) -> None:
     saved(tmp_path, small_state())
-    assert f"no such file in {str(tmp_path)!r}; did you mean 'net.safetensors'?" in refusal(tmp_path / "met.safetensors")
-    assert f"no such file: {str(tmp_path)!r} has no 'nowhere'" in refusal(tmp_path / "nowhere" / "net.pt")
-    assert "is a directory without model.safetensors; give the weights file, or a folder of timm or Transformers" in refusal(tmp_path)
+    golden(refusal(tmp_path / "met.safetensors"))
+    golden(refusal(tmp_path / "nowhere" / "net.pt"))
+    golden(refusal(tmp_path))
     (tmp_path / "empty.pt").touch()
-    assert "is an empty file" in refusal(tmp_path / "empty.pt")
+    golden(refusal(tmp_path / "empty.pt"))
     (tmp_path / "net.bin").write_bytes(b"nonsense" * 9)
-    assert "write model.format: one of pt2, torchscript, safetensors, onnx" in refusal(tmp_path / "net.bin")
+    golden(refusal(tmp_path / "net.bin"))
     (tmp_path / "lfs.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
-    assert "is a Git LFS pointer, not the weights; run git lfs pull" in refusal(tmp_path / "lfs.pt")
-    assert "has no weights; add model.path" in refusal(None, architecture="robaudit:mlp")
+    golden(refusal(tmp_path / "lfs.pt"))
+    golden(refusal(None, architecture="robaudit:mlp"))
 
 
 def test_a_header_length_that_looks_like_a_pickle(tmp_path: Path) -> None:
@@ -59,45 +60,40 @@ def test_a_header_length_that_looks_like_a_pickle(tmp_path: Path) -> None:
     assert load(path, architecture="robaudit:mlp", architecture_options={"sizes": [64, 3]}).format == "safetensors"
 
 
-def test_declared_format_is_not_the_files(tmp_path: Path) -> None:
+def test_declared_format_is_not_the_files(tmp_path: Path, golden: Golden) -> None:
     path = script(tmp_path, small_net())
-    assert "is a torchscript file, but model.format says pt2; write format: torchscript" in refusal(path, format="pt2")
+    golden(refusal(path, format="pt2"))
     path = saved(tmp_path, small_state())
-    assert "is a safetensors file, but model.format says onnx" in refusal(path, format="onnx")
+    golden(refusal(path, format="onnx"))
     assert load(path, format="safetensors", **SMALL).format == "safetensors"
     renamed = path.rename(tmp_path / "net.weights")
     assert load(renamed, **SMALL).format == "safetensors"
 
 
-def test_state_dict_must_fit(tmp_path: Path) -> None:
-    assert "weights only; add architecture" in refusal(saved(tmp_path, small_state()))
+def test_state_dict_must_fit(tmp_path: Path, golden: Golden) -> None:
+    golden(refusal(saved(tmp_path, small_state())))
     said = refusal(tmp_path / "net.safetensors", architecture="robaudit:smal_cnn")
-    assert "there is no such network; did you mean 'small_cnn'?" in said
-    for change, says in (
-        ({"num_classes": 7}, "7.weight is 4 x 5, the architecture has 7 x 5"),
-        ({"num_classes": 7}, "the last layer has 4 rows: write model.architecture_options: {num_classes: 4}, or"),
-        ({"channels": [2, 4]}, "3 of 8 tensors have another shape"),
-    ):
+    golden(said)
+    for change in ({"num_classes": 7}, {"channels": [2, 4]}):
         options = SMALL["architecture_options"] | change
         said = refusal(tmp_path / "net.safetensors", architecture=SMALL["architecture"], architecture_options=options)
-        assert says in said
+        golden(said)
         assert ("num_classes" in said) == ("num_classes" in change)
     state = small_state()
     state["8.weight"] = state.pop("0.weight")
     said = refusal(saved(tmp_path, state), **SMALL)
-    assert "1 of 8 tensors are missing (0.weight), 1 are not the architecture's (8.weight)" in said
+    golden(said)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_must_be_numbers(tmp_path: Path, value: float) -> None:
+def test_weights_must_be_numbers(tmp_path: Path, value: float, golden: Golden) -> None:
     state = small_state()
     state["5.bias"][0] = value
-    kind = "infinite values" if value == float("inf") else "NaN"
-    assert f"the tensor 5.bias has {kind}" in refusal(saved(tmp_path, state), **SMALL)
+    golden(refusal(saved(tmp_path, state), **SMALL))
     net = small_net()
     with torch.no_grad():
         net.get_parameter("3.bias")[0] = value
-    assert f"the tensor 3.bias has {kind}" in refusal(script(tmp_path, net))
+    golden(refusal(script(tmp_path, net)))
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -132,22 +128,23 @@ class Stacked(nn.Module):
         return (first + second).flatten(1)
 
 
-def test_graphs_with_two_inputs(tmp_path: Path) -> None:
+def test_graphs_with_two_inputs(tmp_path: Path, golden: Golden) -> None:
     torch.export.save(torch.export.export(Stacked(), (pixels(2), pixels(2))), tmp_path / "net.pt2")
-    assert "takes 2 inputs" in refusal(tmp_path / "net.pt2")
-    with pytest.raises(ModelError, match="network raised RuntimeError: forward\\(\\) is missing value for argument 'second'") as caught:
+    golden(refusal(tmp_path / "net.pt2"))
+    with pytest.raises(ModelError) as caught:
         load(script(tmp_path, Stacked()))(pixels(2))
+    golden(caught.value)
     assert one_line(caught.value)
 
 
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")  # of torch 2.10
 @pytest.mark.parametrize(("layers", "decomposed"), [([nn.BatchNorm2d(1), nn.Flatten()], True), ([nn.Flatten(), nn.Dropout()], False)])
-def test_training_mode_graphs(tmp_path: Path, layers: list[nn.Module], decomposed: bool) -> None:
+def test_training_mode_graphs(tmp_path: Path, layers: list[nn.Module], decomposed: bool, golden: Golden) -> None:
     """A script can still be switched to eval mode, an exported graph cannot."""
     net, path = nn.Sequential(*layers, nn.Linear(64, 3)).train(), tmp_path / "net.pt2"
     program = torch.export.export(net, (pixels(2),))
     torch.export.save(program.run_decompositions() if decomposed else program, path)
-    assert "was exported in training mode" in refusal(path)
+    golden(refusal(path))
     assert torch.allclose(load(script(tmp_path, net))(pixels()), net.eval()(pixels()), atol=1e-6)
 
 
@@ -166,14 +163,16 @@ class Mapping(nn.Module):
         return {"logits": images.flatten(1).float(), "features": images}
 
 
-def test_exported_mapping_and_fixed_precision(tmp_path: Path) -> None:
+def test_exported_mapping_and_fixed_precision(tmp_path: Path, golden: Golden) -> None:
     torch.export.save(torch.export.export(Mapping(), (pixels(2),)), tmp_path / "net.pt2")
     assert load(tmp_path / "net.pt2", output="logits")(pixels(2)).shape == (2, 64)
-    with pytest.raises(ModelError, match=r"model\.output: KEY"):
+    with pytest.raises(ModelError) as caught:
         load(tmp_path / "net.pt2")(pixels(2))
+    golden(caught.value)
     torch.export.save(torch.export.export(nn.Sequential(nn.Flatten(), ToFloat(), nn.Linear(64, 3)), (pixels(2),)), tmp_path / "net.pt2")
-    with pytest.raises(ModelError, match=r"run\.precision fp32") as caught:
+    with pytest.raises(ModelError) as caught:
         load(tmp_path / "net.pt2", dtype=torch.float64)(pixels(2))
+    golden(caught.value)
     assert one_line(caught.value)
 
 
@@ -182,18 +181,17 @@ class ToFloat(nn.Module):
         return images.to(torch.float32)
 
 
-def test_a_network_far_larger_than_its_weights_is_not_built(tmp_path: Path) -> None:
+def test_a_network_far_larger_than_its_weights_is_not_built(tmp_path: Path, golden: Golden) -> None:
     path = saved(tmp_path, ShallowCnn().state_dict())
     said = refusal(path, architecture="robaudit:cifar_resnet", architecture_options={"depth": 2_000_000})
-    assert said.startswith(f"{path}: holds 18 tensors with 215,564 numbers, ")
-    assert "too few for robaudit:cifar_resnet with depth: 2000000; check the architecture's options" in said
+    golden(said)
     said = refusal(path, architecture="robaudit:cifar_resnet", architecture_options={"depth": 99_998})
-    assert "robaudit:cifar_resnet has many more with depth: 99998; check the architecture's options" in said
+    golden(said)
     said = refusal(path, architecture="robaudit:mlp", architecture_options={"sizes": [64, 45_000, 45_000, 10]})
-    assert "robaudit:mlp has many more with sizes: [64, 45000, 45000, 10]" in said
+    golden(said)
 
 
-def test_a_builder_that_reads_values_of_tensors(tmp_path: Path) -> None:
+def test_a_builder_that_reads_values_of_tensors(tmp_path: Path, golden: Golden) -> None:
     """Torchvision's RegNet computes its widths with tensors, so it cannot be built on the meta device."""
     with torch.device("meta"), pytest.raises(NotImplementedError):
         regnet_y_400mf(weights=None)
@@ -201,6 +199,4 @@ def test_a_builder_that_reads_values_of_tensors(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"architecture": "torchvision:regnet_y_400mf", "architecture_options": {"num_classes": 3}}
     found = load(saved(tmp_path, state), **fields).network.state_dict()
     assert all(torch.equal(found[key], state[key]) for key in state)
-    assert "regnet_y_400mf has many more" in refusal(
-        tmp_path / "net.safetensors", **fields | {"architecture_options": {"num_classes": 100_000}}
-    )
+    golden(refusal(tmp_path / "net.safetensors", **fields | {"architecture_options": {"num_classes": 100_000}}))

@@ -18,6 +18,7 @@ from robaudit.models import Source, load_model
 from robaudit.models.logits import for_noisy_passes
 from robaudit.models.onnx_file import read_contents
 from robaudit.spec.model import ModelSpec
+from tests.golden import Golden
 from tests.system.device import pretended
 from tests.unit.models.conftest import load, one_line, pixels, refusal, small_net
 
@@ -63,13 +64,14 @@ def test_agrees_with_torch(tmp_path: Path, batch: int | str, capfd: pytest.Captu
     assert capfd.readouterr().err == ""
 
 
-def test_output_by_name_or_index(tmp_path: Path) -> None:
+def test_output_by_name_or_index(tmp_path: Path, golden: Golden) -> None:
     net = small_net()
     path = graph(tmp_path, net, outputs=2)
     for output in ("logits", 1):
         assert torch.allclose(load(path, output=output)(pixels()), net(pixels()), atol=1e-5)
-    with pytest.raises(ModelError, match="keys h2, logits"):
+    with pytest.raises(ModelError) as caught:
         load(path)(pixels())
+    golden(caught.value)
 
 
 def flat(folder: Path, shape: list[Any], values: int, extra: list[Any] = [], exits: list[Any] = []) -> Path:  # noqa: B006
@@ -85,15 +87,16 @@ def flat(folder: Path, shape: list[Any], values: int, extra: list[Any] = [], exi
     return folder / "net.onnx"
 
 
-def test_channels_at_the_end(tmp_path: Path) -> None:
+def test_channels_at_the_end(tmp_path: Path, golden: Golden) -> None:
     """As exports of TensorFlow have them."""
     model = load(flat(tmp_path, ["n", 4, 5, 3], 60))
     images = torch.rand(2, 3, 4, 5)
     weights = torch.arange(180, dtype=torch.float32).view(60, 3).sin()
     assert torch.allclose(model(images), images.permute(0, 2, 3, 1).flatten(1) @ weights, atol=1e-5)
     assert any("given to it as n x height x width x channels" in note for note in model.notes)
-    with pytest.raises(ModelError, match=r"does not take images of 3 x 4 x 4 \(Got invalid dimensions .* index: 2 Got: 4 Expected: 5"):
+    with pytest.raises(ModelError) as caught:
         model(images[..., :4])
+    golden(caught.value)
 
 
 def beside(kind: str) -> tuple[list[Any], list[Any]]:
@@ -121,52 +124,56 @@ def test_labels_and_maps_beside_the_scores(kind: str, output: str | int | None, 
     assert any("the logits are its output 'z'" in note for note in model.notes) == (output is None)
 
 
-def test_an_output_that_holds_no_scores(tmp_path: Path) -> None:
+def test_an_output_that_holds_no_scores(tmp_path: Path, golden: Golden) -> None:
     path = flat(tmp_path, ["n", 1, 8, 8], 64, *beside("text"))
     for output in ("label", 0):
         said = refusal(path, output=output)
-        assert "model.output names 'label', which is not a tensor of scores (label: tensor(string), z: tensor(float)); name z" in said
+        golden(said)
     model = onnx.load(flat(tmp_path, ["n", 1, 8, 8], 64, *beside("map")))
     del model.graph.output[1]
     onnx.save_model(model, tmp_path / "net.onnx")
     said = refusal(tmp_path / "net.onnx")
-    assert "no output of the network is a tensor of scores (scores: seq(map(string,tensor(float))))" in said
+    golden(said)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "tf32"])
-def test_lower_precisions_are_refused(precision: Any, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"onnx networks run in fp32 only; use run.precision fp32"):
+def test_lower_precisions_are_refused(precision: Any, tmp_path: Path, golden: Golden) -> None:
+    with pytest.raises(ModelError) as caught:
         for_noisy_passes(load(graph(tmp_path, small_net())), precision)
+    golden(caught.value)
 
 
-def test_gives_no_gradients(tmp_path: Path) -> None:
+def test_gives_no_gradients(tmp_path: Path, golden: Golden) -> None:
     model = load(graph(tmp_path, small_net()))
-    with pytest.raises(ModelError, match="gives no gradients") as caught:
+    with pytest.raises(ModelError) as caught:
         model(pixels().requires_grad_())
+    golden(caught.value)
     assert one_line(caught.value)
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_refusals(tmp_path: Path, golden: Golden) -> None:
     net = small_net()
-    assert "takes 2 inputs (x, mask)" in refusal(graph(tmp_path, net, inputs=2))
-    assert "an input of 2 dimensions" in refusal(graph(tmp_path, net, rank=2))
-    assert "takes tensor(double)" in refusal(graph(tmp_path, net, kind=DOUBLE))
+    golden(refusal(graph(tmp_path, net, inputs=2)))
+    golden(refusal(graph(tmp_path, net, rank=2)))
+    golden(refusal(graph(tmp_path, net, kind=DOUBLE)))
     path = graph(tmp_path, net)
-    assert "fp32 only" in refusal(path, dtype=torch.float64)
-    with pytest.raises(ModelError, match="does not take images of 1 x 9 x 9"):
+    golden(refusal(path, dtype=torch.float64))
+    with pytest.raises(ModelError) as caught:
         load(path)(pixels(side=9))
+    golden(caught.value)
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"Relu", b"Relv"))
-    assert "calls 'Relv'" in refusal(path)
-    assert "onnxruntime cannot load it" in refusal(path, trust=True)
+    golden(refusal(path))
+    golden(refusal(path, trust=True))
     path.write_bytes(whole[:-100])
-    assert "is not an ONNX model (" in refusal(path)
+    golden(refusal(path))
 
 
-def test_device_that_onnxruntime_does_not_have(tmp_path: Path) -> None:
+def test_device_that_onnxruntime_does_not_have(tmp_path: Path, golden: Golden) -> None:
     path = graph(tmp_path, small_net())
-    with pytest.raises(ModelError, match="cannot run on mps") as caught:
+    with pytest.raises(ModelError) as caught:
         load_model(Source(ModelSpec(path=str(path)), device=torch.device("mps")))
+    golden(caught.value)
     assert one_line(caught.value)
 
 
@@ -194,11 +201,12 @@ def test_cuda_without_tf32_and_on_request_without_timing(
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
-def test_a_package_is_not_installed(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_is_not_installed(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     path = graph(tmp_path, small_net())
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(RobauditError, match=rf"needs {package}, which is not installed; pip install 'robaudit\[onnx\]'"):
+    with pytest.raises(RobauditError) as caught:
         load(path)
+    golden(caught.value)
 
 
 # --- it computes, and reads no file but those in its folder that hold its weights; these count in its digest
@@ -236,24 +244,24 @@ def test_weights_in_another_file_count(split: Path) -> None:
     assert load(split).sha256 != model.sha256
 
 
-def test_missing_special_and_huge_files(split: Path) -> None:
+def test_missing_special_and_huge_files(split: Path, golden: Golden) -> None:
     other = split.parent / "net.onnx.data"
     other.unlink()
-    assert "has weights in 'net.onnx.data', which cannot be used (No such file or directory)" in refusal(split)
+    golden(refusal(split))
     other.touch()
-    assert "(not a regular file, or empty)" in refusal(split)
+    golden(refusal(split))
     os.truncate(other, 2**43)
-    assert "more weights in other files than fit into memory" in refusal(split)
+    golden(refusal(split))
     other.unlink()
-    for target, says in (("/proc/self/pagemap", "(outside its folder)"), ("net.onnx.data", "cannot be used (")):
+    for target in ("/proc/self/pagemap", "net.onnx.data"):
         other.symlink_to(target)
-        assert says in refusal(split)
+        golden(refusal(split))
         other.unlink()
 
 
 @pytest.mark.parametrize("name", ["../w", "/proc/self/pagemap", "*/_ORT_MEM_ADDR_/*", "w\0", "", "link/w"])
 @pytest.mark.parametrize("place", ["graph", "function", "branch"])
-def test_weights_elsewhere_are_not_read(tmp_path: Path, name: str, place: str) -> None:
+def test_weights_elsewhere_are_not_read(tmp_path: Path, name: str, place: str, golden: Golden) -> None:
     home = tmp_path / "home"
     for folder in (home / "a", home / "*" / "_ORT_MEM_ADDR_"):
         folder.mkdir(parents=True)
@@ -263,7 +271,7 @@ def test_weights_elsewhere_are_not_read(tmp_path: Path, name: str, place: str) -
     for location, refused in ((name, True), ("w", False)):
         (home / "net.onnx").write_bytes(holding(place, elsewhere("w", location)))
         if refused:
-            assert f"has weights in {name!r}, which cannot be used (" in refusal(home / "net.onnx")
+            golden(refusal(home / "net.onnx"))
         else:
             assert read_contents(home / "net.onnx").files == ["w"]
 
@@ -305,35 +313,35 @@ def holding(place: str, tensor: Any = None, operator: tuple[str, str] = ("", "Id
 
 
 @pytest.mark.parametrize("place", ["graph", "function", "branch"])
-def test_operators_that_are_not_on_the_list(tmp_path: Path, place: str) -> None:
+def test_operators_that_are_not_on_the_list(tmp_path: Path, place: str, golden: Golden) -> None:
     path = tmp_path / "net.onnx"
     for operator in (("custom", "Run"), ("com.microsoft", "EPContext"), ("com.microsoft", "Snpe"), ("own", "G")):
         path.write_bytes(holding(place, operator=operator))
-        assert f"calls '{'::'.join(operator)}', which is not on the list of operators" in refusal(path)
-        assert "onnxruntime cannot load it" in refusal(path, trust=True)
+        golden(refusal(path))
+        golden(refusal(path, trust=True))
     path.write_bytes(holding(place, operator=("com.microsoft", "QuickGelu")))
-    assert "calls 'com.microsoft::QuickGelu'" in refusal(path)
+    golden(refusal(path))
     assert load(path, trust=True)(pixels()).shape == (5, 64)
     path.write_bytes(holding(place, operator=("", "Relu")))
     assert load(path)(pixels()).shape == (5, 64)
 
 
-def test_a_function_does_not_hide_an_operator(tmp_path: Path) -> None:
+def test_a_function_does_not_hide_an_operator(tmp_path: Path, golden: Golden) -> None:
     """Onnxruntime may prefer its own operator to a function of the same name."""
     model = onnx.ModelProto.FromString(holding("graph", operator=("com.microsoft", "EPContext")))
     relu = helper.make_node("Relu", ["f"], ["y"])
     model.functions.append(helper.make_function("com.microsoft", "EPContext", ["f"], ["y"], [relu], [helper.make_opsetid("", 17)]))
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
-    assert "the function 'EPContext' in onnxruntime's own domain 'com.microsoft'" in refusal(tmp_path / "net.onnx")
+    golden(refusal(tmp_path / "net.onnx"))
 
 
-def test_onnxruntimes_own_format_is_refused(tmp_path: Path) -> None:
+def test_onnxruntimes_own_format_is_refused(tmp_path: Path, golden: Golden) -> None:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "net.ort")
     options.add_session_config_entry("session.save_model_format", "ORT")
     onnxruntime.InferenceSession(str(graph(tmp_path, small_net())), options, providers=["CPUExecutionProvider"])
-    assert "is not an ONNX model" in refusal(tmp_path / "net.ort", format="onnx")
+    golden(refusal(tmp_path / "net.ort", format="onnx"))
     graph(tmp_path, small_net()).replace(tmp_path / "net.ort")  # by its suffix alone, onnxruntime would take it for its own
     assert load(tmp_path / "net.ort", format="onnx")(pixels()).shape == (5, 3)

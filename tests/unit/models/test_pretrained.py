@@ -18,6 +18,7 @@ from robaudit.errors import ModelError, RobauditError
 from robaudit.models.pretrained import filled
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
+from tests.golden import Golden
 from tests.specs import located
 
 pytest.importorskip("timm")
@@ -38,18 +39,20 @@ def spec(folder: Path, dataset: str = "kind: images, path: images", more: str = 
     return filled(load_spec(folder / "spec.yaml", text=text, settings=[f"{key}={value}" for key, value in settings.items()]))
 
 
-def test_a_network_without_a_classifier(tmp_path: Path) -> None:
+def test_a_network_without_a_classifier(tmp_path: Path, golden: Golden) -> None:
     """timm's models of features (DINOv2, CLIP's towers) have no classes."""
     for entries in ({"num_classes": 0}, {"num_classes": None, "pretrained_cfg": {**CFG, "num_classes": 0}}):
         model(tmp_path, label_names=None, **entries)
-        with pytest.raises(ModelError, match=r"config.json: describes a network without a classifier \(num_classes 0\); give a model that"):
+        with pytest.raises(ModelError) as caught:
             spec(tmp_path)
+        golden(caught.value)
 
 
-def test_a_configuration_without_end(tmp_path: Path) -> None:
+def test_a_configuration_without_end(tmp_path: Path, golden: Golden) -> None:
     model(tmp_path).write_text("[" * 200_000)
-    with pytest.raises(ModelError, match=r"config\.json: is not a file with a JSON object \("):
+    with pytest.raises(ModelError) as caught:
         spec(tmp_path)
+    golden(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["images", "hf", "csv"])

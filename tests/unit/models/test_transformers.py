@@ -21,6 +21,7 @@ from robaudit.datasets.decode import file_pixels
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models.pretrained import describe
 from robaudit.spec.model import ImageOptions, ModelSpec
+from tests.golden import Golden
 from tests.unit.models.pictures import CLASSES, audited, difference, draw, files, spec_of
 
 transformers = pytest.importorskip("transformers")
@@ -131,28 +132,20 @@ Change = dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "says"),
+    ("file", "change"),
     [
-        (
-            "config.json",
-            {"architectures": ["ViTModel"]},
-            "describes a ViTModel, which is not an image classifier of Transformers; give a model",
-        ),
-        ("config.json", {"model_type": "vitt"}, "its model_type 'vitt' is not on the list of image classifiers"),
-        ("config.json", {"model_type": "beit"}, "describes a BeitForImageClassification; did you mean 'BeitForImageClassification'?"),
-        ("config.json", {"num_hidden_layers": 3}, "16 tensors of the network are missing (vit.layers.2."),
-        ("config.json", {"intermediate_size": 47}, "6 tensors have another shape than the network's (vit.layers.0.mlp.fc1.bias"),
-        ("config.json", {"id2label": {"zero": "cat"}}, "config.json: is not as transformers writes it (ValueError: invalid literal"),
-        (
-            "preprocessor_config.json",
-            {"image_processor_type": "MobileViTImageProcessor"},
-            "in a way that is not known here; write mean and",
-        ),
-        ("preprocessor_config.json", {"size": {"height": 32, "width": 10**6}}, "in a way that is not known here; write mean and std"),
-        ("preprocessor_config.json", {"size": {"longest_edge": 3}}, "is not as transformers writes it (KeyError: 'height'); restore the"),
+        ("config.json", {"architectures": ["ViTModel"]}),
+        ("config.json", {"model_type": "vitt"}),
+        ("config.json", {"model_type": "beit"}),
+        ("config.json", {"num_hidden_layers": 3}),
+        ("config.json", {"intermediate_size": 47}),
+        ("config.json", {"id2label": {"zero": "cat"}}),
+        ("preprocessor_config.json", {"image_processor_type": "MobileViTImageProcessor"}),
+        ("preprocessor_config.json", {"size": {"height": 32, "width": 10**6}}),
+        ("preprocessor_config.json", {"size": {"longest_edge": 3}}),
     ],
 )
-def test_folders_that_are_refused(home: Path, tmp_path: Path, file: str, change: Change, says: str) -> None:
+def test_folders_that_are_refused(home: Path, tmp_path: Path, file: str, change: Change, golden: Golden) -> None:
     shutil.copytree(home / "vit", tmp_path / "vit")
     path = tmp_path / "vit" / file
     before = json.loads(path.read_text()) if path.exists() else {}
@@ -160,39 +153,41 @@ def test_folders_that_are_refused(home: Path, tmp_path: Path, file: str, change:
     (tmp_path / "images").symlink_to(home / "images")
     with pytest.raises(RobauditError) as caught:
         audited(spec_of(tmp_path, "path: vit"))
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
+    golden(caught.value)
 
 
-def test_code_in_the_folder_never_runs(home: Path, tmp_path: Path) -> None:
+def test_code_in_the_folder_never_runs(home: Path, tmp_path: Path, golden: Golden) -> None:
     shutil.copytree(home / "vit", tmp_path / "vit")
     config = json.loads((tmp_path / "vit" / "config.json").read_text())
     config |= {"model_type": "mine", "auto_map": {"AutoConfig": "code.Config", "AutoModelForImageClassification": "code.Net"}}
     (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
     (tmp_path / "vit" / "code.py").write_text(f"open({str(tmp_path / 'canary')!r}, 'w')\n")
-    with pytest.raises(ModelError, match="code that a folder brings along never runs"):
+    with pytest.raises(ModelError) as caught:
         audited(spec_of(tmp_path, "path: vit", "kind: digits"))
+    golden(caught.value)
     assert not (tmp_path / "canary").exists()
 
 
-def test_without_transformers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers(home: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(RobauditError, match=r"needs transformers, which is not installed; pip install 'robaudit\[hf\]'"):
+    with pytest.raises(RobauditError) as caught:
         spec_of(home, "path: vit")
+    golden(caught.value)
 
 
 @pytest.mark.parametrize("problem", ["multi_label_classification", "regression"])
-def test_networks_that_do_not_choose_one_class(home: Path, tmp_path: Path, problem: str) -> None:
+def test_networks_that_do_not_choose_one_class(home: Path, tmp_path: Path, problem: str, golden: Golden) -> None:
     """From a folder and from memory."""
     shutil.copytree(home / "vit", tmp_path / "vit")
     config = json.loads((tmp_path / "vit/config.json").read_text())
     (tmp_path / "vit/config.json").write_text(json.dumps({**config, "problem_type": problem}))
-    says = rf"\(problem_type {problem}\), and an audit follows the class of the largest logit; give a model that chooses one class"
-    with pytest.raises(ModelError, match=r"vit/config\.json: .*" + says):
+    with pytest.raises(ModelError) as caught:
         describe(ModelSpec(path="vit"), tmp_path)
+    golden(caught.value)
     with silent():
         network = transformers.ViTForImageClassification.from_pretrained(tmp_path / "vit")
-    with pytest.raises(ModelError, match=r"ViTForImageClassification: .*" + says):
+    with pytest.raises(ModelError) as caught:
         robaudit.audit(network, torch.rand(2, 3, 32, 32), sigma=0.1, estimators="softmax")
+    golden(caught.value)
     network.config.problem_type = "single_label_classification"
     assert len(robaudit.audit(network, torch.rand(2, 3, 32, 32), sigma=0.1, estimators="softmax").rows) == 2

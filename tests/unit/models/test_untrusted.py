@@ -20,6 +20,7 @@ from torch import nn
 from robaudit.errors import ModelError
 from robaudit.models.exported import check_graph
 from robaudit.models.operators import allowed
+from tests.golden import Golden
 from tests.system.hostile.archives import rewrite
 from tests.unit.models.conftest import load, pixels, refusal, small_net
 from tests.unit.models.test_files import script
@@ -64,28 +65,28 @@ def exported(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("member", ["data/sample_inputs/model.pt", "data/constants/model.pt", "data/weights/model.pt"])
-def test_pickles_inside_pt2(exported: Path, member: str) -> None:
+def test_pickles_inside_pt2(exported: Path, member: str, golden: Golden) -> None:
     bomb = zipped_pickle((Bomb(exported.parent),))
     rewrite(exported, lambda name, content: None if name.endswith(member) else content, {member: bomb})
-    assert "holds a pickled Python object" in refusal(exported)
+    golden(refusal(exported))
 
 
 @pytest.mark.parametrize("member", ["data/constants/custom_obj_0", "data/constants/OPAQUE_obj_0", "data/aotinductor/model/a.so"])
-def test_objects_in_pt2(exported: Path, member: str) -> None:
+def test_objects_in_pt2(exported: Path, member: str, golden: Golden) -> None:
     rewrite(exported, lambda _, content: content, {member: pickle.dumps(Bomb(exported.parent))})
-    assert f"holds {member}" in refusal(exported)
+    golden(refusal(exported))
 
 
 @pytest.mark.parametrize(
-    ("file", "use_pickle", "zipped", "says"),
+    ("file", "use_pickle", "zipped"),
     [
-        ("weight_0", True, True, "holds a pickled Python object"),
-        ("weight_0", True, False, "cannot load it"),
-        ("opaque_obj_0", False, False, "cannot load it"),
-        ("../../x", False, False, "cannot load it"),
+        ("weight_0", True, True),
+        ("weight_0", True, False),
+        ("opaque_obj_0", False, False),
+        ("../../x", False, False),
     ],
 )
-def test_payloads_of_pt2(exported: Path, file: str, use_pickle: bool, zipped: bool, says: str) -> None:
+def test_payloads_of_pt2(exported: Path, file: str, use_pickle: bool, zipped: bool, golden: Golden) -> None:
     def change(name: str, content: bytes) -> bytes:
         if name.endswith("weights_config.json"):
             config = json.loads(content)
@@ -95,38 +96,38 @@ def test_payloads_of_pt2(exported: Path, file: str, use_pickle: bool, zipped: bo
         return (zipped_pickle(bomb) if zipped else pickle.dumps(bomb)) if name.endswith("weight_0") else content
 
     rewrite(exported, change)
-    assert says in refusal(exported)
+    golden(refusal(exported))
 
 
-def test_old_layout_of_pt2(exported: Path) -> None:
+def test_old_layout_of_pt2(exported: Path, golden: Golden) -> None:
     """torch would read it without the checks of a graph."""
     rewrite(exported, lambda _, content: content)
     with zipfile.ZipFile(exported, "a") as archive:
         archive.writestr("serialized_exported_program.json", "{}")
-    assert "has the layout of torch 2.7 and earlier; export it again" in refusal(exported)
+    golden(refusal(exported))
 
 
 RELU = "torch.ops.aten.relu.default"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new"),
     [
-        ("Symbol('s", "__import__('os').mkdir('X') or Symbol('s", "size expression"),
-        (RELU, "torch.os.mkdir", "calls 'torch::os'"),
-        (RELU, "torch.mkdir", "calls 'torch::mkdir'"),
-        (RELU, "torch.ops.aten.__class__.mro", "calls 'torch.ops.aten.__class__.mro'"),
-        (RELU, "torch.ops.aten.relu.__call__", "calls 'torch.ops.aten.relu.__call__'"),
-        (RELU, "torch.ops.aten.from_file.default", "calls 'aten::from_file'"),
-        (RELU, "torch.ops.image.write_file.default", "calls 'image::write_file'"),
-        (RELU, "_operator.setitem", "calls '_operator::setitem'"),
-        (RELU, "#evil:op", "calls '#evil:op'"),
-        ('"name": "relu"', '"name": "relu=__import__(1)"', "the name 'relu"),
-        ("builtins.tuple", "evil.Class", "outputs of type 'evil.Class'"),
-        (r"\"context\": \"null\"", r"\"context\": \"{}\"", "outputs of type 'builtins.tuple' ('{}')"),
+        ("Symbol('s", "__import__('os').mkdir('X') or Symbol('s"),
+        (RELU, "torch.os.mkdir"),
+        (RELU, "torch.mkdir"),
+        (RELU, "torch.ops.aten.__class__.mro"),
+        (RELU, "torch.ops.aten.relu.__call__"),
+        (RELU, "torch.ops.aten.from_file.default"),
+        (RELU, "torch.ops.image.write_file.default"),
+        (RELU, "_operator.setitem"),
+        (RELU, "#evil:op"),
+        ('"name": "relu"', '"name": "relu=__import__(1)"'),
+        ("builtins.tuple", "evil.Class"),
+        (r"\"context\": \"null\"", r"\"context\": \"{}\""),
     ],
 )
-def test_code_in_the_graph_of_pt2(exported: Path, old: str, new: str, says: str) -> None:
+def test_code_in_the_graph_of_pt2(exported: Path, old: str, new: str, golden: Golden) -> None:
     def change(name: str, content: bytes) -> bytes:
         if not name.endswith("models/model.json"):
             return content
@@ -135,15 +136,15 @@ def test_code_in_the_graph_of_pt2(exported: Path, old: str, new: str, says: str)
         return text.replace(old, new.replace("X", str(exported.parent / CANARY))).encode()
 
     rewrite(exported, change)
-    assert says in refusal(exported)
+    golden(refusal(exported))
 
 
-def test_an_operator_outside_the_list_runs_with_trust(exported: Path) -> None:
+def test_an_operator_outside_the_list_runs_with_trust(exported: Path, golden: Golden) -> None:
     def change(name: str, content: bytes) -> bytes:
         return content.replace(RELU.encode(), b"torch.ops.aten._print.default") if name.endswith("models/model.json") else content
 
     rewrite(exported, change)
-    assert "calls 'aten::_print'" in refusal(exported)
+    golden(refusal(exported))
     assert "calls" not in refusal(exported, trust=True)
 
 
@@ -155,9 +156,10 @@ def test_an_operator_outside_the_list_runs_with_trust(exported: Path) -> None:
         *("1" * 100_000, "Integer(9" * 20_000),
     ],
 )
-def test_other_size_expressions_are_refused(expression: str) -> None:
-    with pytest.raises(ModelError, match="size expression"):
+def test_other_size_expressions_are_refused(expression: str, golden: Golden) -> None:
+    with pytest.raises(ModelError) as caught:
         check_graph({"as_expr": {"expr_str": expression}}, "net.pt2")
+    golden(caught.value)
 
 
 def test_guards_are_never_compiled(exported: Path) -> None:
@@ -197,7 +199,7 @@ def test_a_member_that_is_there_twice(tmp_path: Path, first: bool, name: str) ->
 WRITES = "def other(self, x: Tensor) -> Tensor:\n    torch.save(x, '{}')\n    return x\n"
 
 
-def test_two_directories(tmp_path: Path) -> None:
+def test_two_directories(tmp_path: Path, golden: Golden) -> None:
     """Python and torch find the zip64 record of an archive in different ways: what torch would load is what is looked at."""
     content = script(tmp_path, small_net()).read_bytes()
     record, locator, last = content[-98:-42], content[-42:-22], content[-22:]
@@ -206,23 +208,23 @@ def test_two_directories(tmp_path: Path) -> None:
     shifted = record[:-8] + (begin + len(record)).to_bytes(8, "little")
     elsewhere = locator[:8] + begin.to_bytes(8, "little") + locator[16:]
     (tmp_path / "net.pt").write_bytes(content[:begin] + record + content[begin:-98] + shifted + elsewhere + last)
-    assert "is not a complete torch zip archive" in refusal(tmp_path / "net.pt")
+    golden(refusal(tmp_path / "net.pt"))
 
 
-def test_a_tensor_that_reaches_beyond_its_record(tmp_path: Path) -> None:
+def test_a_tensor_that_reaches_beyond_its_record(tmp_path: Path, golden: Golden) -> None:
     path = script(tmp_path, small_net())
     rewrite(path, lambda name, content: content.replace(b"(K\x03K\x90t", b"(K\x04K\x90t") if name.endswith("/data.pkl") else content)
-    assert "a tensor of shape (4, 144) reaches beyond its 432 stored elements" in refusal(path)
+    golden(refusal(path))
 
 
 @pytest.mark.parametrize("save", [script, lambda folder, net: torch.save(net.state_dict(), folder / "net.pt")], ids=["graph", "weights"])
-def test_a_flipped_bit_of_a_weight_is_noticed(save: Callable[[Path, nn.Module], object], tmp_path: Path) -> None:
+def test_a_flipped_bit_of_a_weight_is_noticed(save: Callable[[Path, nn.Module], object], tmp_path: Path, golden: Golden) -> None:
     """It would silently give another network."""
     save(tmp_path, net := small_net())
     content = bytearray((tmp_path / "net.pt").read_bytes())
     content[content.index(net.get_parameter("3.bias").detach().numpy().tobytes())] ^= 1
     (tmp_path / "net.pt").write_bytes(content)
-    assert "is not a complete torch zip archive" in refusal(tmp_path / "net.pt")
+    golden(refusal(tmp_path / "net.pt"))
 
 
 # --- a graph computes, and does nothing else: every operator is on one list, wherever it is and whenever it runs
@@ -286,37 +288,25 @@ class _State(_Flat):
         self.training = state
 
 
-PRINTS = "calls 'print', which is not on the list of operators of ordinary networks"
-
-
-@pytest.mark.parametrize(
-    ("kind", "says"),
-    [
-        (_Reads, "calls 'image::read_file'"),
-        *((kind, PRINTS) for kind in (_Inside, _Never)),
-        (_Forks, "its code has a statement that ordinary networks do not have (FunctionDef)"),
-        (_State, "has '__setstate__', which torch would run"),
-    ],
-)
+@pytest.mark.parametrize("kind", [_Reads, _Inside, _Never, _Forks, _State])
 def test_torchscript_that_does_more_than_compute(
-    kind: Callable[[], nn.Module], says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    kind: Callable[[], nn.Module], tmp_path: Path, capfd: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
     path = script(tmp_path, kind())
     said = refusal(path)
-    assert says in said
-    assert said.endswith("pass --trust if you trust the file")
+    golden(said)
     assert capfd.readouterr() == ("", "")
     load(path, trust=True)
 
 
-def test_objects_of_a_librarys_classes(tmp_path: Path) -> None:
+def test_objects_of_a_librarys_classes(tmp_path: Path, golden: Golden) -> None:
     path = script(tmp_path, _Flat())
     with zipfile.ZipFile(path) as archive:
         (pickled,) = (archive.read(name) for name in archive.namelist() if name.endswith("/data.pkl"))
     kind = pickled[pickled.index(b"c__torch__") :].split(b"\n")[:2]  # of the network
     other = b"c__torch__.torch\nclasses.rnn.Cell"
     rewrite(path, lambda name, content: content.replace(b"\n".join(kind), other) if name.endswith("/data.pkl") else content)
-    assert "holds an object of __torch__.torch.classes.rnn.Cell" in refusal(path)
+    golden(refusal(path))
 
 
 def test_operators_that_networks_use() -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from robaudit.errors import DataError, RobauditError, SampleError, SpecError
 from robaudit.noise.corrupted_set import CorruptedSet
+from tests.golden import Golden
 from tests.unit.noise.corrupting import photographs
 
 SAMPLES, SIDE = 7, 12
@@ -120,9 +121,10 @@ def test_labels_that_agree(arrays: Path, folders: Path) -> None:
     kind(arrays).check_labels(zip([str(i) for i in range(SAMPLES)], [i % 3 for i in range(SAMPLES)], strict=True))
 
 
-def test_labels_that_differ_are_reported(arrays: Path) -> None:
-    with pytest.raises(DataError, match=r"differs from the data set in 2 of 3 labels; the first is '1', 1 there and 0 in the data set"):
+def test_labels_that_differ_are_reported(arrays: Path, golden: Golden) -> None:
+    with pytest.raises(DataError) as caught:
         kind(arrays).check_labels(zip(["0", "1", "2"], [0, 0, 0], strict=True))
+    golden(caught.value)
 
 
 # Mistakes
@@ -135,67 +137,63 @@ def one_line(call: Callable[[], object], error: type[RobauditError]) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("jpeg", "jpeg_compression"), ("frog", "did you mean 'fog'?"), ("zzz", "known: fog, jpeg_compression")]
-)
-def test_no_such_corruption(arrays: Path, name: str, hint: str) -> None:
+@pytest.mark.parametrize("name", ["jpeg", "frog", "zzz"])
+def test_no_such_corruption(arrays: Path, name: str, golden: Golden) -> None:
     text = one_line(lambda: kind(arrays, name).check((3, SIDE, SIDE), [1.0]), SpecError)
-    assert text.startswith("name: ")
-    assert hint in text
+    golden(text)
 
 
-def test_a_number_of_rows_that_five_severities_cannot_have(arrays: Path) -> None:
+def test_a_number_of_rows_that_five_severities_cannot_have(arrays: Path, golden: Golden) -> None:
     np.save(arrays / "fog.npy", copies()[:-1])
-    assert "has 34 rows; it must have as many for each of 5 severities" in one_line(lambda: noisy(kind(arrays), ["0"], 1), DataError)
+    golden(one_line(lambda: noisy(kind(arrays), ["0"], 1), DataError))
 
 
 @pytest.mark.parametrize("array", [copies().astype(np.float32), copies()[0, 0]], ids=["float", "one row"])
-def test_arrays_of_another_kind(arrays: Path, array: NDArray[np.generic]) -> None:
+def test_arrays_of_another_kind(arrays: Path, array: NDArray[np.generic], golden: Golden) -> None:
     np.save(arrays / "fog.npy", array)
-    assert "it must be uint8 (rows, height, width, channels)" in one_line(lambda: noisy(kind(arrays), ["0"], 1), DataError)
+    golden(one_line(lambda: noisy(kind(arrays), ["0"], 1), DataError))
 
 
-def test_an_object_array_is_not_unpickled(arrays: Path) -> None:
+def test_an_object_array_is_not_unpickled(arrays: Path, golden: Golden) -> None:
     np.save(arrays / "fog.npy", np.array([{}, []], dtype=object), allow_pickle=True)
-    assert "not a readable .npy file" in one_line(lambda: kind(arrays).check((3, SIDE, SIDE), [1.0]), SpecError)
+    golden(one_line(lambda: kind(arrays).check((3, SIDE, SIDE), [1.0]), SpecError))
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    "name",
     [
-        ("-1", "is not a row number"),
-        ("١", "is not a row number"),
-        (str(SAMPLES), f"has 7 images at each severity, and none for the sample {SAMPLES}"),
+        "-1",
+        "١",
+        str(SAMPLES),
     ],
 )
-def test_ids_that_are_no_rows(arrays: Path, name: str, words: str) -> None:
-    assert words in one_line(lambda: noisy(kind(arrays), [name], 1), SampleError)
+def test_ids_that_are_no_rows(arrays: Path, name: str, golden: Golden) -> None:
+    golden(one_line(lambda: noisy(kind(arrays), [name], 1), SampleError))
 
 
-def test_images_of_another_size(arrays: Path, folders: Path) -> None:
+def test_images_of_another_size(arrays: Path, folders: Path, golden: Golden) -> None:
     text = one_line(lambda: kind(arrays).check((3, 28, 28), [1.0]), DataError)
-    assert "its images have 3 x 12 x 12 values (channels, height, width), and the data set's have 3 x 28 x 28" in text
-    assert "1 x 12 x 12" in one_line(lambda: kind(arrays).check((1, SIDE, SIDE), [1.0]), DataError)
+    golden(text)
+    golden(one_line(lambda: kind(arrays).check((1, SIDE, SIDE), [1.0]), DataError))
     x = photographs(1, (3, 28, 28))
     text = one_line(lambda: kind(folders).noisy(x, torch.zeros(1, 0), 1, ids=IDS[:1]), SampleError)
-    assert "has 12 x 12 pixels, and the image of the data set 28 x 28" in text
-    assert "resize and crop" in text
-    assert "have 1 or 3 channels" in one_line(lambda: kind(folders).check((2, SIDE, SIDE), [1.0]), SpecError)
+    golden(text)
+    golden(one_line(lambda: kind(folders).check((2, SIDE, SIDE), [1.0]), SpecError))
 
 
-def test_a_missing_image(folders: Path) -> None:
-    assert "has no image 'n01/z.png'; complete the set" in one_line(lambda: noisy(kind(folders), ["n01/z.png"], 1), SampleError)
-    assert "ids must be paths like class/file" in one_line(lambda: noisy(kind(folders), ["17"], 1), SampleError)
+def test_a_missing_image(folders: Path, golden: Golden) -> None:
+    golden(one_line(lambda: noisy(kind(folders), ["n01/z.png"], 1), SampleError))
+    golden(one_line(lambda: noisy(kind(folders), ["17"], 1), SampleError))
 
 
 @pytest.mark.parametrize("name", ["../../secret.png", "/etc/passwd", "", "."])
-def test_ids_that_lead_out_of_the_set(folders: Path, name: str) -> None:
-    assert "is not a path like class/file" in one_line(lambda: noisy(kind(folders), [name], 1), SampleError)
+def test_ids_that_lead_out_of_the_set(folders: Path, name: str, golden: Golden) -> None:
+    golden(one_line(lambda: noisy(kind(folders), [name], 1), SampleError))
 
 
-def test_a_damaged_image(folders: Path) -> None:
+def test_a_damaged_image(folders: Path, golden: Golden) -> None:
     (folders / "fog" / "1" / IDS[0]).write_bytes(b"no image")
-    assert "cannot be read as an image" in one_line(lambda: noisy(kind(folders), IDS[:1], 1), SampleError)
+    golden(one_line(lambda: noisy(kind(folders), IDS[:1], 1), SampleError))
     whole = (folders / "fog" / "2" / IDS[0]).read_bytes()
     (folders / "fog" / "2" / IDS[0]).write_bytes(whole[: len(whole) // 2])
-    assert "cannot be read as an image" in one_line(lambda: noisy(kind(folders), IDS[:1], 2), SampleError)
+    golden(one_line(lambda: noisy(kind(folders), IDS[:1], 2), SampleError))

@@ -14,32 +14,31 @@ from robaudit.noise.base import Noise, Shape
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.spec.errors import explain
+from tests.golden import Golden
 from tests.unit.noise.kinds import kinds, made
 
 SHAPE: Shape = (3, 4, 5)
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "words"),
+    ("kind", "options"),
     [
-        ("gaussian_scaled", {}, "the key 'scale' is missing"),
-        ("gaussian_scaled", {"scale": [1.0, -1.0]}, "must not have negative numbers"),
-        ("gaussian_scaled", {"scale": [True]}, "must be a number"),
-        ("gaussian_correlated", {"length": 0}, "greater than 0"),
-        ("gaussian_correlated", {"length": float("inf")}, "finite"),
-        ("uniform", {"norm": "l1"}, "'linf' or 'l2'"),
-        ("laplace", {"scale": 1}, "unknown key 'scale'"),
-        ("sensor", {"bits": 8.5}, "whole number"),
-        ("sensor", {"bits": True}, "must be a number"),
-        ("sensor", {"readnoise": 1}, "did you mean 'read_noise'?"),
+        ("gaussian_scaled", {}),
+        ("gaussian_scaled", {"scale": [1.0, -1.0]}),
+        ("gaussian_scaled", {"scale": [True]}),
+        ("gaussian_correlated", {"length": 0}),
+        ("gaussian_correlated", {"length": float("inf")}),
+        ("uniform", {"norm": "l1"}),
+        ("laplace", {"scale": 1}),
+        ("sensor", {"bits": 8.5}),
+        ("sensor", {"bits": True}),
+        ("sensor", {"readnoise": 1}),
     ],
 )
-def test_refused_options(kind: str, options: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_refused_options(kind: str, options: dict[str, Any], tmp_path: Path, golden: Golden) -> None:
     with pytest.raises(ValidationError) as caught:
         made(kinds()[kind], tmp_path, **options)
-    message = str(explain(caught.value, f"noise ({kind})"))
-    assert words in message
-    assert "\n" not in message
+    golden(explain(caught.value, f"noise ({kind})"))
 
 
 def refusal(cls: type[Noise], folder: Path, **options: object) -> SpecError:
@@ -50,7 +49,7 @@ def refusal(cls: type[Noise], folder: Path, **options: object) -> SpecError:
 
 
 @pytest.mark.parametrize("cls", [ScaledGaussian, CovarianceGaussian])
-def test_files_that_are_none(cls: type[Noise], tmp_path: Path) -> None:
+def test_files_that_are_none(cls: type[Noise], tmp_path: Path, golden: Golden) -> None:
     """Missing, a folder, text, cut off, and with pickled objects, which are never loaded."""
     option, suffix = ("scale", ".npy") if cls is ScaledGaussian else ("file", ".npz")
     (tmp_path / "folder").mkdir()
@@ -66,18 +65,10 @@ def test_files_that_are_none(cls: type[Noise], tmp_path: Path) -> None:
             np.savez(path, factor=array)
     whole = (tmp_path / f"whole{suffix}").read_bytes()
     (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
-    for name, what in (
-        ("absent", "does not exist"),
-        ("folder", "not a readable"),
-        ("text", "not a readable"),
-        ("empty", "not a readable"),
-        ("cut", "not a readable"),
-        (f"objects{suffix}", "not a readable"),
-        (f"words{suffix}", "holds no numbers"),
-    ):
+    for name in ("absent", "folder", "text", "empty", "cut", f"objects{suffix}", f"words{suffix}"):
         error = refusal(cls, tmp_path, **{option: name})
+        golden(error)
         assert error.where == option
-        assert what in error.what, name
         assert str(tmp_path / name) in error.what
         assert error.remedy
 
@@ -97,28 +88,28 @@ def test_scales_of_wrong_shapes(shape: tuple[int, ...], tmp_path: Path) -> None:
     assert error.where == "scale"
 
 
-def test_scales_in_the_spec(tmp_path: Path) -> None:
+def test_scales_in_the_spec(tmp_path: Path, golden: Golden) -> None:
     form = made(ScaledGaussian, tmp_path, scale=[1, "1/2", 0])
     form.check(SHAPE, [])
     assert form.files == ()
     made(ScaledGaussian, tmp_path, scale=2).check((1, 4, 5), [])
-    assert "has 2 numbers, and the images have 3 channels" in refusal(ScaledGaussian, tmp_path, scale=[1, 2]).what
+    golden(refusal(ScaledGaussian, tmp_path, scale=[1, 2]))
 
 
 @pytest.mark.parametrize(
-    ("arrays", "words"),
+    "arrays",
     [
-        ({"other": np.ones((60, 2))}, "no array factor"),
-        ({"factor": np.ones((59, 2))}, "factor in"),
-        ({"factor": np.ones((60, 0))}, "factor in"),
-        ({"factor": np.ones((2, 3, 4, 5))}, "factor in"),
-        ({"factor": np.full((60, 2), np.inf)}, "not finite"),
-        ({"factor": np.ones((60, 2)), "diagonal": np.ones(59)}, "diagonal in"),
-        ({"factor": np.ones((60, 2)), "diagonal": -np.ones(60)}, "negative"),
+        {"other": np.ones((60, 2))},
+        {"factor": np.ones((59, 2))},
+        {"factor": np.ones((60, 0))},
+        {"factor": np.ones((2, 3, 4, 5))},
+        {"factor": np.full((60, 2), np.inf)},
+        {"factor": np.ones((60, 2)), "diagonal": np.ones(59)},
+        {"factor": np.ones((60, 2)), "diagonal": -np.ones(60)},
     ],
 )
-def test_covariances_that_do_not_fit(arrays: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_covariances_that_do_not_fit(arrays: dict[str, Any], tmp_path: Path, golden: Golden) -> None:
     np.savez(tmp_path / "c.npz", **arrays)
     error = refusal(CovarianceGaussian, tmp_path, file="c.npz")
     assert error.where == "file"
-    assert words in error.what
+    golden(error)

@@ -12,6 +12,7 @@ from scipy import ndimage
 
 from robaudit.errors import SpecError
 from robaudit.noise.spatial import Spatial
+from tests.golden import Golden
 from tests.unit.noise.corrupting import latents, photographs, seeded
 
 ONLY = {"flip": False, "scale": 0.0, "rotation": 0.0, "crop": 0.0}
@@ -110,19 +111,19 @@ def test_all_four_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "sizes", "words"),
+    ("options", "sizes"),
     [
-        ({}, [1, 10], "at size 10 the smallest scale is 0"),
-        ({"scale": 0}, [1, 20], "at size 20 the angle reaches 200 degrees"),
-        ({"scale": 0, "rotation": 0}, [2, 7], "at size 7 the crop shifts by up to 28 pixels"),
-        ({"crop": 28}, [1], "at size 1 the crop shifts by up to 28 pixels"),
+        ({}, [1, 10]),
+        ({"scale": 0}, [1, 20]),
+        ({"scale": 0, "rotation": 0}, [2, 7]),
+        ({"crop": 28}, [1]),
     ],
 )
-def test_sizes_that_leave_nothing_are_refused(options: dict[str, float], sizes: list[float], words: str) -> None:
-    with pytest.raises(SpecError, match=words) as caught:
+def test_sizes_that_leave_nothing_are_refused(options: dict[str, float], sizes: list[float], golden: Golden) -> None:
+    with pytest.raises(SpecError) as caught:
         Spatial(**options).check((1, 28, 40), sizes)
+    golden(caught.value)
     assert caught.value.where == "size"
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("options", [{"scale": -0.1}, {"rotation": 181}, {"crop": -1}, {"crop": True}, {"shear": 1}, {"flip": "maybe"}])

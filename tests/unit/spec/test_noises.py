@@ -12,6 +12,7 @@ from robaudit.levels import LevelName, NoiseLevel
 from robaudit.noise.registry import build
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
+from tests.golden import Golden
 from tests.levels import sigma
 from tests.specs import digits, write
 
@@ -75,43 +76,43 @@ def test_sigma_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "changes", "says"),
+    ("noise", "changes"),
     [
-        (SEVERAL, {"noises": ["rian"]}, "--noise rian: the spec has no such noise; did you mean 'rain'?"),
-        (None, {"noises": ["rain"]}, "--noise rain: the spec has no such noise"),
-        (SEVERAL, {"levels": ["3"]}, "--level: the levels of the spec's noises are sigma and severity; choose noises with --noise, and"),
-        (SEVERAL, {"noises": ["rain"], "sigmas": ["3"]}, "--sigma: the spec's noises have no sigma; choose noises with --noise, and their"),
-        (SEVERAL, {"levels": ["3"], "sigmas": ["3"]}, "--level: cannot be combined with --sigma; give one of them"),
-        ([None], {"sigmas": ["3"]}, "noise.sigma: noise is not a section of the spec"),
-        (["x"], {"sigmas": ["3"]}, "noise.sigma: noise is not a section of the spec"),
-        (SEVERAL, {"noises": ["a", "a"]}, "noise: two noises are called 'a'; give one a name of its own"),
+        (SEVERAL, {"noises": ["rian"]}),
+        (None, {"noises": ["rain"]}),
+        (SEVERAL, {"levels": ["3"]}),
+        (SEVERAL, {"noises": ["rain"], "sigmas": ["3"]}),
+        (SEVERAL, {"levels": ["3"], "sigmas": ["3"]}),
+        ([None], {"sigmas": ["3"]}),
+        (["x"], {"sigmas": ["3"]}),
+        (SEVERAL, {"noises": ["a", "a"]}),
     ],
 )
-def test_choices_that_are_refused(noise: object, changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_choices_that_are_refused(noise: object, changes: dict[str, Any], tmp_path: Path, golden: Golden) -> None:
     with pytest.raises(SpecError) as caught:
         load(tmp_path, noise, **changes)
-    assert says in str(caught.value)
+    golden(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("noise", "says"),
+    "noise",
     [
-        ({"kind": "gausian", "sigma": 1}, "noise.kind: unknown noise kind 'gausian'; did you mean 'gaussian'?"),
-        ({"sigma": 1, "clpi": True}, "noise: unknown key 'noise.clpi'; did you mean 'clip'?"),
-        ([{"sigma": 1}, {"name": "x", "sigma": 1, "clpi": 1}], "noise[1]: unknown key 'noise[1].clpi'; did you mean 'clip'?"),
+        {"kind": "gausian", "sigma": 1},
+        {"sigma": 1, "clpi": True},
+        [{"sigma": 1}, {"name": "x", "sigma": 1, "clpi": 1}],
     ],
 )
-def test_a_spec_without_a_file_is_refused_by_its_keys(noise: object, says: str, tmp_path: Path) -> None:
+def test_a_spec_without_a_file_is_refused_by_its_keys(noise: object, tmp_path: Path, golden: Golden) -> None:
     spec = AuditSpec.model_validate(digits(noise=noise))
     with pytest.raises(SpecError) as caught:
         build(spec.noise, spec.base_dir, spec.origin)
-    assert str(caught.value) == says
+    golden(caught.value)
 
 
 LIMITED = ["logit_gaussian", {"taylor": {"noise": "gaussian"}}, {"mc": {"noise": ["gaussian", "rain"], "samples": 10}}]
 
 
-def test_estimators_are_kept_to_the_chosen_noises(tmp_path: Path) -> None:
+def test_estimators_are_kept_to_the_chosen_noises(tmp_path: Path, golden: Golden) -> None:
     path = write(tmp_path, digits(noise=SEVERAL, estimators=LIMITED))
     spec = load_spec(path, noises=["rain"])
     assert [(one.name, one.noise, one.options) for one in spec.estimators] == [
@@ -120,7 +121,8 @@ def test_estimators_are_kept_to_the_chosen_noises(tmp_path: Path) -> None:
     ]
     spec = load_spec(path, noises=["rain"], estimators=["mc"])
     assert [(one.name, one.noise) for one in spec.estimators] == [("mc", ("rain",))]
-    with pytest.raises(SpecError, match=r"^--noise rain: no estimator of the spec is for this noise"):
+    with pytest.raises(SpecError) as caught:
         load_spec(path, noises=["rain"], estimators=["taylor"])
+    golden(caught.value)
     unknown = load_spec(write(tmp_path, digits(noise=SEVERAL, estimators=[{"mc": {"noise": ["snow"]}}])), noises=["rain"])
     assert unknown.estimators[0].noise == ("snow",), "a wrong label is left for the message about it"

@@ -17,6 +17,7 @@ from robaudit.models import from_module
 from robaudit.models.architectures import mlp
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.uniform import Uniform
+from tests.golden import Golden
 from tests.unit.engine.tools import SHAPE, curved, linear, values, work_on
 from tests.unit.methods.certificates.test_network_bounds import seeded
 
@@ -128,25 +129,25 @@ class Residual(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("network", "named"),
+    "network",
     [
-        (curved(), "the operation tanh"),
-        (with_layer(nn.MaxPool2d(2)), "the operation max_pool2d_with_indices"),
-        (Residual(), "it branches|two branches meet"),
+        curved(),
+        with_layer(nn.MaxPool2d(2)),
+        Residual(),
     ],
 )
-def test_what_it_cannot_follow_is_named(network: nn.Module, named: str) -> None:
-    with pytest.raises(ModelError, match=named) as error:
+def test_what_it_cannot_follow_is_named(network: nn.Module, golden: Golden) -> None:
+    with pytest.raises(ModelError) as error:
         Moments().check_model(from_module(network.eval()), IMAGE)
-    assert str(error.value).startswith("model: moments cannot follow noise through it: ")
-    assert str(error.value).endswith("use logit_gaussian")
+    golden(error.value)
 
 
-def test_a_layer_that_is_too_wide() -> None:
+def test_a_layer_that_is_too_wide(golden: Golden) -> None:
     model = from_module(dense())
     Moments(features=60).check_model(model, IMAGE)
-    with pytest.raises(ModelError, match=r"moments would need the covariance of 60 values .* allow it \(moments: \{features: 60\}\)"):
+    with pytest.raises(ModelError) as caught:
         Moments(features=59).check_model(model, IMAGE)
+    golden(caught.value)
 
 
 def test_other_noise_is_refused() -> None:

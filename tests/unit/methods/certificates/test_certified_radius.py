@@ -26,6 +26,7 @@ from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
+from tests.golden import Golden
 from tests.unit.engine.tools import Counter, chunk, curved, known, work_on
 
 
@@ -175,27 +176,20 @@ def test_options_that_make_no_sense(options: dict[str, Any], why: str) -> None:
         CertifiedRadius.model_validate(options)
 
 
-TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform noise in the box (l1)"
-
-
 @pytest.mark.parametrize(
-    ("form", "options", "why"),
+    ("form", "options"),
     [
-        (CorrelatedGaussian(length=2.0), {}, TRADE),
-        (Uniform(norm="l2"), {"norm": "l1"}, TRADE),
-        (Gaussian(), {"norm": "l1"}, "its certificates are in l2 (norm: l2)"),
-        (Laplace(), {}, "its certificates are in l1 (norm: l1)"),
-        (Gaussian(), {"decide": 3.0}, "at sigma 0.25, 100000 copies certify 0.9519 at most, and decide is 3"),
-        (Gaussian(), {"decide": 1.0}, "at sigma 0.25, 100000 copies certify 0.9519 at most, and decide is 1, which takes 221432"),
-        (
-            Gaussian(),
-            {"decide": 0.9, "samples": 1000},
-            "at sigma 0.25, 1000 copies certify 0.6145 at most, and decide is 0.9, which takes 44075",
-        ),
+        (CorrelatedGaussian(length=2.0), {}),
+        (Uniform(norm="l2"), {"norm": "l1"}),
+        (Gaussian(), {"norm": "l1"}),
+        (Laplace(), {}),
+        (Gaussian(), {"decide": 3.0}),
+        (Gaussian(), {"decide": 1.0}),
+        (Gaussian(), {"decide": 0.9, "samples": 1000}),
     ],
 )
-def test_refuses(form: Noise, options: dict[str, Any], why: str) -> None:
+def test_refuses(form: Noise, options: dict[str, Any], golden: Golden) -> None:
     task = Task(CertifiedRadius.model_validate(options), "c", NoiseLevel("noise", 0.25, LevelName.SIGMA))
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})
-    assert str(caught.value) == f"estimators: c: cannot work with the noise noise: {why}; change the noise or the options"
+    golden(caught.value)

@@ -15,6 +15,7 @@ from robaudit.methods.radius.curves import ams as ams_of
 from robaudit.numerics.images import Floats
 from robaudit.stats.bootstrap import REPLICATES, weights
 from tests.curve_rows import attacked, curves_run, fading, noise_rows, noisy, pictured
+from tests.golden import Golden
 from tests.levels import sigma
 from tests.radius_rows import found as radius_found
 from tests.unit.engine.tools import known
@@ -128,13 +129,14 @@ def test_one_image_has_no_intervals() -> None:
         assert np.array_equal(curve.lower, curve.errors)
 
 
-def test_images_without_a_label_are_left_out() -> None:
+def test_images_without_a_label_are_left_out(golden: Golden) -> None:
     run = curves_run([attacked(0, 2), attacked(1, 4), attacked(2, 1, labelled=False)])
     curve = curves_of(run)[CurveKind.L2]
     assert (curve.images, curve.unlabelled) == (2, 1)
     assert curve.errors[-1] == 1
-    with pytest.raises(RunError, match="has no labels, and the errors of curves are relative to them"):
+    with pytest.raises(RunError) as caught:
         curves_of(curves_run([attacked(0, 2, labelled=False)]))
+    golden(caught.value)
 
 
 def test_a_noise_curve() -> None:
@@ -220,16 +222,18 @@ def test_all_curves_of_a_run_and_a_choice_of_them() -> None:
     assert document["summary"]["upper"] is None
 
 
-def test_levels_that_are_no_grid_make_no_noise_curve() -> None:
+def test_levels_that_are_no_grid_make_no_noise_curve(golden: Golden) -> None:
     rows = [noisy(0, sigma(level), 3) for level in (0.1, 0.25)]
-    with pytest.raises(RunError, match="has no results for curves"):
+    with pytest.raises(RunError) as caught:
         curves_of(curves_run(rows))
+    golden(caught.value)
     assert CurveKind.NOISE in curves_of(curves_run([noisy(0, sigma(level), 3) for level in (0.1, 0.2, 0.3)]))
 
 
-def test_other_noise_and_other_radii_are_no_curves() -> None:
-    with pytest.raises(RunError, match="has no results for curves"):
+def test_other_noise_and_other_radii_are_no_curves(golden: Golden) -> None:
+    with pytest.raises(RunError) as caught:
         curves_of(curves_run([radius_found(0, 1.0), noisy(0, sigma(0.1), 5)], {"gaussian": "laplace"}))
+    golden(caught.value)
 
 
 # --- two runs

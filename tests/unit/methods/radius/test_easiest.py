@@ -11,6 +11,7 @@ from robaudit.methods.radius.easiest import easiest_errors, kept_curve
 from robaudit.quantities import DIFFICULTY, Interval
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
+from tests.golden import Golden
 from tests.radius_rows import row, run_of
 
 RAIN = [NoiseLevel("rain", float(severity), LevelName.SEVERITY) for severity in (1, 2)]
@@ -66,11 +67,14 @@ def test_mean_over_noises_and_severities() -> None:
     assert whole[0] <= curve.mean[-1] <= whole[1]
 
 
-def test_what_is_lacking() -> None:
-    with pytest.raises(RunError, match="has no votes for labels"):
+def test_what_is_lacking(golden: Golden) -> None:
+    with pytest.raises(RunError) as caught:
         easiest_errors(run_of([difficulty(0)]))
-    with pytest.raises(RunError, match="has no difficulties to sort the images by"):
+    golden(caught.value)
+    with pytest.raises(RunError) as caught:
         easiest_errors(run_of(ROWS[:4]))
+    golden(caught.value)
     plain = [counted(0, NoiseLevel("gaussian", 0.1, LevelName.SIGMA), 5), difficulty(0)]
-    with pytest.raises(RunError, match="has no votes under noise whose level is a severity"):
+    with pytest.raises(RunError) as caught:
         kept_curve(run_of(plain))
+    golden(caught.value)
