@@ -9,8 +9,8 @@ from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.methods.certificates.certificate import CERTIFICATE
 from robaudit.quantities import CERTIFIED
 from robaudit.results import Certificate
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from tests.infos import changed
 from tests.radius_rows import row, run_of
 

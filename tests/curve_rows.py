@@ -9,8 +9,8 @@ from typing import Any
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.quantities import P_ROBUST, Interval
 from robaudit.results import CleanImage, Searched, Votes
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from tests.infos import changed
 from tests.levels import sigma
 from tests.radius_rows import row, run_of

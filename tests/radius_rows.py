@@ -10,8 +10,8 @@ from typing import Any
 from robaudit.levels import NoiseLevel
 from robaudit.quantities import CERTIFIED, DIFFICULTY, P_ROBUST, RADIUS, TOLERANCE, Interval
 from robaudit.results import CleanImage
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from tests.infos import run_info
 from tests.rows import ROW
 

@@ -12,8 +12,8 @@ from robaudit.levels import LevelName, NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, Interval, IntervalKind
 from robaudit.results import Certificate, LossNorm, Searched, Votes
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from tests.infos import run_info
 from tests.radius_rows import row
 

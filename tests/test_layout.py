@@ -115,6 +115,7 @@ ALLOWED = {
     ("cli/init.py", "training"): "normalised as in training",
     ("spec/init.py", "training"): "the same",
     ("cli/demo.py", "training"): "noise that the network was trained without",
+    ("runs/serialise.py", "mc"): "a typical row: what others share with it takes few bytes in state.db",
     ("stats/spectrum.py", "radius"): "heads of a table about distances",
 }
 

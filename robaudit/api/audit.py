@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from robaudit.auditing.run import Kept
     from robaudit.datasets.base import Dataset
     from robaudit.datasets.in_memory import Layout
-    from robaudit.runs import reading as stored
+    from robaudit.runs import run as stored
     from robaudit.runs.info import UntilDecided
 
 Spec = AuditSpec | str | Path | Mapping[str, Any]
@@ -186,7 +186,7 @@ def audit(
         if home is not None:
             home.remove()
         raise
-    return of_stored(replace(done, data=samples), home)
+    return of_stored(done, home=home, data=samples)
 
 
 _SETTINGS: Mapping[str, Location] = {

@@ -13,7 +13,7 @@ from robaudit.compare.result import Comparison, GroupComparison
 from robaudit.gates.decide import Verdict
 from robaudit.gates.sources import confidence_of
 from robaudit.report.comparison import comparison_tables
-from robaudit.runs import reading as stored
+from robaudit.runs import run as stored
 
 if TYPE_CHECKING:
     from robaudit.auditing.verify import Verification

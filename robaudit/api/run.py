@@ -20,7 +20,8 @@ from robaudit.gates.decide import Verdict
 from robaudit.report.sections import ROWS, Ask, Entry, refuse_unused, section_names, section_of
 from robaudit.report.summary import SummarySection, group_mean, headline
 from robaudit.report.tables import markdown
-from robaudit.runs import reading as stored
+from robaudit.runs import run as stored
+from robaudit.stats.summary import GroupSummary, summary_of
 from robaudit.text import clipped, count, printable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow
     from matplotlib.figure import Figure
 
-    from robaudit.stats.summary import GroupSummary
+    from robaudit.datasets.base import Dataset
 
 Texts = str | Sequence[str] | None
 Numbers = float | str | Sequence[float | str] | None
@@ -145,7 +146,7 @@ class Run(stored.Run):
 
     def summary(self) -> Results[GroupSummary]:
         """Mean, quantiles and shares for each estimator and noise level, with intervals."""
-        groups = stored.Run.summary(self)
+        groups = summary_of(self)
         return Results(groups, SummarySection().tables([Entry("", self, groups)], Ask()))
 
     @arguments.naming_arguments()
@@ -281,7 +282,7 @@ class Run(stored.Run):
 
     def __repr__(self) -> str:
         info, results = self.info, []
-        for group in stored.Run.summary(self)[: _FEW + 1]:
+        for group in summary_of(self)[: _FEW + 1]:
             at = "" if group.key.at.level is None else f" at {group.key.at}"
             results.append(f"{group.key.estimator}{at}: mean {group.key.quantity} {group_mean(group)}")
         clean = info.clean_accuracy
@@ -325,11 +326,18 @@ def read_run(path: str | Path, *, kept: bool = False) -> Run:
     return of_stored(stored.read_run(Path(path), kept=kept))
 
 
-def of_stored(run: stored.Run, home: TemporaryFolder | None = None) -> Run:
-    """The run with the methods of the Python interface; ``home`` is its folder, if that is temporary."""
+def of_stored(run: stored.Run, *, home: TemporaryFolder | None = None, data: Dataset | None = None) -> Run:
+    """The run with the methods of the Python interface.
+
+    Args:
+        run: the run.
+        home: its folder, if that is temporary.
+        data: its data set, if that is in memory.
+    """
     if home is not None and isinstance(run.rows, stored.StoredRows):
         run.rows.owner = home
-    return Run(run.path, run.info, run.rows, run.data, home)
+    same = Run(run.path, run.info, run.rows, data, home)
+    return same.with_columns(run.frame) if "frame" in vars(run) else same
 
 
 def _written(path: Path, content: bytes) -> Path:

@@ -12,7 +12,7 @@ from robaudit.datasets.load import column_of
 from robaudit.errors import RunError
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.spec.load import validated
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec
 from robaudit.spec.origin import Origin

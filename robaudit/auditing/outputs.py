@@ -13,17 +13,18 @@ from robaudit.auditing.prepare import CheckedAudit
 from robaudit.engine.estimator import Review
 from robaudit.engine.registry import Task
 from robaudit.errors import NothingLeftError
-from robaudit.files import file_sha256, writing
+from robaudit.files import Sink, file_sha256, writing
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.runs.folder import OUTPUTS, RunFolder
 from robaudit.runs.frame import FrameBuilder
 from robaudit.runs.info import DataInfo, NoisyAccuracyInfo, QuantityInfo, RunInfo, Session, ShareInfo, Skip, Totals
-from robaudit.runs.rows import TABLE_COLUMNS, Row, table_values
-from robaudit.runs.serialise import SCHEMA_VERSION, csv_lines, rows_json, summary_json
+from robaudit.runs.rows import TABLE_COLUMNS, Row, table_values, without_bits
+from robaudit.runs.run import SMALL, Run, StoredRows
+from robaudit.runs.serialise import SCHEMA_VERSION, csv_lines, lines_json, pieces
 from robaudit.runs.state import NAME as STATE
 from robaudit.runs.state import SampleResults
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
-from robaudit.stats.summary import summarise
+from robaudit.stats.summary import GroupSummary, summarise, summary_json
 from robaudit.text import distinct
 
 
@@ -83,27 +84,37 @@ def _listed(values: tuple[float, ...]) -> str:
 
 
 class _Tally:
-    """Accumulates totals, summaries and reviews of fits in one pass over a run's results."""
+    """Accumulates totals, columns and reviews of fits in one pass over a run's results.
+
+    Attributes:
+        results: the rows as columns.
+        few: the rows themselves, without the bits of their votes, as long as they are few enough to be held in memory; else None.
+    """
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
         self.results = FrameBuilder()
+        self.few: list[Row] | None = []
         reviews = {at_and_name: task.estimator.review() for task in tasks for at_and_name in task.names}
         self.reviews: dict[tuple[NoiseLevel, str], Review] = {key: review for key, review in reviews.items() if review is not None}
         self.further = {name for task in tasks for name in task.names[1:]}  # they share the passes of the first
         self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
         self.digest = hashlib.sha256()
+        self._characters = 0
 
-    def rows_of(self, results: Iterable[SampleResults]) -> Iterator[Row]:
-        """The rows, each counted when it is taken."""
-        for sample in results:
-            first = sample.rows[0]
-            self.samples += 1
-            self.labelled += first.label is not None
-            self.digest.update(f"{first.sample_id}\x1f{sample.digest}\x1f{first.label}\x1e".encode())
-            for row in sample.rows:
-                self._add(row)
-                yield row
+    def add(self, sample: SampleResults) -> None:
+        """Count the results of a sample."""
+        first = sample.rows[0]
+        self.samples += 1
+        self.labelled += first.label is not None
+        self.digest.update(f"{first.sample_id}\x1f{sample.digest}\x1f{first.label}\x1e".encode())
+        for row in sample.rows:
+            self._add(row)
+        self._characters += sum(map(len, sample.lines))
+        if self._characters > SMALL:
+            self.few = None
+        elif self.few is not None:
+            self.few += map(without_bits, sample.rows)
 
     def warnings(self) -> list[str]:
         """The warnings of the reviews of all fits at one noise level."""
@@ -127,8 +138,8 @@ def finish(
     skips: Iterable[Skip],
     tasks: Sequence[Task],
     seconds: Mapping[str, float],
-) -> None:
-    """Write the outputs, sample by sample with few rows in memory at a time, and mark the run complete.
+) -> Run:
+    """Write the outputs in one pass over the results, with few rows in memory at a time, and mark the run complete.
 
     Args:
         folder: the run's.
@@ -138,25 +149,17 @@ def finish(
         tasks: every estimator at every noise level.
         seconds: by step, over all sessions of the run.
 
+    Returns:
+        The finished run. Its columns and its summary are ready: nothing has to be read back.
+
     Raises:
         NothingLeftError: every sample was skipped.
     """
-    tally, pending = _Tally(tasks), list[Row]()  # pending: in samples.json, not yet in samples.csv
+    tally = _Tally(tasks)
     skipped = list(skips)
-
-    def rows() -> Iterator[Row]:
-        for row in tally.rows_of(results):
-            pending.append(row)
-            yield row
-
-    names = info.data.class_names
     with ExitStack() as files:
         csv, json, summary = (files.enter_context(writing(folder.path / name, folder.guard)) for name in OUTPUTS)
-        csv.write("".join(csv_lines([TABLE_COLUMNS])).encode())
-        for text in rows_json(rows()):
-            json.write(text.encode())
-            csv.write("".join(csv_lines(table_values(row, names) for row in pending)).encode())
-            pending.clear()
+        _write_rows(results, tally, csv, json, info.data.class_names)
         if not tally.rows:
             if not folder.info().complete:
                 folder.write_info(info.model_copy(update={"skipped": skipped}))
@@ -165,30 +168,63 @@ def finish(
                 f"all {len(skipped)} samples were skipped",
                 f"the first: {skipped[0].reason}" if skipped else "",
             )
-        summaries = summarise(tally.results.frame(), tally.quantities)
+        frame = tally.results.frame()
+        summaries = summarise(frame, tally.quantities)
         summary.write(summary_json(summaries).encode())
-        review_warnings = tally.warnings()
         digests = {
             "samples.csv": csv.sha256,
             "samples.json": json.sha256,
             "summary.json": summary.sha256,
             STATE: file_sha256(folder.path / STATE),
         }
-    samples, labelled, digest = tally.samples, tally.labelled, tally.digest.hexdigest()
+    complete = _completed(info, tally, summaries, skipped, seconds, digests)
+    folder.write_info(complete)
+    rows = StoredRows(folder.path / "samples.json", complete) if tally.few is None else tuple(tally.few)
+    return Run(folder.path, complete, rows).with_columns(frame)
+
+
+def _write_rows(results: Iterable[SampleResults], tally: _Tally, csv: Sink, json: Sink, names: Sequence[str] | None) -> None:
+    """Write samples.csv and samples.json. A line of samples.json is the state's, as it is."""
+    pending = list[Row]()  # in samples.json, not yet in samples.csv
+
+    def lines() -> Iterator[str]:
+        for sample in results:
+            tally.add(sample)
+            pending.extend(sample.rows)
+            yield from sample.lines
+
+    csv.write("".join(csv_lines([TABLE_COLUMNS])).encode())
+    for text in pieces(lines_json(lines())):
+        json.write(text.encode())
+        csv.write("".join(csv_lines(table_values(row, names) for row in pending)).encode())
+        pending.clear()
+
+
+def _completed(
+    info: RunInfo,
+    tally: _Tally,
+    summaries: Sequence[GroupSummary],
+    skipped: list[Skip],
+    seconds: Mapping[str, float],
+    digests: Mapping[str, str | None],
+) -> RunInfo:
+    """The contents of run.json of the complete run."""
     accuracies = [
         NoisyAccuracyInfo(estimator=s.key.estimator, **s.key.at.document(), **s.noisy_accuracy.document())
         for s in summaries
         if s.noisy_accuracy
     ]
+    review_warnings = tally.warnings()
+    seen = {"samples": tally.samples, "labelled": tally.labelled, "sha256": tally.digest.hexdigest()}
     complete = {
         "status": "complete",
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "data": info.data.model_copy(update={"samples": samples, "labelled": labelled, "sha256": digest}),
+        "data": info.data.model_copy(update=seen),
         "quantities": [QuantityInfo(**quantity.document()) for quantity in tally.quantities.values()],
         "clean_accuracy": next((ShareInfo(**s.clean_accuracy.document()) for s in summaries if s.clean_accuracy), None),
         "noisy_accuracy": accuracies,
         "totals": Totals(
-            samples=samples,
+            samples=tally.samples,
             skipped=len(skipped),
             rows=tally.rows,
             forwards=tally.forwards,
@@ -201,4 +237,4 @@ def finish(
         "review_warnings": review_warnings,
         "files": digests,
     }
-    folder.write_info(info.model_copy(update=complete))
+    return info.model_copy(update=complete)

@@ -23,11 +23,11 @@ from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.engine.estimator import Need
-from robaudit.engine.passes import Engine, fitting_rows
+from robaudit.engine.passes import Engine, fitting_passes
 from robaudit.engine.registry import Task, check_model, refuse_unfit, tasks_of, without_gradients
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
 from robaudit.levels import NONE
-from robaudit.memory import free_bytes, memory_limit, used
+from robaudit.memory import free_bytes, memory_limit
 from robaudit.models.base import Source
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel, for_noisy_passes
@@ -216,7 +216,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")
-    engine = _engine(spec, opened.noises, network, noisy, check.classes, image, limit, gradients=gradients)
+    engine = _engine(spec, opened.noises, network, noisy, check.classes, image, gradients=gradients)
     listener.doing("comparing batches of different sizes")
     rows, unsteady = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=gradients)
     for text in unsteady:
@@ -290,17 +290,17 @@ def _engine(
     noisy: LogitModel,
     classes: int,
     image: torch.Tensor,
-    limit: int,
     *,
     gradients: bool,
 ) -> Engine:
-    """The spec's engine, with as many rows in a pass as the rule allows or fit into memory."""
+    """The spec's engine, with as many rows in a pass as the rule says, or as fit into the memory of a CUDA device."""
     sources = _sources(noises, spec.run.seed, model)
     if spec.run.batch_size != "auto":
         return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
-    free = free_bytes(model.device) if model.device.type == "cuda" else limit - used()
-    fit = fitting_rows(noisy, model if gradients else None, image, free)
-    return Engine(model, sources, classes, noisy=noisy, fit=fit, free=free)
+    fit = None
+    if model.device.type == "cuda":
+        fit = fitting_passes(noisy, model if gradients else None, image, free_bytes(model.device))
+    return Engine(model, sources, classes, noisy=noisy, fit=fit)
 
 
 def on_stream(engine: Engine, noises: Sequence[NoiseProcess], seed: int, stream: str) -> Engine:

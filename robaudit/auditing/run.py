@@ -40,8 +40,8 @@ from robaudit.progress import Listener
 from robaudit.runs.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
 from robaudit.runs.info import RunInfo, Skip, UntilDecided
 from robaudit.runs.log import Logged
-from robaudit.runs.reading import Run, read_run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run, read_run
 from robaudit.runs.state import State
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
@@ -122,8 +122,7 @@ def audit(
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
-                _carry_out(audit, workers, folder, old, on_error, log, command, extend=extend, until=until, deadline=deadline)
-                run = read_run(folder.path)
+                run = _carry_out(audit, workers, folder, old, on_error, log, command, extend=extend, until=until, deadline=deadline)
                 lock.check()
         for text in run.info.review_warnings:
             log.warn(text)
@@ -198,8 +197,8 @@ def _carry_out(
     extend: bool,
     until: UntilDecided | None,
     deadline: Deadline | None,
-) -> None:
-    """Compute what the locked run folder lacks, and write its outputs.
+) -> Run:
+    """Compute what the locked run folder lacks, write its outputs, and return the finished run.
 
     The run.json of a complete run stays until the outputs of its extension are written.
     """
@@ -239,8 +238,7 @@ def _carry_out(
             compute_missing(state, data, tasks, workers, log, on_error=on_error, deadline=deadline)
             if state.unfinished or not finished:
                 log.doing("writing the results")
-                finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
-                return
+                return finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
     if old is not None and (list(spec.gates), spec.title) != (old.gates, old.name):
         # neither changes what was computed
         changed = {**old.spec, "name": spec.name, "gates": list(spec.gates)}
@@ -249,6 +247,7 @@ def _carry_out(
         f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an earlier run and were not checked: "
         f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder that is there already"
     )
+    return read_run(folder.path)
 
 
 def _entries(audit: CheckedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

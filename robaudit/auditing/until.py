@@ -18,7 +18,7 @@ from robaudit.gates.sources import confidence_of, refuse_beyond
 from robaudit.quantities import IntervalKind
 from robaudit.runs.folder import RunFolder, in_runs, refuse_existing, refuse_other_gates, sampled_for_other_gates
 from robaudit.runs.info import UntilDecided
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.spec.gates import Gate
 from robaudit.spec.model import AuditSpec, identity
 

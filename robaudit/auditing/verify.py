@@ -29,8 +29,8 @@ from robaudit.records import Inline, Record
 from robaudit.results import Votes
 from robaudit.runs.folder import OUTPUTS, RunFolder
 from robaudit.runs.info import RowBits, device_type, kind_of
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row, bits_of
+from robaudit.runs.run import Run
 from robaudit.runs.state import NAME as STATE
 
 _RELATIVE, _ABSOLUTE, _VOTES = 5e-4, 1e-7, 2  # tolerances

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from robaudit.gates.decide import Verdict
-    from robaudit.runs.reading import Run
+    from robaudit.runs.run import Run
 
 
 def compare(
@@ -74,7 +74,7 @@ def compare(
     from robaudit.report.ci.junit import junit
     from robaudit.report.comparison import comparison_tables, csv_text
     from robaudit.report.tables import Terminal, markdown_text
-    from robaudit.runs.reading import read_run
+    from robaudit.runs.run import read_run
     from robaudit.spec.gates import parse_gate
 
     if format_ in ("junit", "github") and not gates:

@@ -26,7 +26,7 @@ from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Cl
 from robaudit.text import harmless, printable
 
 if TYPE_CHECKING:
-    from robaudit.runs.reading import Run
+    from robaudit.runs.run import Run
 
 _WIDTH_WITHOUT_TERMINAL = 120
 

@@ -36,7 +36,7 @@ def demo(
     from robaudit.report.summary import SummarySection
     from robaudit.report.tables import Terminal
     from robaudit.runs.folder import in_runs
-    from robaudit.runs.reading import read_run
+    from robaudit.runs.run import read_run
     from robaudit.stats.flags import flag
 
     specs = {name: Path(str(files("robaudit.demo") / f"{name}.yaml")) for name in _MODELS}

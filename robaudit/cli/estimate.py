@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from robaudit.auditing.until import Audit
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.runs.info import UntilDecided
-    from robaudit.runs.reading import Run
+    from robaudit.runs.run import Run
     from robaudit.spec.model import AuditSpec
 
 _LAST_STEP = 10.0

@@ -58,7 +58,7 @@ def gate(
     from robaudit.estimates import Covers
     from robaudit.gates.sources import confidence_of, decide_by, find_rules
     from robaudit.report.ci.document import Subject
-    from robaudit.runs.reading import read_run
+    from robaudit.runs.run import read_run
     from robaudit.text import printable
 
     opened = read_run(run)

@@ -107,7 +107,7 @@ def plot(
         drawing = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
     else:
         from robaudit.report.sections import Ask
-        from robaudit.runs.reading import read_run
+        from robaudit.runs.run import read_run
 
         ask = Ask(
             estimators=tuple(estimator or ()),

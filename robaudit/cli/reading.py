@@ -46,8 +46,8 @@ from robaudit.report.sections import (
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal
-    from robaudit.runs.reading import Run
     from robaudit.runs.rows import Row
+    from robaudit.runs.run import Run
 
 
 ShowFormat = Literal["table", "csv", "json", "md", "latex", "parquet"]
@@ -233,7 +233,7 @@ def _show(name: str, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.streams import check_output, emit
     from robaudit.report.tables import latex_text, markdown_text
-    from robaudit.runs.reading import read_run
+    from robaudit.runs.run import read_run
 
     refuse_unused(name, ask)
     if to is not None:
@@ -291,8 +291,7 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     from robaudit.runs.arrow import parquet_pieces
     from robaudit.runs.folder import RunFolder
     from robaudit.runs.groups import GroupKey
-    from robaudit.runs.reading import Run, read_run
-    from robaudit.runs.run import chosen
+    from robaudit.runs.run import Run, chosen, read_run
     from robaudit.runs.serialise import rows_csv, rows_json
 
     if len(paths) > 1:

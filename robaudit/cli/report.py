@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from robaudit.gates.decide import Decision
     from robaudit.report.gallery import ImageSource
     from robaudit.report.html.content import Content
-    from robaudit.runs.reading import Run
+    from robaudit.runs.run import Run
 
 SHOWN = 60
 """How many flagged samples a report shows for each estimator and noise level by default."""
@@ -70,7 +70,7 @@ def report(
     from robaudit.cli.streams import put, write_output
     from robaudit.report.html.content import gather
     from robaudit.report.sections import Ask
-    from robaudit.runs.reading import read_run
+    from robaudit.runs.run import read_run
 
     markdown, source = check_report(output, format_), image_source(data, trust)
     ask = Ask(tuple(estimator or ()), levels(noise, level, sigma), threshold, label=tuple(label or ()))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from robaudit.auditing.verify import Verification
-    from robaudit.runs.reading import Run
+    from robaudit.runs.run import Run
     from robaudit.stats.consistency import Consistency
 
 DIFFERENT, FALSE_DECLARATION, CONTRADICTED = 1, 2, 3
@@ -57,7 +57,7 @@ def verify(
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
     count = _count(samples)
-    from robaudit.runs.reading import read_run
+    from robaudit.runs.run import read_run
 
     opened = read_run(run, kept=True)
     if output is not None:

@@ -41,8 +41,7 @@ from robaudit.numerics.images import (
 from robaudit.numerics.intervals import paired_difference, share_variance
 from robaudit.runs.frame import Columns, alike, antithetic
 from robaudit.runs.groups import GroupKey
-from robaudit.runs.reading import Run
-from robaudit.runs.run import chosen
+from robaudit.runs.run import Run, chosen
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.text import known_name
 

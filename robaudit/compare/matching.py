@@ -16,8 +16,8 @@ from robaudit.quantities import IntervalKind
 from robaudit.results import MOST_STORED_DRAWS
 from robaudit.runs.folder import RunFolder
 from robaudit.runs.info import kind_of
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row, bits_of
+from robaudit.runs.run import Run
 
 Pair = tuple[Row, Row]
 _SHOWN = 3

@@ -48,10 +48,17 @@ class NoisyBatch:
 
 
 class Fit(NamedTuple):
-    """The most rows that fit into memory, as measured, in a forward pass and in a differentiated pass."""
+    """What fits into the memory of a CUDA device.
+
+    Attributes:
+        rows: of a forward pass, as measured.
+        gradient_rows: of a differentiated pass, as measured.
+        gradient_bytes: of the gradients of a pass.
+    """
 
     rows: int
     gradient_rows: int
+    gradient_bytes: int
 
 
 class Engine:
@@ -67,8 +74,7 @@ class Engine:
         classes: number of logits.
         batch_size: rows of a pass, or None for the rule.
         noisy: the model for noisy forward passes without gradients, in a lower precision; default: the model.
-        fit: the most rows of a pass that fit into memory, for the rule; None: not measured.
-        free: free bytes of memory: a share of them bounds the gradients of a pass; the bound is 256 MB by default, and at most on the CPU.
+        fit: what fits into the memory of a CUDA device; None: not measured, and never on the CPU, where the rule does not depend on memory.
     """
 
     def __init__(
@@ -80,16 +86,13 @@ class Engine:
         *,
         noisy: LogitModel | None = None,
         fit: Fit | None = None,
-        free: int | None = None,
     ) -> None:
         self.model, self.classes = model, classes
         self.noises: dict[str | None, NoiseProcess] = {GAUSSIAN: noises} if isinstance(noises, NoiseProcess) else dict(noises)
         self._noisy, self._batch_size = noisy or model, batch_size
         self._most_rows = None if fit is None else fit.rows
         self._most_gradient_rows = None if fit is None else fit.gradient_rows
-        self._gradient_bytes = _GRADIENT_BYTES if free is None else int(_PASS_SHARE / 2 * free) // _COPIES
-        if model.device.type == "cpu":
-            self._gradient_bytes = min(_GRADIENT_BYTES, self._gradient_bytes)
+        self._gradient_bytes = _GRADIENT_BYTES if fit is None else fit.gradient_bytes
         self._halved = False
 
     @contextmanager
@@ -140,16 +143,15 @@ class Engine:
         On CUDA as many as fit, if measured; else a quarter of a forward pass. On the CPU a quarter of the rule's number,
         up to the batch size: a network would round a quarter of a small batch differently, and no batch
         size may change a byte. With a single margin, 64 rows are fastest on the CPU (measured on four networks, 16 to
-        128 rows: up to 1.5 times as fast as a quarter). The gradients themselves stay within their share of the memory.
+        128 rows: up to 1.5 times as fast as a quarter). The gradients themselves take 256 MB at most, on CUDA a share of the memory.
         """
         row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
         rows, most = self.rows(shape), self._most_gradient_rows
         if self.model.device.type != "cpu":
             rows = rows // 4 if most is None else most
         else:
-            whole = rows if self._halved else min(4 * rows, rows_by_rule(shape, self.model.device, self._most_rows))
+            whole = rows if self._halved else min(4 * rows, rows_by_rule(shape, self.model.device))
             rows = min(whole, _SINGLE_ROWS) if margins == 1 else whole // 4
-            rows = rows if most is None else min(rows, most)
         return max(1, min(rows, self._gradient_bytes // row))
 
     def steady(self, rows: int) -> int:
@@ -307,16 +309,15 @@ def _full(rows: int, most: int) -> int:
 
 
 def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = None) -> int:
-    """Rows of a forward pass: a power of two that depends on the size of an image and the kind of device, ``most`` at most.
+    """Rows of a forward pass: a power of two that depends on the size of an image and the kind of device.
 
-    If a pass on CUDA was measured, memory alone decides, up to 4,096 rows.
+    Where a pass on CUDA was measured, memory alone decides: ``most`` rows, up to 4,096.
     """
+    if most is not None:
+        return min(_CUDA_ROWS, _power_of_two(most))
     cuda = device.type != "cpu"
     wanted = (_CUDA_VALUES if cuda else _CPU_VALUES) / math.prod(shape)
-    rows = min(_CUDA_ROWS if cuda else _CPU_ROWS, max(_FEWEST_ROWS, _power_of_two(wanted)))
-    if most is None:
-        return rows
-    return min(_CUDA_ROWS if cuda else rows, _power_of_two(most))
+    return min(_CUDA_ROWS if cuda else _CPU_ROWS, max(_FEWEST_ROWS, _power_of_two(wanted)))
 
 
 def _power_of_two(number: float) -> int:
@@ -365,8 +366,10 @@ def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = 
     return extra_peak(work, model.device)
 
 
-def fitting_rows(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> Fit:
-    """The most rows of passes that fit into a quarter of the free memory, extrapolated from small passes.
+def fitting_passes(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> Fit:
+    """The most rows of passes that fit into a quarter of the free memory of a CUDA device, extrapolated from small passes.
+
+    The CPU has no such limit: its passes are small by rule, and fewer rows would round differently.
 
     Args:
         noisy: the network for noisy passes.
@@ -375,8 +378,8 @@ def fitting_rows(noisy: LogitModel, exact: LogitModel | None, image: Tensor, fre
         free: bytes of the device's memory for passes and chunk.
     """
     budget = int(_PASS_SHARE * free)
-    wanted = rows_by_rule(image.shape, noisy.device) if noisy.device.type == "cpu" else _CUDA_ROWS
-    rows = rows_that_fit(lambda rows: pass_bytes(noisy, image, rows), wanted, budget)
-    if exact is None:
-        return Fit(rows, rows)
-    return Fit(rows, rows_that_fit(lambda rows: pass_bytes(exact, image, rows, gradient=True), wanted, budget))
+    rows = rows_that_fit(lambda rows: pass_bytes(noisy, image, rows), _CUDA_ROWS, budget)
+    gradient_rows = rows
+    if exact is not None:
+        gradient_rows = rows_that_fit(lambda rows: pass_bytes(exact, image, rows, gradient=True), _CUDA_ROWS, budget)
+    return Fit(rows, gradient_rows, budget // 2 // _COPIES)

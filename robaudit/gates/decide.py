@@ -18,7 +18,7 @@ from robaudit.gates.measure import Basis, ClassPart, Measured, Method
 from robaudit.gates.statistics import check_range, group_of, statistic_of
 from robaudit.numerics.images import these_images
 from robaudit.records import Inline, Record, published
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.spec.gates import NO_WARNINGS, Gate
 
 Verdict = Literal["pass", "fail", "inconclusive"]

@@ -16,8 +16,7 @@ from robaudit.numerics.images import MeasuredImages
 from robaudit.quantities import Quantity
 from robaudit.runs.frame import NO_CLASS, Columns, Ints
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
-from robaudit.runs.reading import Run
-from robaudit.runs.run import chosen
+from robaudit.runs.run import Run, chosen
 from robaudit.spec.gates import WARNINGS, Gate
 
 T = TypeVar("T")

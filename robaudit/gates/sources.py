@@ -12,7 +12,7 @@ from robaudit.gates.decide import Decision, check_confidence, decide
 from robaudit.gates.statistics import check_range, group_of
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import RunInfo
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
 from robaudit.spec.model import AuditSpec
 

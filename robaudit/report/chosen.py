@@ -9,8 +9,8 @@ from typing import TypeVar
 from robaudit.errors import NothingLeftError
 from robaudit.report.sections import Ask, Entry
 from robaudit.runs.groups import GroupKey
-from robaudit.runs.reading import Run
-from robaudit.stats.summary import GroupSummary
+from robaudit.runs.run import Run
+from robaudit.stats.summary import GroupSummary, summary_of
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def one_result(runs: Sequence[Run], ask: Ask) -> Ask:
         NothingLeftError: the runs have no result in common.
     """
     known = [run.groups(ask.estimators, ask.levels) for run in runs]
-    common = [group for group in runs[0].summary() if all(group.key in groups for groups in known)]
+    common = [group for group in summary_of(runs[0]) if all(group.key in groups for groups in known)]
     if not common:
         where, remedy = ", ".join(str(run.path) for run in runs), "audit the same estimators and noise levels"
         raise NothingLeftError(where, "have no result in common to draw" if len(runs) > 1 else "has no results to draw", remedy)

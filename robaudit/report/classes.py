@@ -22,7 +22,7 @@ from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about, approximate, by_the_votes, mean_ends, mean_text
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.runs.frame import with_values
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
 from robaudit.text import class_name, count
 

@@ -17,7 +17,7 @@ from robaudit.report.pictures.page import PictureSize, Sketch, fitted, paneled, 
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Cell, Column, Table, cells
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.confusion import Confusion, Turn, confusions
 from robaudit.text import class_name, count, known_name
 

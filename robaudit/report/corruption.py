@@ -15,7 +15,7 @@ from robaudit.report.pictures.page import PictureSize, Sketch, paneled, percent_
 from robaudit.report.pictures.style import line_style, ring
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Column, Table, cells
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.corruption import CorruptionReport, corruption_report, mean_error
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
 from robaudit.report.sections import Entry
 from robaudit.report.tables import Column
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats import bootstrap
 
 Key = TypeVar("Key")

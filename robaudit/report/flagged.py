@@ -20,7 +20,7 @@ from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Cell, Column, Table, Tone, cells
 from robaudit.runs.frame import with_values
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
 from robaudit.text import Names, class_name, count
 

@@ -24,7 +24,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.noise.base import shape_of
 from robaudit.noise.process import NoiseProcess
 from robaudit.runs.folder import RunFolder
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.spec.model import AuditSpec
 from robaudit.stats.flags import Flag, Flagged
 from robaudit.text import class_name

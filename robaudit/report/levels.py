@@ -29,7 +29,7 @@ from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import covered, mean_ends, mean_text
 from robaudit.report.tables import Column, Table, cells
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.levels import LevelCurve, level_curves
 from robaudit.stats.summary import GroupSummary
 

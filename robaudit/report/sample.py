@@ -12,8 +12,8 @@ from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, Band
 from robaudit.report import numbers
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Cell, Column, Table, cells
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from robaudit.stats.spectrum import HEADS, Line, SampleSpectrum, Spectrum, spectrum
 from robaudit.text import Names, class_name, count, known_name, printable, shortened
 

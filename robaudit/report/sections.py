@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
     from robaudit.report.pictures.page import Sketch
     from robaudit.report.tables import Table
-    from robaudit.runs.reading import Run
+    from robaudit.runs.run import Run
 
 T = TypeVar("T")
 

@@ -21,10 +21,9 @@ from robaudit.report.sections import ROWS, Ask, Entry, Section, by_name, section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import NoisyAccuracyInfo, RunInfo, ShareInfo
-from robaudit.runs.reading import Run
-from robaudit.runs.run import chosen
+from robaudit.runs.run import Run, chosen
 from robaudit.stats.flags import usual_threshold
-from robaudit.stats.summary import GroupSummary, Mean
+from robaudit.stats.summary import GroupSummary, Mean, summary_of
 from robaudit.text import count, printable
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
 
     def records(self, run: Run, ask: Ask) -> list[tuple[GroupSummary, ...]]:
         """The summaries of the results, together."""
-        groups = {group.key: group for group in run.summary()}
+        groups = {group.key: group for group in summary_of(run)}
         return [tuple(groups[key] for key in chosen(groups, ask.estimators, ask.levels, str(run.path)))]
 
     def tables(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:

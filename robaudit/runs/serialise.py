@@ -15,6 +15,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from numbers import Integral
 from types import NoneType
 from typing import IO, Any
@@ -23,8 +24,7 @@ from robaudit.errors import RunError
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.records import json_values
 from robaudit.results import Votes
-from robaudit.runs.rows import COLUMNS, TABLE_COLUMNS, Row, read_row, table_values
-from robaudit.stats.summary import GroupSummary
+from robaudit.runs.rows import COLUMNS, TABLE_COLUMNS, Row, read_line, read_row, table_values
 from robaudit.text import Names, clipped, printable
 
 SCHEMA_VERSION = 2
@@ -34,7 +34,6 @@ _LONGEST_LINE = 2**24  # bytes
 _WINDOW = 12  # 2^12 bytes: a row
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are their full-width forms
 _encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
-_decode = json.JSONDecoder().decode
 
 
 def rows_json(rows: Iterable[Row]) -> Iterator[str]:
@@ -43,21 +42,17 @@ def rows_json(rows: Iterable[Row]) -> Iterator[str]:
     It is ``{"schema_version", "columns", "rows": [one object per row]}``. A value that is not finite becomes null, with an ``error``; an
     infinite bound becomes null.
     """
-    return pieces(_texts(rows))
+    return pieces(lines_json(row_text(row) for row in rows))
 
 
-def _texts(rows: Iterable[Row]) -> Iterator[str]:
+def lines_json(lines: Iterable[str]) -> Iterator[str]:
+    """The text of samples.json, from the lines of its rows (:func:`row_text`); each text ends just before the end of its line."""
     yield f'{{"schema_version": {SCHEMA_VERSION},\n"columns": {_encode(list(COLUMNS))},\n"rows": ['
     before = "\n"
-    for row in rows:
-        yield before + row_text(row)
+    for line in lines:
+        yield before + line
         before = ",\n"
     yield "\n]}\n" if before == ",\n" else "]}\n"
-
-
-def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
-    """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and noise level."""
-    return document_json({**more, "groups": [group.document() for group in groups]})
 
 
 def document_json(document: dict[str, Any]) -> str:
@@ -90,12 +85,17 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, bits: bool
         if begin != b'"rows": [\n':
             raise ValueError('is not "rows": [')
         for text in iter(line, b"]}\n"):
-            values = _decode(text.removesuffix(b"\n").removesuffix(b",").decode())
-            if not bits and isinstance(values, dict) and isinstance(votes := values.get("votes"), dict):
-                votes.pop("bits", None)
-            yield read_row(values)
+            data = text.removesuffix(b"\n").removesuffix(b",")
+            yield read_line(data) if bits or b'"bits"' not in data else _without_bits(data)
     except (ValueError, RecursionError) as error:
         raise RunError(where, f"not a list of results (line {number}: {clipped(str(error), 200)})", _REMEDY) from error
+
+
+def _without_bits(line: bytes) -> Row:
+    values = json.loads(line)
+    if isinstance(values, dict) and isinstance(votes := values.get("votes"), dict):
+        votes.pop("bits", None)
+    return read_row(values)
 
 
 def row_text(row: Row) -> str:
@@ -144,6 +144,7 @@ def csv_lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
         yield ",".join([_WRITE.get(type(value), _other)(value) for value in line]) + "\n"
 
 
+@lru_cache  # the rows of a run share most of their texts
 def _text(value: str) -> str:
     """Text as a field that no spreadsheet takes for a formula, as OWASP recommends ("CSV Injection"), quoted if necessary."""
     value = printable(value)

@@ -49,7 +49,7 @@ from robaudit.errors import DataError, RunError
 from robaudit.levels import NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.runs.info import Skip
-from robaudit.runs.rows import Row, read_row
+from robaudit.runs.rows import Row, read_line
 from robaudit.runs.serialise import packed, row_text, unpacked
 from robaudit.spec.model import EstimatorSpec
 from robaudit.text import clipped
@@ -120,10 +120,12 @@ class SampleResults:
 
     Attributes:
         rows: in the order of the spec.
+        lines: of the rows in samples.json.
         digest: of its pixels.
     """
 
     rows: Sequence[Row]
+    lines: Sequence[str]
     digest: str
 
 
@@ -341,7 +343,8 @@ class State:
             self._record_tasks()
             for _, group in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
                 records = list(group)
-                yield SampleResults([_row(data) for _, _, data in records], str(records[0][1] or ""))
+                lines = [_line(data) for _, _, data in records]
+                yield SampleResults([read_line(line) for line in lines], lines, str(records[0][1] or ""))
 
     def skips(self) -> Iterator[Skip]:
         """The skipped samples, each once, in the order of the data set."""
@@ -507,7 +510,19 @@ def _row(data: bytes) -> Row:
     Raises:
         zlib.error, ValueError, TypeError: it is not a result.
     """
-    return read_row(json.loads(unpacked(data)))
+    return read_line(_line(data))
+
+
+def _line(data: bytes) -> str:
+    """A stored row as a line of samples.json, which it becomes as it is.
+
+    Raises:
+        zlib.error, ValueError, TypeError: it is not a line in ASCII.
+    """
+    line = unpacked(data)
+    if "\n" in line or not line.isascii():
+        raise ValueError("a row is not a line in ASCII")
+    return line
 
 
 def _checked_id(sample_id: object, where: str) -> str:

@@ -9,7 +9,7 @@ from robaudit.levels import LevelChoice
 from robaudit.plugins import reference
 from robaudit.quantities import CONFIDENCE
 from robaudit.runs.run import Run, chosen
-from robaudit.stats.summary import GroupSummary
+from robaudit.stats.summary import GroupSummary, summary_of
 
 LevelCurve = tuple[GroupSummary, ...]
 """A result under a noise, from weak to strong."""
@@ -27,7 +27,7 @@ def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice |
     Raises:
         RunError: the run has no such estimator or level, or no result that belongs to a level.
     """
-    groups = {group.key: group for group in run.summary()}
+    groups = {group.key: group for group in summary_of(run)}
     curves: dict[tuple[str, str], list[GroupSummary]] = {}
     for key in chosen(groups, estimators, levels, str(run.path)):
         if key.at.level is not None and key.quantity != CONFIDENCE.name:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -33,6 +33,8 @@ from robaudit.quantities import IntervalKind, Quantity
 from robaudit.records import Inline, Record
 from robaudit.runs.frame import Columns, Frame, alike, antithetic, with_values
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
+from robaudit.runs.run import Run
+from robaudit.runs.serialise import document_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +252,7 @@ class GroupSummary(Record):
 
 def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) -> tuple[GroupSummary, ...]:
     """One summary per estimator and noise level, in the rows' order; estimators, levels and quantities are never pooled. A group without a
-    finite value has none, unless there is no other group.
+    finite value has none, unless there is no other group. The frame keeps them.
 
     Args:
         frame: the results of a run.
@@ -260,7 +262,22 @@ def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) ->
         NothingLeftError: no group has a finite value.
         RunError: a quantity without a description.
     """
-    return tuple(_summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in with_values(frame.values()))
+    key = "summary", *(quantities or {}).values()
+    if key not in frame.memo:
+        measured = with_values(frame.values())
+        frame.memo[key] = tuple(_summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in measured)
+    groups: tuple[GroupSummary, ...] = frame.memo[key]
+    return groups
+
+
+def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
+    """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and noise level."""
+    return document_json({**more, "groups": [group.document() for group in groups]})
+
+
+def summary_of(run: Run) -> tuple[GroupSummary, ...]:
+    """Mean, quantiles and shares for each estimator and noise level of a run; computed once."""
+    return summarise(run.frame, run.quantities)
 
 
 def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:

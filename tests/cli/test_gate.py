@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from robaudit import audit, load_spec
-from robaudit.runs.reading import read_run
+from robaudit.runs.run import read_run
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write

@@ -13,9 +13,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from robaudit.auditing import prepare
+from robaudit.auditing.run import audit
+from robaudit.engine.passes import rows_by_rule
+from robaudit.memory import CPU
 from robaudit.models.architectures import Linear
 from tests.cli.conftest import Refuse
-from tests.specs import digits, save_npz, write
+from tests.specs import digits, located, save_npz, write
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell what a process holds")
 SIDE, IMAGES = 128, 48
@@ -83,6 +87,13 @@ def test_a_run_stays_within_its_memory(folder: Path) -> None:
     assert ended.code == 0, ended.err
     assert alone < ended.peak < limit < unlimited.peak
     assert (folder / "limited" / "samples.csv").read_bytes() == (folder / "unlimited" / "samples.csv").read_bytes()
+
+
+def test_passes_on_the_cpu_do_not_depend_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer rows in a pass would round differently: only chunks get smaller."""
+    monkeypatch.setattr(prepare, "memory_limit", lambda *_: 0)
+    run = audit(located(digits(limit=3), tmp_path, "spec"), out=tmp_path / "run")
+    assert run.info.batch_rows == rows_by_rule((1, 8, 8), CPU)
 
 
 def test_too_little_memory_is_refused_at_once(tmp_path: Path, refuse: Refuse) -> None:

@@ -19,6 +19,7 @@ from robaudit.methods.training import load_training, run, train, training_spec
 from robaudit.methods.training.cross_entropy import CrossEntropy
 from robaudit.methods.training.objective import Batch
 from robaudit.models.architectures import mlp
+from robaudit.stats.summary import summary_of
 from tests.conftest import RunCli
 from tests.specs import save_npz, write
 
@@ -82,7 +83,7 @@ def test_an_orthogonal_network_is_audited_as_a_plain_one(run_cli: RunCli, tmp_pa
     plain.load_state_dict(load_file(tmp_path / "model" / "model.safetensors"))
     assert torch.linalg.svdvals(plain[1].weight.detach()).amax() == pytest.approx(1.0, abs=1e-4)  # type: ignore[operator]
     assert run_cli("estimate", "model/audit.yaml", "-o", "run").code == 0
-    assert {one.key.estimator.partition(":")[0] for one in read_run(tmp_path / "run").summary()} == {"margin_radius"}
+    assert {one.key.estimator.partition(":")[0] for one in summary_of(read_run(tmp_path / "run"))} == {"margin_radius"}
 
 
 def test_files_of_the_training_spec_are_found_from_the_audit(run_cli: RunCli, tmp_path: Path) -> None:

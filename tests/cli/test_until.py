@@ -12,7 +12,7 @@ from robaudit.estimates import Estimate
 from robaudit.files import json_bytes, sealed
 from robaudit.gates.decide import Decision, Verdict, decide
 from robaudit.gates.sources import decisions_of
-from robaudit.runs.reading import read_run
+from robaudit.runs.run import read_run
 from robaudit.runs.state import State
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli

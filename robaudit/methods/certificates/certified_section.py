@@ -28,7 +28,7 @@ from robaudit.report.pictures.page import (
 from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Ask, Entry, Section, SectionOption, by_name
 from robaudit.report.tables import Column, Table, cells
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.spec.fields import number
 from robaudit.text import count
 

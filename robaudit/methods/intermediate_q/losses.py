@@ -19,7 +19,7 @@ from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
 from robaudit.stats.bootstrap import PairedDifference
 from robaudit.stats.flags import Flag, flag, usual_threshold
-from robaudit.stats.summary import GroupSummary, Mean
+from robaudit.stats.summary import GroupSummary, Mean, summary_of
 
 MOST_WORST = 6
 ROUNDING = 1e-4
@@ -104,7 +104,7 @@ def losses(
     """
     chosen = (columns.finite for columns in run.groups(estimators, levels).values() if columns.key.quantity == LOSS.name)
     finite = {columns.key: columns for columns in chosen if len(columns)}
-    summaries = {group.key: group for group in run.summary()} if finite else {}
+    summaries = {group.key: group for group in summary_of(run)} if finite else {}
     at_levels = []
     for at in from_weak_to_strong(key.at for key in finite):
         by_name = {key.estimator: columns for key, columns in finite.items() if key.at == at}

@@ -33,7 +33,7 @@ from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.summary import QUANTILE_ENDS, caveats, covered, group_mean, mean_ends
 from robaudit.report.tables import Column, Table, cells, columns
 from robaudit.runs.groups import GroupKey
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.summary import GroupSummary
 from robaudit.text import count
 

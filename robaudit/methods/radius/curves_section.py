@@ -32,7 +32,7 @@ from robaudit.report.pictures.style import FAINT, line_style
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.text import count
 
 if TYPE_CHECKING:

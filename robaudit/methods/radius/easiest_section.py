@@ -19,7 +19,7 @@ from robaudit.report.pictures.page import PictureSize, Sketch, fitted, legend, l
 from robaudit.report.pictures.style import FAINT, heat_colours, line_style
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Column, Table, cells
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.text import count
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.groups import GroupKey
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.text import count
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ from robaudit.report.chosen import principal
 from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.sections import CLASSES, FLAGGED, LEVELS, Ask, Entry, Section, run_names, section_of
 from robaudit.report.tables import Table
-from robaudit.runs.reading import Run
-from robaudit.runs.run import chosen
+from robaudit.runs.run import Run, chosen
 from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Flagged
-from robaudit.stats.summary import GroupSummary
+from robaudit.stats.summary import GroupSummary, summary_of
 
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 
@@ -118,7 +117,7 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
 def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...]) -> RunView:
     if not run.frame:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
-    groups = {group.key: group for group in run.summary()}
+    groups = {group.key: group for group in summary_of(run)}
     summaries = tuple(groups[key] for key in chosen(groups, ask.estimators, ask.levels, str(run.path)))
     if not summaries:
         raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")

@@ -14,7 +14,7 @@ from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.page import GAP, LEADING, MARGIN, PictureSize, Sketch, stacked, wrapped
 from robaudit.report.pictures.style import CARD, FAINT, styled
 from robaudit.report.sections import Ask, section_of
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

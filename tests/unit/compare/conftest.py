@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from robaudit import audit
-from robaudit.runs.reading import Run, read_run
+from robaudit.runs.run import Run, read_run
 from tests.specs import digits, located
 
 Make = Callable[..., Path]

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from robaudit.files import file_sha256, json_bytes
 from robaudit.report.ci.document import published
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from tests.conftest import RunCli
 from tests.specs import laid_out, read_info
 

@@ -15,8 +15,8 @@ from robaudit.compare.gates import QUANTITIES, decide
 from robaudit.compare.result import GroupComparison
 from robaudit.errors import RobauditError, RunError
 from robaudit.gates.decide import Decision
-from robaudit.runs.reading import Run, read_run
 from robaudit.runs.rows import Row, bits_of
+from robaudit.runs.run import Run, read_run
 from robaudit.spec.gates import parse_gate
 from robaudit.stats.flags import Certainty
 from tests.infos import changed

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.engine.passes import Engine, fitting_rows, pass_bytes, rows_by_rule, rows_that_fit
+from robaudit.engine.passes import Engine, Fit, fitting_passes, pass_bytes, rows_that_fit
 from robaudit.memory import CPU
 from robaudit.models import from_module
 from tests.levels import gaussian_process
@@ -46,14 +46,15 @@ def test_passes_are_measured(gradient: bool) -> None:
 @pytest.mark.parametrize("gradient", [False, True])
 def test_fewer_rows_where_memory_is_short(gradient: bool) -> None:
     model, image = from_module(Hungry(16, 0)), torch.zeros(3, 32, 32)
-    assert rows_by_rule(image.shape, CPU) == 64
-    assert fitting_rows(model, model if gradient else None, image, 300 * MB) == (4, 4)
+    fit = fitting_passes(model, model if gradient else None, image, 300 * MB)
+    assert (fit.rows, fit.gradient_rows) == (4, 4)
 
 
 def test_gradients_of_a_pass_are_bounded() -> None:
     model = from_module(curved())
-    plain, short = (Engine(model, gaussian_process(0, CPU), 4, free=free) for free in (None, 24 * 10**6))
+    plain, short = (Engine(model, gaussian_process(0, CPU), 4, fit=fit) for fit in (None, Fit(64, 64, MB)))
     assert plain.gradient_rows((3, 32, 32), 9) == 16
+    assert plain.gradient_rows((3, 32, 32), 2000) == 10
     assert short.gradient_rows((3, 32, 32), 9) == 9
     assert short.gradient_rows((3, 224, 224), 9) == 1
 

@@ -16,7 +16,7 @@ from robaudit.gates.text import number, numbers
 from robaudit.numerics.intervals import antithetic_share
 from robaudit.quantities import Interval
 from robaudit.results import Votes
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from tests.unit.engine.tools import known
 from tests.unit.gates.tools import gate, row, run_of, votes
 

@@ -14,8 +14,9 @@ from robaudit.gates.decide import Decision, decide
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Interval
 from robaudit.results import Votes
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
+from robaudit.stats.summary import summary_of
 from tests.unit.engine.tools import known
 from tests.unit.gates.tools import gate, row, run_of, votes
 
@@ -89,7 +90,7 @@ def test_the_summary_has_the_numbers_of_the_gates(population: bool) -> None:
     ]
     for rows in (votes(KEPT, 100, LABELS), fits):
         run = run_of(rows)
-        (group,) = run.summary()
+        (group,) = summary_of(run)
         for text, found in (("mean >= 0.5", group.mean), ("median >= 0.5", group.median), ("p05 >= 0.5", group.p05)):
             decision = one(run, text, population=population)
             shown = (

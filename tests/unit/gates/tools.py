@@ -10,8 +10,8 @@ from typing import Any
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Interval
 from robaudit.results import Votes
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from tests.infos import run_info
 from tests.rows import ROW

@@ -15,7 +15,7 @@ from robaudit import audit, load_spec
 from robaudit.datasets import open_dataset
 from robaudit.errors import RobauditError
 from robaudit.report.gallery import side_by_side, write_gallery
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.flags import Flagged, flag
 from tests.levels import gaussian_process
 from tests.specs import digits, save_npz, write

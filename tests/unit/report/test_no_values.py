@@ -9,7 +9,8 @@ import pytest
 from robaudit.errors import NothingLeftError
 from robaudit.report.sections import Ask, Entry, section_of
 from robaudit.report.summary import SummarySection
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
+from robaudit.stats.summary import summary_of
 from tests.unit.gates.tools import row, run_of
 
 
@@ -26,5 +27,5 @@ def test_a_result_without_values_is_left_out(name: str, run: Run) -> None:
 
 
 def test_the_summary_names_it(run: Run) -> None:
-    *_, last = SummarySection().tables([Entry("", run, run.summary())], Ask())
+    *_, last = SummarySection().tables([Entry("", run, summary_of(run))], Ask())
     assert last.notes == ("Without a finite value for any image: broken at sigma 0.1; the column note of samples.csv says why.",)

@@ -24,6 +24,7 @@ from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
+from robaudit.stats.summary import summary_of
 from tests.levels import sigma
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import class_bias, flag, summarise
@@ -197,7 +198,7 @@ def test_a_single_image_has_its_own_interval_everywhere() -> None:
     lower, _ = map(float, clopper_pearson(100, 100))
     run = hand_made([replace(mc(1)[0], value=1.0, lower=lower, upper=1.0)])
     own = "1.000 [0.963, 1.000]"
-    assert own in "\n".join(shown(overall_tables(run.summary()), 160))
+    assert own in "\n".join(shown(overall_tables(summary_of(run)), 160))
     assert own in repr(of_stored(run))
     assert own in "\n".join(texts(figure_of(sketch_of("summary", [run], Ask()), look_of(7.0))))
     levels = figure_of(sketch_of("levels", [run], Ask()), look_of(7.0))

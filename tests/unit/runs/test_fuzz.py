@@ -20,8 +20,8 @@ from robaudit.cli.reading import print_run
 from robaudit.errors import RobauditError
 from robaudit.quantities import Interval
 from robaudit.results import Votes
-from robaudit.runs.reading import read_run
 from robaudit.runs.rows import read_row
+from robaudit.runs.run import read_run
 from robaudit.runs.serialise import stream_rows_json
 from tests.rows import ROW, csv_text, json_text
 from tests.specs import digits, read_info, write

@@ -13,8 +13,8 @@ from robaudit.errors import RunError
 from robaudit.files import json_bytes
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.quantities import NO_INTERVAL
-from robaudit.runs.reading import Run, read_run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run, read_run
 from tests.infos import run_info
 from tests.levels import sigma
 from tests.rows import ROW

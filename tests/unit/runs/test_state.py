@@ -236,6 +236,8 @@ VALUES = {
     "a row that is no JSON": "UPDATE rows SET row = packed('[1') WHERE id = 7",
     "a row that is a list": "UPDATE rows SET row = packed('[1]') WHERE id = 7",
     "a row of another type": "UPDATE rows SET row = packed(replace(unpacked(row), '\"predicted\": 1', '\"predicted\": -1')) WHERE id = 7",
+    "a row of two lines": "UPDATE rows SET row = packed(replace(unpacked(row), ', ', char(44, 10))) WHERE id = 7",
+    "a row beyond ASCII": 'UPDATE rows SET row = packed(replace(unpacked(row), \'"note": "\', \'"note": "\' || char(233))) WHERE id = 7',
     "a row of lists": "UPDATE rows SET row = packed(replace(hex(zeroblob(50000)), '00', '[')) WHERE id = 7",
     "a noise that is no JSON": "UPDATE tasks SET form = '{' WHERE id = 1",
     "an entry that is no JSON": "UPDATE tasks SET entry = '{' WHERE id = 1",

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from robaudit.quantities import Interval
 from robaudit.results import Votes
-from robaudit.runs.rows import COLUMNS, Row, read_row
-from robaudit.runs.serialise import document_json, stream_rows_json, summary_json
+from robaudit.runs.rows import COLUMNS, Row, read_line, read_row
+from robaudit.runs.serialise import document_json, row_text, stream_rows_json
+from robaudit.stats.summary import summary_json
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import ROWS, csv_text, json_text, summarise
 
@@ -75,6 +76,17 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers(name: str) -> None:
     assert f"\n'{name},0," in text
     assert ",-0.5," in text
     assert ',"a;=1",' in text, "where the semicolon separates cells"
+
+
+@given(ROWS)
+def test_both_parsers_read_the_same_row(row: Row) -> None:
+    line = row_text(row)
+    assert read_line(line) == read_line(line.encode()) == read_row(json.loads(line)) == row
+
+
+def test_an_id_that_only_one_parser_accepts() -> None:
+    row = replace(ROW, sample_id="\ud800")
+    assert read_line(row_text(row)) == row
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from robaudit.stats.corruption import corruption_report, mean_error
 from robaudit.stats.summary import share
 from tests.curve_rows import noisy

@@ -13,7 +13,7 @@ from robaudit.methods.certificates.accuracy import certificates_of, certified_ac
 from robaudit.methods.certificates.certified_section import CertifiedSection, usual_radii
 from robaudit.report.sections import Ask, section_csv, section_of
 from robaudit.report.tables import Table, Terminal
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.radius_rows import run_of
 

@@ -16,8 +16,8 @@ from robaudit.methods.intermediate_q.losses import loss_changes, losses
 from robaudit.methods.intermediate_q.losses_section import LossesSection
 from robaudit.quantities import LOSS, P_ROBUST, Interval
 from robaudit.report.sections import Ask, Entry
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from tests.golden import Golden
 from tests.rows import flag, summarise
 from tests.unit.report.pictures.made import row, run, usual

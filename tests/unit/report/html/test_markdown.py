@@ -13,6 +13,7 @@ from robaudit.report import numbers
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.markdown import markdown_report
 from robaudit.report.tables import markdown
+from robaudit.stats.summary import summary_of
 from tests.unit.engine.tools import known
 from tests.unit.report.html.tools import DECISION, HOSTILE, hand_made, rows
 
@@ -28,7 +29,7 @@ def test_the_numbers_and_the_sections(content: Content) -> None:
     (view,) = content.views
     for part in content.parts:
         assert f"\n## {markdown(part.section.title)}\n" in text
-    for group in view.run.summary():
+    for group in summary_of(view.run):
         assert markdown(numbers.mean_estimate(group.mean)) in text
     clean = known(view.run.info.clean_accuracy)
     assert markdown(numbers.with_percents(clean.value, clean.lower, clean.upper)) in text

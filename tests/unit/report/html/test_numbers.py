@@ -17,8 +17,8 @@ from robaudit.report.html.verdict import glance
 from robaudit.report.sections import Ask
 from robaudit.report.words import certainties
 from robaudit.results import Votes
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from robaudit.stats.summary import GroupSummary, NoisyAccuracy
 from tests.unit.engine.tools import known
 from tests.unit.report.html.tools import Page, hand_made, rows

@@ -20,7 +20,7 @@ from robaudit.report.html.render import page
 from robaudit.report.sections import Ask
 from robaudit.report.tables import markdown_rows
 from robaudit.report.words import gap_sentence
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from tests.infos import changed
 from tests.rows import summarise
 from tests.unit.engine.tools import known

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from tests.infos import run_info
 from tests.rows import ROW
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, NO_INTERVAL, P_ROBUST, Interval
-from robaudit.runs.reading import Run
 from robaudit.runs.rows import Row
+from robaudit.runs.run import Run
 from tests.rows import ROW
 from tests.unit.report.html.tools import hand_made
 

@@ -22,7 +22,7 @@ from robaudit.report.pictures.inline import inline
 from robaudit.report.pictures.kinds import figure_of, look_of, picture, sketch_of
 from robaudit.report.pictures.page import shorter, told_apart
 from robaudit.report.sections import Ask
-from robaudit.runs.reading import Run
+from robaudit.runs.run import Run
 from tests.infos import changed
 from tests.unit.report.pictures.made import HOSTILE, texts
 

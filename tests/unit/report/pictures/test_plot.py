@@ -16,7 +16,7 @@ from robaudit.report.pictures.kinds import figure_of, sketch_of
 from robaudit.report.pictures.page import PictureSize
 from robaudit.report.sections import Ask
 from robaudit.results import Votes
-from robaudit.runs.reading import Run, read_run
+from robaudit.runs.run import Run, read_run
 from tests.conftest import RunCli
 from tests.specs import digits, tree, write
 from tests.unit.report.pictures.made import row, run, texts, usual
