@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from robaudit.auditing.run import compute
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
-from robaudit.documents import Document
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
@@ -25,6 +25,7 @@ from robaudit.models.logits import rounded_products
 from robaudit.numerics.images import ROW_CONFIDENCE, share_bounds
 from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
+from robaudit.records import Inline, Record
 from robaudit.results import Votes
 from robaudit.runs.folder import OUTPUTS, RunFolder
 from robaudit.runs.info import RowBits, device_type, kind_of
@@ -39,7 +40,7 @@ _CLOSE = ("value", "lower", "upper", "std_error")
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch(Document):
+class Mismatch(Record):
     """A number of a row that was not reproduced.
 
     Attributes:
@@ -48,16 +49,14 @@ class Mismatch(Document):
         recorded, recomputed: the value in the run, and the one computed now.
     """
 
-    members = "row.sample_id row.estimator row.at field recorded recomputed"
-
-    row: Row
+    row: Annotated[Row, Inline("sample_id", "estimator", "at")]
     field: str
     recorded: object
     recomputed: object
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Record):
     """The result of a verification.
 
     Attributes:

@@ -97,7 +97,7 @@ def compare(
     elif format_ == "csv":
         emit(csv_text(comparison), output)
     elif format_ == "json":
-        emit(json_text(CompareDocument(decisions, subject, counts_as, comparison).document(names)), output)
+        emit(json_text(CompareDocument.of(decisions, subject, counts_as, comparison=comparison).document(names)), output)
     elif format_ == "md":
         markdown = "\n" + step_summary(decisions, subject, inconclusive=counts_as) if decisions else ""
         emit((markdown_text(tables) + markdown).encode(), output)

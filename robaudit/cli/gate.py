@@ -55,7 +55,7 @@ def gate(
     Example: robaudit gate runs/spec-1a2b3c4d "mean(estimator=mc) >= 0.9" "worst_class >= 0.7"
     """
     from robaudit.cli.console import say
-    from robaudit.gates.measure import Covers
+    from robaudit.estimates import Covers
     from robaudit.gates.sources import confidence_of, decide_by, find_rules
     from robaudit.report.ci.document import Subject
     from robaudit.runs.run import read_run
@@ -71,7 +71,7 @@ def gate(
         say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:.3g} %")
     if skipped := opened.info.totals.skipped:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
-    if any(decision.more is not None and decision.covers is Covers.MEASUREMENT for decision in decisions):
+    if any(decision.more is not None and decision.estimate.covers is Covers.MEASUREMENT for decision in decisions):
         say("deciding again after more draws adds to the error probability: robaudit estimate --until-decided accounts for it")
     counts_as: Verdict = inconclusive or "inconclusive"
     raise typer.Exit(report_gates(decisions, counts_as, format_, output, Subject.of(opened.info, "gate")))

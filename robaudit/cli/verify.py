@@ -73,7 +73,7 @@ def verify(
     consistency = check(opened)
     if format_ == "json":
         from robaudit.cli.streams import emit
-        from robaudit.documents import json_values
+        from robaudit.records import json_values
         from robaudit.runs.serialise import document_json
 
         not_recomputed = None if missing is None else str(missing)

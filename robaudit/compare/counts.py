@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from robaudit.compare.paired import Group
-from robaudit.compare.result import Counts, Limits
+from robaudit.compare.result import Counts
+from robaudit.estimates import Covers, Estimate
 from robaudit.gates.measure import Method
 from robaudit.numerics.images import TAIL, Floats, Mask, least_share, least_shown
 
@@ -51,22 +54,25 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
     worse, not_worse = zip(_worse(group, None), _worse(group, strict), strict=True)
     flagged, not_flagged = zip(_flagged(group, below, None), _flagged(group, below, strict), strict=True)
 
-    def bounds(yes: Shown, no: Shown, tail: float, tail_of_no: float) -> Limits:
+    def number(yes: Shown, no: Shown, tail: float, tail_of_no: float) -> Estimate:
+        """The number of samples of a kind; the value is the number of samples that their own intervals show to be of it."""
         least = least_shown(*yes, size, tail, alpha)
-        if same_model and not least:
-            return Limits(0.0, size - len(group), Method.SAME_MODEL)
-        return Limits(least, size - least_shown(*no, size, tail_of_no, alpha), _BY_COUNTS)
+        same = same_model and not least
+        most = size - (len(group) if same else least_shown(*no, size, tail_of_no, alpha))
+        value = min(max(int(yes[0].sum()), least), most)
+        return Estimate.measured(value, (least, most), Method.SAME_MODEL if same else _BY_COUNTS)
 
     def share(shown: Shown) -> float:
         usual, strictly = (int(mask.sum()) for mask in shown)
         each = 1.0 - (1.0 - confidence) / 2.0
         return max(least_share(usual, size, tail, each), least_share(strictly, size, 2.0 * strict, each))
 
-    number = bounds(worse, not_worse, tail, tail)
-    population = measured = Limits(number.lower / size, number.upper / size, number.method)
-    if number.method != Method.SAME_MODEL:
-        population = Limits(share(worse), 1.0 - share(not_worse), f"{_BY_COUNTS}, Clopper-Pearson")
-    return Counts(measured, population, bounds(flagged, not_flagged, once, twice))
+    measured = number(worse, not_worse, tail, tail).over(size)
+    population = replace(measured, covers=Covers.POPULATION)
+    if measured.method != Method.SAME_MODEL:
+        bounds = share(worse), 1.0 - share(not_worse)
+        population = Estimate.population(measured.value, bounds, f"{_BY_COUNTS}, Clopper-Pearson")
+    return Counts(measured, population, number(flagged, not_flagged, once, twice))
 
 
 Shown = tuple[Mask, Mask]

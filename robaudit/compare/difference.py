@@ -21,11 +21,11 @@ from robaudit.compare.result import (
     Comparison,
     Difference,
     GroupComparison,
-    Limits,
     Pairing,
     SampleChange,
 )
 from robaudit.errors import RunError
+from robaudit.estimates import Estimate
 from robaudit.gates.measure import Method
 from robaudit.levels import LevelChoice
 from robaudit.numerics.images import (
@@ -45,7 +45,8 @@ from robaudit.runs.run import Run, chosen
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.text import known_name
 
-_SAME = Limits(0.0, 0.0, Method.SAME_MODEL)
+_NO_CHANGE = Estimate.measured(0.0, (0.0, 0.0), Method.SAME_MODEL)
+_NO_CHANGE_OF_OTHERS = Estimate.population(0.0, (0.0, 0.0), Method.SAME_MODEL)
 _SHOWN = 3
 
 
@@ -93,12 +94,13 @@ def compare(
     groups = {key: builder.group([row for row in matching.lost if GroupKey.of(row) == key], where) for key, builder in builders.items()}
     _warn(matching)
     names = new.class_names or base.class_names
+    shown = chosen(groups, estimators, levels, str(new.path))
     return Comparison(
-        matching,
-        samples,
-        _clean(correct, matching, confidence),
-        len({row.sample_id for row in matching.lost if row.correct is not None}),
-        tuple(compared(groups[key], matching, names, below, confidence) for key in chosen(groups, estimators, levels, str(new.path))),
+        samples=samples,
+        matching=matching,
+        clean_accuracy=_clean(correct, matching, confidence),
+        clean_unknown=len({row.sample_id for row in matching.lost if row.correct is not None}),
+        groups=tuple(compared(groups[key], matching, names, below, confidence) for key in shown),
     )
 
 
@@ -119,11 +121,11 @@ def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence:
     value = float(now) - float(before)
     lost, won = int((table[:, 0] & ~table[:, 1]).sum()), int((table[:, 1] & ~table[:, 0]).sum())
     if matching.same_model and not lost + won:
-        population = _SAME
+        population = _NO_CHANGE_OF_OTHERS
     else:
         lower, upper = paired_difference(lost, won, len(correct), confidence)
-        population = Limits(float(lower), float(upper), "paired images")
-    return Difference(float(before), float(now), value, Limits(value, value, Method.COUNTED), population)
+        population = Estimate.population(value, (float(lower), float(upper)), "paired images")
+    return Difference(float(before), float(now), Estimate.measured(value, (value, value), Method.COUNTED), population)
 
 
 def _warn(matching: Matching) -> None:
@@ -196,35 +198,34 @@ def compared(group: Group, matching: Matching, names: Sequence[str] | None, belo
 def _mean(group: Group, mask: Mask, same: bool, confidence: float) -> Difference:
     base, new = float(group.base.values[mask].mean()), float(group.new.values[mask].mean())
     if same:
-        return Difference(base, new, 0.0, _SAME, _SAME)
-    value = float(group.changes[mask].mean())
-    return Difference(base, new, value, _measured(group, mask, confidence), _population(group, mask, confidence))
+        return Difference(base, new, _NO_CHANGE, _NO_CHANGE_OF_OTHERS)
+    population = _population(group, mask, confidence)
+    return Difference(base, new, _same_value(_measured(group, mask, confidence), population), population)
 
 
-def _measured(group: Group, mask: Mask, confidence: float) -> Limits | None:
-    """The interval for the measurement of these images: from pooled discordant draws, or from the two means' intervals."""
+def _measured(group: Group, mask: Mask, confidence: float) -> Estimate | None:
+    """The mean change of these images with its interval: from pooled discordant draws, or from the two means' intervals."""
     if group.paired:
-        return group.paired_limits(mask, confidence)
-    (base, before), (new, now) = (
-        (side.values[mask].mean(), _mean_limits(side.take(mask), group, confidence)) for side in (group.base, group.new)
-    )
-    if before is None or now is None:
-        return None
-    return unpaired_difference((float(base), before), (float(new), now), same_noise=group.same_noise)
+        return group.paired_change(mask, confidence)
+    base, new = (_mean_of(side.take(mask), group, confidence) for side in (group.base, group.new))
+    return unpaired_difference(base, new, same_noise=group.same_noise) if base.has_interval and new.has_interval else None
 
 
-def _mean_limits(side: Columns, group: Group, confidence: float) -> Limits | None:
-    """The interval of the mean of one run's values; None where an image has none."""
+def _mean_of(side: Columns, group: Group, confidence: float) -> Estimate:
+    """The mean of one run's values; without an interval where an image has none."""
     images = side.images(group.quantity.low, group.quantity.high)
+    value = float(side.values.mean())
     if images.draws is None and side.bounded < len(side):
-        return None
-    return Limits(*opened(images, measured_mean(images, confidence)), images.method)
+        return Estimate(value)
+    return Estimate.measured(value, opened(images, measured_mean(images, confidence)), images.method)
 
 
-def _population(group: Group, mask: Mask, confidence: float) -> Limits:
-    """The interval for the population: :func:`robaudit.numerics.images.population_mean` of the samples' differences. Where their range is
-    unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed by any amount. No
-    gate relies on that."""
+def _population(group: Group, mask: Mask, confidence: float) -> Estimate:
+    """The mean change with its interval for the population (:func:`robaudit.numerics.images.population_mean`).
+
+    Where the range of the differences is unbounded it is Student's t, which trusts that no rare image carries the difference: one in a
+    million may have changed by any amount. No gate relies on that.
+    """
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low
     changes = group.changes[mask]
     lowers, uppers = new.ends[0][mask] - base.ends[1][mask], new.ends[1][mask] - base.ends[0][mask]
@@ -233,7 +234,8 @@ def _population(group: Group, mask: Mask, confidence: float) -> Limits:
     images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive)
     one_sided = bool(np.isinf(lowers).any() or np.isinf(uppers).any())
     remark = ": bounds" if one_sided else ": mean of intervals" if adaptive else "" if math.isfinite(span) else ": Student's t"
-    return Limits(*opened(images, population_mean(images, confidence, light_tails=True)), f"paired images{remark}")
+    bounds = opened(images, population_mean(images, confidence, light_tails=True))
+    return Estimate.population(float(changes.mean()), bounds, f"paired images{remark}")
 
 
 def _saved(group: Group) -> float | None:
@@ -255,22 +257,29 @@ def _noisy_accuracy(group: Group, same: bool, confidence: float) -> Difference |
     shares = [side.hits[labelled] / side.label_draws[labelled] for side in sides]
     base, new = (float(share.mean()) for share in shares)
     if same:
-        return Difference(base, new, 0.0, _SAME, _SAME)
+        return Difference(base, new, _NO_CHANGE, _NO_CHANGE_OF_OTHERS)
     changes = shares[1] - shares[0]
-    population = population_mean(MeasuredImages(changes, changes, changes, -1.0, 1.0), confidence)
-    return Difference(base, new, new - base, _noisy_measured(group, labelled, confidence), Limits(*population, "paired images"))
+    bounds = population_mean(MeasuredImages(changes, changes, changes, -1.0, 1.0), confidence)
+    population = Estimate.population(new - base, bounds, "paired images")
+    return Difference(base, new, _same_value(_noisy_measured(group, labelled, confidence), population), population)
 
 
-def _noisy_measured(group: Group, labelled: Mask, confidence: float) -> Limits | None:
-    """The measurement interval of accuracy under noise. Where both models classify the image correctly, the draws that kept the class
-    are the hits and can be paired; the other images cannot. The two parts are independent: their distances, weighted by their shares of
-    the images, add in quadrature."""
+def _same_value(measured: Estimate | None, population: Estimate) -> Estimate | None:
+    """The measured change with the value of the other, from which a weighted sum of its parts differs by rounding."""
+    return None if measured is None else replace(measured, value=population.value)
+
+
+def _noisy_measured(group: Group, labelled: Mask, confidence: float) -> Estimate | None:
+    """The change of accuracy under noise with its measurement interval.
+
+    Where both models classify the image correctly, the draws that kept the class are the hits and can be paired; the other images cannot.
+    The two parts are independent: their distances, weighted by their shares of the images, add in quadrature.
+    """
     right = labelled & (group.base.predicted == group.base.label) & (group.new.predicted == group.new.label)
     paired = right if group.paired and group.cut is None else np.zeros_like(labelled)
-    parts: list[tuple[float, float, Limits]] = []
+    parts: list[tuple[float, Estimate]] = []
     if paired.any():
-        limits = replace(group.paired_limits(paired, confidence), method="paired draws")
-        parts.append((paired.sum() / labelled.sum(), float(group.changes[paired].mean()), limits))
+        parts.append((paired.sum() / labelled.sum(), replace(group.paired_change(paired, confidence), method="paired draws")))
     rest = labelled & ~paired
     if rest.any():
         sides = []
@@ -280,9 +289,9 @@ def _noisy_measured(group: Group, labelled: Mask, confidence: float) -> Limits |
                 return None
             shares = side.hits[rest] / draws
             images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=number, split=antithetic(side.label_split[rest]))
-            sides.append((float(shares.mean()), Limits(*measured_mean(images, confidence), images.method)))
-        parts.append((rest.sum() / labelled.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
-    return joined(parts, "; ".join(ends.method for _, _, ends in parts))
+            sides.append(Estimate.measured(float(shares.mean()), measured_mean(images, confidence), images.method))
+        parts.append((rest.sum() / labelled.sum(), unpaired_difference(*sides, same_noise=group.same_noise)))
+    return joined(parts, "; ".join(change.method for _, change in parts))
 
 
 def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
@@ -311,7 +320,8 @@ def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Ma
     confirmed = Certainty.APPROXIMATE if group.approximate else Certainty.CONFIRMED
     changes = []
     for i in places.tolist():
-        bounded = not math.isnan(lower[i])
+        bounds = float(lower[i]), float(upper[i])
+        bounded = not math.isnan(bounds[0])
         certainty = confirmed if certain[i] or not (newly[i] or fixed[i]) else Certainty.LIKELY
         label = int(group.new.label[i])
         changes.append(
@@ -322,9 +332,7 @@ def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Ma
                 predicted=int(group.new.predicted[i]),
                 base=float(group.base.values[i]),
                 new=float(group.new.values[i]),
-                difference=float(group.changes[i]),
-                lower=float(lower[i]) if bounded else None,
-                upper=float(upper[i]) if bounded else None,
+                difference=Estimate.measured(float(group.changes[i]), bounds if bounded else None, "95 % of the sample"),
                 flagged="newly flagged" if newly[i] else "fixed" if fixed[i] else "",
                 certainty=certainty if bounded else Certainty.NO_INTERVAL,
             )
@@ -332,22 +340,23 @@ def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Ma
     return tuple(changes)
 
 
-def unpaired_difference(base: tuple[float, Limits], new: tuple[float, Limits], *, same_noise: bool) -> Limits:
-    """The interval of new - base from the interval of each run.
+def unpaired_difference(base: Estimate, new: Estimate, *, same_noise: bool) -> Estimate:
+    """New - base with its interval, from the interval of each run.
 
     Independent measurements: distances add in quadrature (MOVER). With the same noise the errors may be correlated with either sign, so the
     error of the difference is at most the sum of both: distances add, as they do for adaptive stopping.
 
     Args:
-        base, new: value and interval.
+        base, new: values with their intervals.
         same_noise: whether both have the same noise, so that their errors may be correlated.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
-    (b, of_b), (n, of_n) = base, new
-    below, above = (n - of_n.lower, of_b.upper - b), (of_n.upper - n, b - of_b.lower)
-    if MeanMethod.MEAN_OF_ENDS in (of_b.method, of_n.method):
-        return Limits(n - b - sum(below), n - b + sum(above), f"unpaired: {MeanMethod.MEAN_OF_ENDS}")
+    value = new.value - base.value
+    added = value - (new.below + base.above), value + (new.above + base.below)
+    if MeanMethod.MEAN_OF_ENDS in (base.method, new.method):
+        return Estimate.measured(value, added, f"unpaired: {MeanMethod.MEAN_OF_ENDS}")
     if same_noise:
-        return Limits(n - b - sum(below), n - b + sum(above), f"unpaired, distances added: {of_n.method}")
-    return Limits(n - b - float(np.hypot(*below)), n - b + float(np.hypot(*above)), f"unpaired: {of_n.method}")
+        return Estimate.measured(value, added, f"unpaired, distances added: {new.method}")
+    joint = value - float(np.hypot(new.below, base.above)), value + float(np.hypot(new.above, base.below))
+    return Estimate.measured(value, joint, f"unpaired: {new.method}")

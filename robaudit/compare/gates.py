@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits
+from robaudit.compare.result import Comparison, Difference, GroupComparison
 from robaudit.errors import RunError
+from robaudit.estimates import Bounds, Estimate
 from robaudit.gates.decide import Decision, settle
 from robaudit.gates.evidence import ANY_VALUES, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import Basis, ClassPart, Measured, Method, check_between
-from robaudit.numerics.images import Bounds
 from robaudit.plugins import reference
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty
@@ -28,13 +28,11 @@ class Drop:
     """A drop and the samples behind it.
 
     Attributes:
-        value: base - new, negated where lower is better.
-        limits: the interval over the samples that have a difference; None where there is none.
+        estimate: base - new, negated where lower is better, over the samples that have a difference.
         images: number of those samples; ``unknown``: number of further samples, with any drop up to ``span`` in either direction.
     """
 
-    value: float
-    limits: Limits | None
+    estimate: Estimate
     images: int
     unknown: int
     span: float
@@ -45,23 +43,30 @@ class Drop:
     ) -> Drop:
         """The drop of a difference; without limits where they leave out a bias (``approximate``), with infinite limits for a population of
         unbounded values: a rare image may have changed by any amount."""
-        limits = None if approximate else difference.population if population else difference.measured
-        if limits is not None and population and not math.isfinite(span) and limits.method != Method.SAME_MODEL:
-            limits = Limits(-math.inf, math.inf, "paired images: no bound on a difference")
-        if limits is not None and sign > 0:
-            limits = Limits(-limits.upper + 0.0, -limits.lower + 0.0, limits.method)
-        return cls(-sign * difference.value + 0.0, limits, images, unknown, span)
+        change = difference.population if population else difference.measured
+        if change is None or approximate:
+            change = Estimate(difference.value)
+        elif population and not math.isfinite(span) and change.method != Method.SAME_MODEL:
+            change = Estimate.population(change.value, (-math.inf, math.inf), "paired images: no bound on a difference")
+        return cls(change.negated() if sign > 0 else replace(change, value=change.value + 0.0), images, unknown, span)
 
-    def bounds(self, limits: Bounds | None = None) -> Bounds:
-        """The interval from :attr:`limits`, or from other limits, with unknown samples at both ends of the range."""
-        lower, upper = limits or (self.limits.ends if self.limits else (-self.span, self.span))
-        share = self.unknown / (self.images + self.unknown)
-        return (lower * (1 - share) - self.span * share, upper * (1 - share) + self.span * share) if self.unknown else (lower, upper)
+    @property
+    def bounds(self) -> Bounds:
+        """The interval with unknown samples at both ends of the range; the whole range without one."""
+        return self._widened(self.estimate.bounds or (-self.span, self.span))
 
     @property
     def settled(self) -> Bounds:
         """The interval that endless draws would leave."""
-        return self.bounds(None if self.limits is None else (self.value, self.value))
+        value = self.estimate.value
+        return self._widened((value, value) if self.estimate.has_interval else (-self.span, self.span))
+
+    def _widened(self, bounds: Bounds) -> Bounds:
+        if not self.unknown:
+            return bounds
+        lower, upper = bounds
+        share = self.unknown / (self.images + self.unknown)
+        return lower * (1 - share) - self.span * share, upper * (1 - share) + self.span * share
 
 
 def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = False, point: bool = False) -> tuple[Decision, ...]:
@@ -110,18 +115,19 @@ def _drop(difference: Difference, group: GroupComparison, basis: Basis, images: 
 
 def _measured(drops: Sequence[Drop], draws: int, basis: Basis, classes: tuple[ClassPart, ...] = ()) -> Measured:
     """The largest drop as a quantity to decide on; ``draws``: per image."""
-    first, known = drops[0], [drop.limits for drop in drops if drop.images]
+    first = drops[0]
     images, size = sum(drop.images for drop in drops), sum(drop.images + drop.unknown for drop in drops)
-    if None in known:
-        return Measured(first.value, None, Method.NONE, classes=classes, images=size)
-    ends, settled = [drop.bounds() for drop in drops], [drop.settled for drop in drops]
-    method = "" if first.limits is None else first.limits.method
+    if any(drop.images and not drop.estimate.has_interval for drop in drops):
+        return Measured(Estimate(first.estimate.value), classes=classes, images=size)
+    ends, settled = [drop.bounds for drop in drops], [drop.settled for drop in drops]
+    method = first.estimate.method if first.estimate.has_interval else ""
     if method == Method.COUNTED and not first.unknown:
         method = Method.EXACT
     if classes:
         method = f"{method}, simultaneous over {len(classes)} classes"
     worst, at_best = ((max(low for low, _ in bounds), max(high for _, high in bounds)) for bounds in (ends, settled))
-    return Measured(first.value, worst, method, images if basis.population else draws, at_best, classes, images=size)
+    worst_drop = basis.estimate(first.estimate.value, worst, method)
+    return Measured(worst_drop, images if basis.population else draws, at_best, classes, images=size)
 
 
 def _mean(group: GroupComparison, basis: Basis) -> Measured:
@@ -145,11 +151,12 @@ def _worst_class(group: GroupComparison, basis: Basis) -> Measured:
     unknown = {index: number for index, number in group.unknown.items() if index >= 0}
     drops = [_drop(change.difference, group, basis, change.images, unknown.pop(change.index, 0)) for change in group.classes]
     names = [(change.index, change.name) for change in group.classes] + [(index, None) for index in sorted(unknown)]
-    drops += [Drop(math.nan, None, 0, unknown[index], group.span) for index in sorted(unknown)]
+    drops += [Drop(Estimate(math.nan), 0, unknown[index], group.span) for index in sorted(unknown)]
     parts = []
     for (index, name), drop in zip(names, drops, strict=True):
-        ends = (None, None) if drop.images and drop.limits is None else drop.bounds()
-        parts.append(ClassPart(index, name, drop.images + drop.unknown, drop.value, *ends))
+        bounds = drop.bounds if drop.estimate.has_interval or not drop.images else None
+        estimate = basis.estimate(drop.estimate.value, bounds, drop.estimate.method)
+        parts.append(ClassPart(index, name, drop.images + drop.unknown, estimate))
     return _measured(drops, group.draws or 0, basis, tuple(parts))
 
 
@@ -165,7 +172,7 @@ def _newly_flagged(group: GroupComparison, _: Basis) -> Measured:
     return _counted(group, None if group.counts is None else group.counts.newly_flagged, certain, without, certain, likely)
 
 
-def _counted(group: GroupComparison, ends: Limits | None, value: float, without: float, certain: int, likely: int = 0) -> Measured:
+def _counted(group: GroupComparison, ends: Estimate | None, value: float, without: float, certain: int, likely: int = 0) -> Measured:
     """A number or share of samples within its bounds (:func:`robaudit.compare.counts.counted`).
 
     Args:
@@ -177,11 +184,12 @@ def _counted(group: GroupComparison, ends: Limits | None, value: float, without:
     """
     size = group.size
     if ends is None or group.approximate:
-        return Measured(float(without), None, Method.NONE, images=size)
+        return Measured(Estimate(float(without)), images=size)
     about = f"{certain} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
     stuck = "samples whose intervals contain the threshold leave it open"
-    value = min(max(float(value), ends.lower), ends.upper)
-    return Measured(value, ends.ends, ends.method, stuck=stuck, images=size, remarks=(about,))
+    lower, upper = ends.bounds or (value, value)
+    estimate = replace(ends, value=min(max(float(value), lower), upper))
+    return Measured(estimate, stuck=stuck, images=size, remarks=(about,))
 
 
 _OF_RESULTS: Mapping[str, tuple[Callable[[GroupComparison, Basis], Measured], Callable[[float], Bounds]]] = {

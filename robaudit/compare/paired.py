@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from robaudit.compare.matching import Common, Matching, Pair, common, why_unpaired
-from robaudit.compare.result import Limits
 from robaudit.errors import NothingLeftError
+from robaudit.estimates import Estimate
 from robaudit.numerics.images import Floats, Mask
 from robaudit.numerics.intervals import antithetic_difference, paired_difference
 from robaudit.quantities import Quantity
@@ -107,15 +107,15 @@ class Group:
             return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
         return paired_difference(lost, won, draws, confidence)
 
-    def paired_limits(self, mask: Mask, confidence: float) -> Limits:
-        """The interval of the mean change of selected samples from the draws that both runs share, pooled over samples with the same
+    def paired_change(self, mask: Mask, confidence: float) -> Estimate:
+        """The mean change of selected samples with its interval from the draws that both runs share, pooled over samples with the same
         number."""
         parts = []
         for draws in np.unique(self.draws[mask]):
             same = mask & (self.draws == draws)
             lower, upper = self.difference(self.shared[same].sum(0), confidence)
-            limits = Limits(float(lower), float(upper), "paired draws:pooled")
-            parts.append((same.sum() / mask.sum(), float(self.changes[same].mean()), limits))
+            change = Estimate.measured(float(self.changes[same].mean()), (float(lower), float(upper)), "paired draws:pooled")
+            parts.append((same.sum() / mask.sum(), change))
         return parts[0][-1] if len(parts) == 1 else joined(parts, "paired draws:pooled by number")
 
 
@@ -175,9 +175,9 @@ class Pairs:
         )
 
 
-def joined(parts: Sequence[tuple[float, float, Limits]], method: str) -> Limits:
-    """The interval of a mean of independent parts: share of the samples, change and interval of each (MOVER)."""
-    value = sum(share * change for share, change, _ in parts)
-    below = math.hypot(*(share * (change - ends.lower) for share, change, ends in parts))
-    above = math.hypot(*(share * (ends.upper - change) for share, change, ends in parts))
-    return Limits(value - below, value + above, method)
+def joined(parts: Sequence[tuple[float, Estimate]], method: str) -> Estimate:
+    """The mean of independent parts, from the share of the samples and the change of each (MOVER)."""
+    value = sum(share * change.value for share, change in parts)
+    below = math.hypot(*(share * change.below for share, change in parts))
+    above = math.hypot(*(share * change.above for share, change in parts))
+    return Estimate.measured(value, (value - below, value + above), method)

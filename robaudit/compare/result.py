@@ -4,77 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from robaudit.compare.matching import Matching
-from robaudit.documents import Document
+from robaudit.estimates import Estimate
 from robaudit.quantities import Quantity
+from robaudit.records import Inline, Nested, Record, published
 from robaudit.runs.groups import GroupKey
 from robaudit.stats.flags import Certainty
 
 Pairing = Literal["common random numbers", "unpaired", "the same model"]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits(Document):
-    """The ends of an interval, and how it was computed."""
-
-    lower: float
-    upper: float
-    method: str
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Lower and upper."""
-        return self.lower, self.upper
+_Limits = Nested("Limits", "lower", "upper", "method", about="The ends of an interval, and how it was computed.")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts(Document):
-    """Bounds on the share of samples that are worse, and on the number of newly flagged samples."""
+class Counts(Record):
+    """The share of samples that are worse, and the number of newly flagged samples, with their bounds."""
 
-    worse: Limits
-    worse_population: Limits
-    newly_flagged: Limits
+    worse: Annotated[Estimate, _Limits]
+    worse_population: Annotated[Estimate, _Limits]
+    newly_flagged: Annotated[Estimate, _Limits]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference(Document):
+class Difference(Record):
     """A difference: new minus base.
 
     Attributes:
-        base, new, value: both values and their difference.
-        measured: the interval for exactly these images; None where a row has none.
-        population: the interval for the population that the images are a sample of.
+        base, new: both values.
+        measured: the difference with its interval for exactly these images; None where a row has none.
+        population: the difference with its interval for the population that the images are a sample of.
     """
-
-    members = "base new difference=value measurement=measured population"
 
     base: float
     new: float
-    value: float
-    measured: Limits | None
-    population: Limits
+    measured: Annotated[Estimate | None, _Limits, Field(serialization_alias="measurement")]
+    population: Annotated[Estimate, _Limits]
+
+    @property
+    @published(after="new", key="difference")
+    def value(self) -> float:
+        """New minus base."""
+        return self.population.value
 
 
 @dataclass(frozen=True, slots=True)
-class ClassChange(Document):
+class ClassChange(Record):
     """One class; its intervals hold simultaneously for all classes."""
-
-    members = "index name images *difference"
 
     index: int
     name: str | None
     images: int
-    difference: Difference
+    difference: Annotated[Difference, Inline()]
 
 
 @dataclass(frozen=True, slots=True)
-class SampleChange(Document):
+class SampleChange(Record):
     """One sample.
 
     Attributes:
-        base, new, difference, lower, upper: the values, their difference and its 95 % interval (None without).
+        base, new, difference: the values, and their difference with its 95 % interval.
         flagged: newly flagged, fixed, or neither ("").
         certainty: "confirmed": both intervals lie entirely on their side of the threshold; "approximate": the same for intervals that cover
             sampling only; "likely": either contains the threshold.
@@ -86,15 +79,13 @@ class SampleChange(Document):
     predicted: int
     base: float
     new: float
-    difference: float
-    lower: float | None
-    upper: float | None
+    difference: Annotated[Estimate, Inline(difference="value", lower="lower", upper="upper")]
     flagged: Literal["newly flagged", "fixed", ""]
     certainty: Certainty
 
 
-@dataclass(frozen=True, slots=True)
-class GroupComparison(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupComparison(Record):
     """One estimator at one noise level.
 
     Attributes:
@@ -119,35 +110,30 @@ class GroupComparison(Document):
         changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
     """
 
-    members = (
-        "key quantity.unit quantity.higher_is_better confidence images not_finite skipped draws how why variance_saved threshold mean "
-        "noisy_accuracy classes worse better declined cut bounds=counts with_interval=compared approximate voted changed"
-    )
-
-    key: GroupKey
-    quantity: Quantity
+    key: Annotated[GroupKey, Inline()]
+    quantity: Annotated[Quantity, Inline("unit", "higher_is_better")]
+    confidence: float = 0.95
     images: int
     not_finite: int
     skipped: int
-    unknown: Mapping[int, int]
-    why: str
-    cut: tuple[int, int] | None
-    counts: Counts | None
+    unknown: Annotated[Mapping[int, int], Field(exclude=True)]
     draws: int | None
     how: Pairing
+    why: str
+    variance_saved: float | None
+    threshold: float
     mean: Difference
     noisy_accuracy: Difference | None
-    variance_saved: float | None
     classes: tuple[ClassChange, ...]
-    threshold: float
     worse: int
     better: int
     declined: int
-    compared: int
+    cut: tuple[int, int] | None
+    counts: Annotated[Counts | None, Field(serialization_alias="bounds")]
+    compared: Annotated[int, Field(serialization_alias="with_interval")]
     approximate: bool
     voted: bool
     changed: tuple[SampleChange, ...]
-    confidence: float = 0.95
 
     @property
     def size(self) -> int:
@@ -164,8 +150,8 @@ class GroupComparison(Document):
         return sum(change.flagged == which and change.certainty in certainties for change in self.changed)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Record):
     """The comparison of two runs.
 
     Attributes:
@@ -176,15 +162,13 @@ class Comparison(Document):
         groups: by estimator and noise level, in the new run's order.
     """
 
-    members = (
-        "samples matching.same_model matching.same_noise matching.warnings matching.only_base matching.only_new matching.skipped "
-        "matching.other_images matching.other_labels clean_accuracy groups"
-    )
-
-    matching: Matching
     samples: int
+    matching: Annotated[
+        Matching,
+        Inline("same_model", "same_noise", "warnings", "only_base", "only_new", "skipped", "other_images", "other_labels"),
+    ]
     clean_accuracy: Difference | None
-    clean_unknown: int
+    clean_unknown: Annotated[int, Field(exclude=True)]
     groups: tuple[GroupComparison, ...]
 
     def left_out(self) -> dict[str, int]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from robaudit.documents import Document
 from robaudit.errors import SpecError
+from robaudit.estimates import Bounds, Covers, Estimate
 from robaudit.gates.evidence import Evidence
-from robaudit.gates.measure import Basis, ClassPart, Covers, Measured, Method
+from robaudit.gates.measure import Basis, ClassPart, Measured, Method
 from robaudit.gates.statistics import check_range, group_of, statistic_of
-from robaudit.numerics.images import Bounds, these_images
+from robaudit.numerics.images import these_images
+from robaudit.records import Inline, Record, published
 from robaudit.runs.run import Run
 from robaudit.spec.gates import NO_WARNINGS, Gate
 
@@ -28,15 +29,12 @@ _POWER = 0.8  # probability of deciding with the number of further draws or imag
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Document):
+class Decision(Record):
     """The decision on a gate.
 
     Attributes:
         gate: the gate with estimator and noise level filled in.
-        value: the estimate.
-        lower, upper: its interval; None without an interval. Ends may be infinite.
-        method: the method of the interval, in a few words; "none" without one.
-        covers: what the interval covers: the measurement of these images, or also their choice; "nothing" without an interval.
+        estimate: the value with the interval that decides.
         confidence: of the interval.
         verdict: "pass": the whole interval is on the right side; "fail": the whole interval is on the wrong side; else "inconclusive".
             Without an interval that covers the whole error it is "inconclusive", unless the value alone decides (``--point``).
@@ -47,22 +45,17 @@ class Decision(Document):
         images: number of images that the gate is about; 0: it is not about images.
     """
 
-    members = "*gate value lower upper method covers confidence verdict evidence more images about classes"
-
-    gate: Gate
-    value: float
-    lower: float | None
-    upper: float | None
-    method: str
-    covers: Covers
+    gate: Annotated[Gate, Inline()]
+    estimate: Annotated[Estimate, Inline("value", "lower", "upper", "method", "covers")]
     confidence: float
     verdict: Verdict
     evidence: str = ""
     more: int | None = None
-    classes: tuple[ClassPart, ...] = ()
     images: int = 0
+    classes: tuple[ClassPart, ...] = ()
 
     @property
+    @published(after="images")
     def about(self) -> str:
         """The images that the gate is about: ``these 200 images``, ``images like these 200``, ``these 9 images of class cat``."""
         known = [part for part in self.classes if not math.isnan(part.value)]
@@ -70,17 +63,18 @@ class Decision(Document):
             self.gate.quantity, []
         )
         first, *others = [(part.images, f" of class {part.text}") for part in named] or [(self.images, "")]
-        return " and ".join([these_images(*first, like=self.covers is Covers.POPULATION), *(f"{number:,}{of}" for number, of in others)])
+        like = self.estimate.covers is Covers.POPULATION
+        return " and ".join([these_images(*first, like=like), *(f"{number:,}{of}" for number, of in others)])
 
     @property
     def exact(self) -> bool:
         """Whether the value has no error for these images."""
-        return self.method == Method.EXACT
+        return self.estimate.method == Method.EXACT
 
     @property
     def count(self) -> bool:
         """Whether the value is a count, and not about images."""
-        return self.covers is Covers.RUN
+        return self.estimate.covers is Covers.RUN
 
 
 def judge(relation: str, threshold: float, lower: float, upper: float) -> Verdict:
@@ -157,26 +151,18 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         basis: how to decide.
         remarks: added to the evidence; empty ones are left out.
     """
-    lower: float | None
-    upper: float | None
+    estimate = measured.estimate
     more: int | None = None
-    if measured.bounds is None:
-        lower, upper, covers = None, None, Covers.NOTHING
+    if estimate.bounds is None:
         what = f"the error of {gate.result or gate.quantity} is not known"
         sentence = f"point estimate: {what}" if basis.point else f"{what} (--point: let the value decide)"
-        verdict = judge(gate.relation, gate.threshold, measured.value, measured.value) if basis.point else "inconclusive"
+        verdict = judge(gate.relation, gate.threshold, estimate.value, estimate.value) if basis.point else "inconclusive"
     else:
-        lower, upper = measured.bounds
-        covers = Covers.RUN if measured.method == Method.OF_THE_RUN else basis.covers
-        verdict = judge(gate.relation, gate.threshold, lower, upper)
-        more, sentence = _more(gate, measured, measured.bounds, basis) if verdict == "inconclusive" else (None, "")
+        verdict = judge(gate.relation, gate.threshold, *estimate.bounds)
+        more, sentence = _more(gate, measured, estimate.bounds, basis) if verdict == "inconclusive" else (None, "")
     return Decision(
         gate=gate,
-        value=measured.value,
-        lower=lower,
-        upper=upper,
-        method=measured.method,
-        covers=covers,
+        estimate=estimate,
         confidence=basis.confidence,
         verdict=verdict,
         evidence="; ".join(filter(None, (*measured.remarks, *remarks, sentence))),
@@ -197,11 +183,12 @@ def _more(gate: Gate, measured: Measured, bounds: Bounds, basis: Basis) -> tuple
 
     if not measured.now:
         return None, measured.stuck
-    side = int(measured.value < gate.threshold)
-    end, settled = bounds[side], (measured.settled or (measured.value, measured.value))[side]
+    value = measured.estimate.value
+    side = int(value < gate.threshold)
+    end, settled = bounds[side], (measured.settled or (value, value))[side]
     if not (settled - gate.threshold) * (0.5 - side) > 0.0 or math.isinf(end):
         return None, f"no number of {basis.unit} would decide it at this value"
-    factor = ((settled - end) / (settled - gate.threshold)) ** (1.0 if measured.value in bounds else 2.0)
+    factor = ((settled - end) / (settled - gate.threshold)) ** (1.0 if value in bounds else 2.0)
     for_power = (1.0 + float(ndtri(_POWER)) / float(ndtri(0.5 + basis.confidence / 2.0))) ** 2
     more = max(1, math.ceil(measured.now * (factor * for_power - 1.0)))
     return more, f"about {more:,} more {basis.unit} would decide it with a power of {100 * _POWER:g} % at this value"

@@ -5,26 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from robaudit.documents import Document
 from robaudit.errors import SpecError
-from robaudit.numerics.images import Bounds
+from robaudit.estimates import Bounds, Covers, Estimate
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.records import Inline, Record
 from robaudit.spec.gates import Gate
 from robaudit.text import class_name
-
-
-class Covers(StrEnum):
-    """The coverage of an interval."""
-
-    MEASUREMENT = "measurement"
-    """The noise draws on the images that were audited."""
-    POPULATION = "population"
-    """The noise draws, and the choice of the images from the population that they represent."""
-    RUN = "run"
-    """The run itself: the value is a count."""
-    NOTHING = "nothing"
-    """There is no interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +34,10 @@ class Basis:
         """What the intervals cover."""
         return Covers.POPULATION if self.population else Covers.MEASUREMENT
 
+    def estimate(self, value: float, bounds: Bounds | None, method: str) -> Estimate:
+        """A value with an interval that covers what the basis asks for; without one where ``bounds`` is None."""
+        return Estimate.of(value, bounds, method, self.covers)
+
     @property
     def unit(self) -> str:
         """What could be added to narrow the intervals."""
@@ -63,20 +55,21 @@ class Method(StrEnum):
     """Counted without error, apart from images whose value is not known."""
     SAME_MODEL = "the same model"
     """There can be no difference."""
-    NONE = "none"
-    """There is no interval."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClassPart(Document):
+class ClassPart(Record):
     """A class behind a gate on worst_class or class_gap, with its simultaneous interval."""
 
     index: int
     name: str | None
     images: int
-    value: float
-    lower: float | None
-    upper: float | None
+    estimate: Annotated[Estimate, Inline("value", "lower", "upper")]
+
+    @property
+    def value(self) -> float:
+        """The value of the class; NaN where it is not known."""
+        return self.estimate.value
 
     @property
     def text(self) -> str:
@@ -89,9 +82,7 @@ class Measured:
     """A quantity to compare with a threshold.
 
     Attributes:
-        value: the estimate.
-        bounds: its interval; None: there is none.
-        method: the method of the interval.
+        estimate: the value with the interval that gates on it are decided by.
         now: present number of draws per image, or of images; 0: the effect of more is none or unknown.
         settled: the interval that endless draws or images would leave, because of images without a value or with an open end; None: the
             value alone.
@@ -101,9 +92,7 @@ class Measured:
         remarks: on the comparison, and on errors that the interval does not cover.
     """
 
-    value: float
-    bounds: Bounds | None
-    method: str
+    estimate: Estimate
     now: int = 0
     settled: Bounds | None = None
     classes: tuple[ClassPart, ...] = ()
@@ -140,6 +129,7 @@ def counted(count: int, total: int, basis: Basis, remarks: tuple[str, ...] = ())
     """
     value = count / total
     if not basis.population:
-        return Measured(value, (value, value), Method.EXACT, images=total, remarks=remarks)
+        return Measured(Estimate.measured(value, (value, value), Method.EXACT), images=total, remarks=remarks)
     lower, upper = clopper_pearson(count, total, basis.confidence)
-    return Measured(value, (float(lower), float(upper)), "Clopper-Pearson", total, images=total, remarks=remarks)
+    estimate = Estimate.population(value, (float(lower), float(upper)), "Clopper-Pearson")
+    return Measured(estimate, total, images=total, remarks=remarks)

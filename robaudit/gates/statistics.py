@@ -10,13 +10,14 @@ from functools import partial
 import numpy as np
 
 from robaudit.errors import SpecError
+from robaudit.estimates import Bounds, Covers, Estimate
 from robaudit.gates.evidence import Evidence, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import ClassPart, Measured, Method, check_between, counted
 from robaudit.names import ResultName
 from robaudit.numerics.images import (
+    BY_RANKS,
     LIKE_THESE,
     TAIL,
-    Bounds,
     MeasuredImages,
     measured_mean,
     measured_quantile,
@@ -34,8 +35,6 @@ from robaudit.runs.frame import alike, antithetic
 from robaudit.runs.groups import GroupKey
 from robaudit.spec.gates import Gate
 from robaudit.text import known_name
-
-_RANKS = "ranks and counts of the images' intervals"
 
 
 def _share(_: Quantity) -> Bounds:
@@ -89,7 +88,7 @@ def _warnings(_: Gate, evidence: Evidence) -> Measured:
     """The number of a run's warnings, which has no error, and the warnings as remarks."""
     warnings = evidence.run.info.warnings
     value = float(len(warnings))
-    return Measured(value, (value, value), Method.OF_THE_RUN, remarks=tuple(warnings))
+    return Measured(Estimate(value, value, value, Method.OF_THE_RUN, Covers.RUN), remarks=tuple(warnings))
 
 
 def _accuracy(gate: Gate, evidence: Evidence) -> Measured:
@@ -120,8 +119,8 @@ def _of_images(of: OfImages, gate: Gate, evidence: Evidence, *, bad_end: bool = 
     remarks = ["lower is better: the bad end is the high end"] if bad_end and not scale.higher_is_better else []
     measured = of(gate, evidence, *((images, 1.0) if scale.higher_is_better else (images.mirrored(), -1.0)))
     if rows.bounded < len(rows) or rows.approximate:
-        classes = tuple(replace(part, lower=None, upper=None) for part in measured.classes)
-        return Measured(measured.value, None, Method.NONE, classes=classes, images=evidence.size, remarks=tuple(remarks))
+        classes = tuple(replace(part, estimate=Estimate(part.value)) for part in measured.classes)
+        return Measured(Estimate(measured.estimate.value), classes=classes, images=evidence.size, remarks=tuple(remarks))
     stuck = ""
     if scale.name == LOSS.name:
         stuck = "more copies, or more temperatures and steps, narrow its intervals"
@@ -154,19 +153,22 @@ def _caveats(evidence: Evidence, *, classes: bool) -> Iterator[str]:
 def _quantile(q: float, _: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
     confidence, quantile = evidence.basis.confidence, population_quantile if evidence.basis.population else measured_quantile
     ends, settled = quantile(better, q, confidence), measured_quantile(better.exact(), q, confidence)
-    return Measured(sign * float(np.quantile(better.values, q)), _signed(ends, sign), _RANKS, settled=_signed(settled, sign))
+    value = sign * float(np.quantile(better.values, q))
+    return Measured(evidence.basis.estimate(value, _signed(ends, sign), BY_RANKS), settled=_signed(settled, sign))
 
 
 def _share_below(gate: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
     confidence, t = evidence.basis.confidence, sign * gate.arguments["t"]
     ends = (population_share if evidence.basis.population else measured_share)(better, t, confidence)
-    return Measured(float((better.values < t).mean()), ends, _RANKS, settled=measured_share(better.exact(), t, confidence))
+    estimate = evidence.basis.estimate(float((better.values < t).mean()), ends, BY_RANKS)
+    return Measured(estimate, settled=measured_share(better.exact(), t, confidence))
 
 
 def _mean(_: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
     confidence = evidence.basis.confidence
     (ends, method), settled = _mean_of(better, evidence, confidence), measured_mean(better.exact(), confidence)
-    return Measured(sign * float(better.values.mean()), _signed(ends, sign), method, settled=_signed(settled, sign))
+    estimate = evidence.basis.estimate(sign * float(better.values.mean()), _signed(ends, sign), method)
+    return Measured(estimate, settled=_signed(settled, sign))
 
 
 def _mean_of(images: MeasuredImages, evidence: Evidence, confidence: float) -> tuple[Bounds, str]:
@@ -193,23 +195,24 @@ def _of_classes(gap: bool, gate: Gate, evidence: Evidence, better: MeasuredImage
     if len(parts) < 1 + gap:
         what = f"the run has images of {len(parts)} {'class' if len(parts) == 1 else 'classes'}"
         raise SpecError(f"gate {str(gate)!r}", what, "a gap needs images of two")
-    each = simultaneous(evidence.basis.confidence, len(parts))
+    basis, names = evidence.basis, evidence.run.class_names
+    each = simultaneous(basis.confidence, len(parts))
     ends, methods = zip(*(_mean_of(images, evidence, each) for images in parts.values()), strict=True)
+    method = f"simultaneous over {len(parts)} classes, {methods[0]}"
     settled = [measured_mean(images.exact(), each) for images in parts.values()]
     means = [float(images.values.mean()) if len(images.values) else math.nan for images in parts.values()]
     known = [mean for mean in means if not math.isnan(mean)] or [math.nan]
     classes = [
-        ClassPart(index, known_name(index, evidence.run.class_names), images.size, sign * mean, *_signed(interval, sign))
-        for (index, images), mean, interval in zip(parts.items(), means, ends, strict=True)
+        ClassPart(index, known_name(index, names), images.size, basis.estimate(sign * mean, _signed(bounds, sign), method))
+        for (index, images), mean, bounds in zip(parts.items(), means, ends, strict=True)
     ]
     classes.sort(key=lambda part: (math.isnan(part.value), sign * part.value))
 
     def together(ends: Sequence[Bounds]) -> Bounds:
         return _gap(ends) if gap else _signed((min(low for low, _ in ends), min(high for _, high in ends)), sign)
 
-    method = f"simultaneous over {len(parts)} classes, {methods[0]}"
     value = max(known) - min(known) if gap else sign * min(known)
-    return Measured(value, together(ends), method, settled=together(settled), classes=tuple(classes))
+    return Measured(basis.estimate(value, together(ends), method), settled=together(settled), classes=tuple(classes))
 
 
 def _gap(bounds: Sequence[Bounds]) -> Bounds:

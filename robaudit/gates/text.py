@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal, InvalidOperation
 
+from robaudit.estimates import Covers, Estimate
 from robaudit.gates.decide import Decision, Verdict, overall
-from robaudit.gates.measure import ClassPart, Covers
+from robaudit.gates.measure import ClassPart
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.text import clipped, printable
 
@@ -27,12 +28,12 @@ def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive")
 
 def numbers(decision: Decision) -> str:
     """The value and its interval, with ends rounded outwards; rounding never hides on which side of the threshold a number is."""
-    threshold = decision.gate.threshold
+    threshold, estimate = decision.gate.threshold, decision.estimate
     if decision.count:
-        return f"{decision.value:g}"
-    if decision.lower == decision.value == decision.upper:
-        return number(decision.value, threshold, ROUND_HALF_UP)
-    return _interval(decision.value, decision.lower, decision.upper, threshold)
+        return f"{estimate.value:g}"
+    if estimate.is_exact:
+        return number(estimate.value, threshold, ROUND_HALF_UP)
+    return _interval(estimate, threshold)
 
 
 def number(value: float, threshold: float, rounding: str) -> str:
@@ -53,13 +54,14 @@ def class_numbers(part: ClassPart, threshold: float) -> str:
     """The value of a class and its interval."""
     if math.isnan(part.value):
         return "no finite value"
-    return _interval(part.value, part.lower, part.upper, threshold)
+    return _interval(part.estimate, threshold)
 
 
-def _interval(value: float, lower: float | None, upper: float | None, threshold: float) -> str:
-    middle = number(value, threshold, ROUND_HALF_UP)
-    if lower is None or upper is None:
+def _interval(estimate: Estimate, threshold: float) -> str:
+    middle = number(estimate.value, threshold, ROUND_HALF_UP)
+    if estimate.bounds is None:
         return f"~{middle}"
+    lower, upper = estimate.bounds
     return f"{middle} [{number(lower, threshold, ROUND_FLOOR)}, {number(upper, threshold, ROUND_CEILING)}]"
 
 
@@ -71,18 +73,18 @@ def sentence(decision: Decision) -> str:
 
 def coverage_text(decision: Decision) -> str:
     """The coverage of the interval, and the method behind it."""
-    if decision.covers is Covers.NOTHING:
+    if decision.estimate.covers is Covers.NOTHING:
         return f"{decision.about}; no interval"
     if decision.count:
-        return decision.method
+        return decision.estimate.method
     if decision.exact:
-        return f"{decision.about}; {decision.method}"
-    return f"{decision.about}; {100 * decision.confidence:.4g} % interval, {decision.method}"
+        return f"{decision.about}; {decision.estimate.method}"
+    return f"{decision.about}; {100 * decision.confidence:.4g} % interval, {decision.estimate.method}"
 
 
 def _about(decision: Decision) -> str:
-    how = ", no interval" if decision.covers is Covers.NOTHING else f", {decision.method}" if decision.exact else ""
-    about = decision.method if decision.count else f"{decision.about}{how}"
+    how = ", no interval" if decision.estimate.covers is Covers.NOTHING else f", {decision.estimate.method}" if decision.exact else ""
+    about = decision.estimate.method if decision.count else f"{decision.about}{how}"
     return f"{about}; {printable(decision.evidence)}" if decision.evidence else about
 
 
@@ -94,9 +96,9 @@ def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
     confidences = dict.fromkeys(
         f"{100 * decision.confidence:.6g}"
         for decision in decisions
-        if decision.covers is not Covers.NOTHING and not (decision.exact or decision.count)
+        if decision.estimate.covers is not Covers.NOTHING and not (decision.exact or decision.count)
     )
     each = f"; intervals {' and '.join(confidences)} %, each gate alone" if confidences else ""
-    if any(decision.covers is Covers.MEASUREMENT for decision in decisions):
+    if any(decision.estimate.covers is Covers.MEASUREMENT for decision in decisions):
         each += f"; for {THESE_IMAGES} only (--population: for {LIKE_THESE})"
     return f"{overall(decisions, inconclusive)}: of {len(decisions)} gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"

@@ -18,11 +18,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robaudit.estimates import Bounds
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson, mean_lower, pooled_measurement_interval, quantile_ranks
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Bounds = tuple[float, float]
 _Number = TypeVar("_Number", float, Floats)
 
 THESE_IMAGES = "these images"
@@ -44,6 +44,10 @@ ROW_CONFIDENCE = 0.95
 _ROUNDING = 1e-9
 TAIL = 0.025
 """Chance that a row's interval misses on a given side."""
+
+
+BY_RANKS = "ranks and counts of the images' intervals"
+"""The method of the intervals of quantiles and shares."""
 
 
 class MeanMethod(StrEnum):

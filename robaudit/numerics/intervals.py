@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robaudit.estimates import Estimate
 from robaudit.numerics.gaffke import gaffke_lower
 
 Floats = NDArray[np.float64]
@@ -258,15 +259,12 @@ class LogMean(NamedTuple):
     """A mean of probabilities on the log10 scale.
 
     Attributes:
-        value: log10 of the mean.
-        lower, upper: 95 % interval.
+        estimate: log10 of the mean, with its 95 % interval.
         std_error: of the value.
         spread: standard deviation of the natural logarithms.
     """
 
-    value: float
-    lower: float
-    upper: float
+    estimate: Estimate
     std_error: float
     spread: float
 
@@ -311,4 +309,5 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
     lower = min(value - least, centre + skew - math.hypot(half, down))
     upper = max(value + least, centre + skew + math.hypot(half, up))
     error = max(math.hypot(seen, skew * math.sqrt(2 / (n - 1))), ideal)
-    return LogMean(value / LN10, lower / LN10, min(0.0, upper / LN10), error / LN10, spread)
+    bounds = lower / LN10, min(0.0, upper / LN10)
+    return LogMean(Estimate.measured(value / LN10, bounds, "lognormal"), error / LN10, spread)

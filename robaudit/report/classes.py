@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from robaudit.compare.side_by_side import Comparisons
+from robaudit.estimates import Estimate
 from robaudit.names import ResultName
-from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
+from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES, MeanMethod
 from robaudit.quantities import Quantity
+from robaudit.records import columns_of
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.differences import changes_of, difference, run_columns
@@ -109,7 +111,7 @@ class ClassesSection(Section[ClassBias]):
         """A line for each class, in order of class."""
         bias = entry.record
         group = {"estimator": bias.key.estimator, **bias.key.at.document(), "by": bias.by, "threshold": bias.threshold}
-        return ({**group, **asdict(of_class)} for of_class in bias.classes)
+        return ({**group, **columns_of(of_class)} for of_class in bias.classes)
 
 
 def heading_of(bias: ClassBias) -> str:
@@ -198,18 +200,18 @@ def weakest_first(bias: ClassBias) -> list[ClassStats]:
 
 def difference_text(stats: ClassStats) -> str:
     """The difference from the others with its interval; empty for a class that is not tested."""
-    return "" if stats.difference is None else numbers.change(stats.difference, stats.difference_lower, stats.difference_upper)
+    return "" if stats.difference is None else numbers.change(stats.difference.value, *stats.difference.ends)
 
 
 def class_mean(stats: ClassStats, quantity: Quantity) -> str:
     """The mean of a class with its interval; in brackets if it has a single image, with that image's own."""
-    text = mean_text(stats.mean, quantity, exact=stats.mean.measured_lower is not None, alone=stats.images == 1)
+    text = mean_text(stats.mean, quantity, exact=stats.mean.measured.has_interval, alone=stats.images == 1)
     return f"({text})" if stats.images == 1 else text
 
 
 def _cells(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Cell]:
     ends = quantity.low, quantity.high
-    measured = numbers.ends(stats.mean.measured_lower, stats.mean.measured_upper, *ends)
+    measured = numbers.ends(*stats.mean.measured.ends, *ends)
     median = numbers.quantile_estimate(stats.median, *ends)
     below = [numbers.share(stats.below) if stats.below is not None and stats.images > 1 else ""] if share else []
     p = "" if stats.p_value is None else numbers.p_value(stats.p_value)
@@ -232,7 +234,7 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
         yield by_the_votes([ResultName.parse(bias.key.estimator).estimator])
     if bias.of_bounds:
         yield "Some values are only bounds: differences and gap are between the bounds, and the true ones may be smaller or larger."
-    if any(stats.mean.measured_lower is None for stats in bias.classes):
+    if any(not stats.mean.measured.has_interval for stats in bias.classes):
         yield approximate("[ ]")
     if bias.threshold is None:
         yield f"{bias.key.quantity} has no usual threshold: --threshold adds the share of images below one."
@@ -265,7 +267,7 @@ def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]
         yield by_the_votes(voted)
     if any(bias.of_bounds for bias in biases):
         yield "Some values are only bounds: differences are between the bounds."
-    if any(stats.mean.measured_by == "none" for bias in biases for stats in bias.classes):
+    if any(stats.mean.measured.method == MeanMethod.NONE for bias in biases for stats in bias.classes):
         yield "No image has an interval of its own: its value is an approximation of unknown error, which no bar covers."
     if left_out := sum(bias.left_out for bias in biases):
         yield f"{left_out:,} images without a class or a finite value are left out."
@@ -326,8 +328,9 @@ def _dot(ax: Axes, y: float, stats: ClassStats, colour: str) -> list[float]:
     """Draw the difference of a class with its interval; the values that must be visible."""
     marked = stats.differs in ("lower", "higher")
     ink = colour or {"lower": LOWER, "higher": HIGHER}.get(stats.differs or "", FAINT)
-    ends = [end for end in (stats.difference_lower, stats.difference_upper) if end is not None]
+    difference = stats.difference or Estimate(0.0)
+    ends = difference.bounds or ()
     style: dict[str, Any] = {"markerfacecolor": ink if marked else CARD, "markeredgecolor": ink, "markeredgewidth": 1.3, "color": ink}
     ax.plot(ends, [y] * len(ends), color=ink, linewidth=1.6, solid_capstyle="butt", alpha=0.85, zorder=2)
-    ax.plot([stats.difference or 0.0], [y], marker="o", zorder=3, **style)
-    return [end for end in (*ends, stats.difference) if end is not None and math.isfinite(end)]
+    ax.plot([difference.value], [y], marker="o", zorder=3, **style)
+    return [end for end in (*ends, difference.value) if math.isfinite(end)]

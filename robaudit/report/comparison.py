@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
+from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, SampleChange
+from robaudit.estimates import Estimate
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.report import numbers
 from robaudit.report.tables import Table, cells, columns
@@ -63,8 +64,9 @@ def _points(share: float, away: Callable[[float], int] = round) -> str:
     return f"{away(round(1000 * share, 6)) / 10 + 0.0:+.1f}"
 
 
-def _points_between(ends: Limits) -> str:
-    return f"[{_points(ends.lower, math.floor)}, {_points(ends.upper, math.ceil)}] points"
+def _points_between(change: Estimate) -> str:
+    lower, upper = change.bounds or (-1.0, 1.0)
+    return f"[{_points(lower, math.floor)}, {_points(upper, math.ceil)}] points"
 
 
 def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[Table]:
@@ -122,8 +124,10 @@ def _counts(group: GroupComparison) -> list[str]:
         lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
     bounds, size = group.counts, group.size
     if bounds is not None:
-        worse = f"{round(bounds.worse.lower * size):,} to {round(bounds.worse.upper * size):,} of {size:,}"
-        flagged = f"{bounds.newly_flagged.lower:,.0f} to {bounds.newly_flagged.upper:,.0f}"
+        least, most = bounds.worse.bounds or (0.0, 1.0)
+        worse = f"{round(least * size):,} to {round(most * size):,} of {size:,}"
+        least, most = bounds.newly_flagged.bounds or (0, size)
+        flagged = f"{least:,.0f} to {most:,.0f}"
         lines.append(f"With {100 * group.confidence:.4g} % confidence, {worse} are worse by any amount, and {flagged} are newly flagged.")
     for which in ("newly flagged", "fixed") if math.isfinite(group.threshold) else ():
         kinds = {kind: group.flagged(which, kind) for kind in Certainty}
@@ -150,7 +154,7 @@ def _row(name: str, difference: Difference) -> tuple[str, ...]:
         numbers.plain(difference.base, digits=4),
         numbers.plain(difference.new, digits=4),
         numbers.change(difference.value, *((None, None) if difference.measured is None else difference.measured.ends)),
-        numbers.change_interval(*difference.population.ends),
+        numbers.change_interval(*(difference.population.bounds or (-math.inf, math.inf))),
     )
 
 
@@ -170,7 +174,7 @@ def _sample(change: SampleChange, names: Names | None) -> tuple[str, ...]:
         flag,
         numbers.plain(change.base, digits=4),
         numbers.plain(change.new, digits=4),
-        numbers.change(change.difference, change.lower, change.upper),
+        numbers.change(change.difference.value, *change.difference.ends),
     )
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.documents import json_values
 from robaudit.errors import SpecError
 from robaudit.numerics.images import LIKE_THESE
+from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.pictures.page import PictureSize, Sketch, cut, paneled, percent_scale, told_apart
@@ -141,7 +141,7 @@ def _share(turn: Turn | None) -> float:
 
 
 def _text(turn: Turn | None) -> str:
-    return numbers.NONE if turn is None else numbers.with_percents(turn.share, turn.lower, turn.upper)
+    return numbers.NONE if turn is None else numbers.percents(turn.estimate)
 
 
 # --- the figure
@@ -193,7 +193,7 @@ def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, 
 def _turns(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float) -> None:
     names, turns = entry.run.class_names, entry.record.turns[:_MOST_TURNS]
     for place, turn in enumerate(turns):
-        ax.plot([turn.lower, turn.upper], [place, place], color=RED, alpha=0.5, linewidth=2.0, solid_capstyle="butt")
+        ax.plot(turn.estimate.bounds or (), [place, place], color=RED, alpha=0.5, linewidth=2.0, solid_capstyle="butt")
         ax.plot([turn.share], [place], marker="o", color=RED)
     texts = [f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}, n {turn.images:,}" for turn in turns]
     ax.set_yticks(range(len(turns)), [cut(numbers.signs(text), look.letters(0.5 * width)) for text in texts])

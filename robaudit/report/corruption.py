@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robaudit.estimates import Estimate
 from robaudit.levels import LevelName
-from robaudit.numerics.images import LIKE_THESE, Bounds
+from robaudit.numerics.images import LIKE_THESE
 from robaudit.report import numbers
 from robaudit.report.pictures.page import PictureSize, Sketch, paneled, percent_scale, told_apart
 from robaudit.report.pictures.style import line_style, ring
@@ -83,16 +84,13 @@ def _table(entries: Sequence[Entry[CorruptionReport]]) -> Table:
     several = len(entries) > 1
     reports = [entry.record for entry in entries]
     levels = sorted({level for report in reports for level in report.levels})
-    rows, intervals = [], [entry.record.error_intervals() for entry in entries]
+    rows = []
+    means = [entry.record.mean_errors() for entry in entries]
     for label in dict.fromkeys(label for report in reports for label in report.cells):
-        for entry, ends in zip(entries, intervals, strict=True):
-            report, errors = entry.record, entry.record.errors
-            by_level = report.cells.get(label, {})
-            values = (
-                numbers.with_percents(cell.value, cell.lower, cell.upper) if (cell := by_level.get(level)) is not None else ""
-                for level in levels
-            )
-            mean = _percent(sum(errors[label]) / len(errors[label]), ends.get(label)) if label in errors else ""
+        for entry, errors in zip(entries, means, strict=True):
+            by_level = entry.record.cells.get(label, {})
+            values = (numbers.percents(by_level[level]) if level in by_level else "" for level in levels)
+            mean = _percent(errors[label]) if label in errors else ""
             rows.append(cells((label, *([entry.name] if several else []), *values, mean)))
     heads = (*(f"{level:g}" for level in levels), "mean error")
     named = [(f"{entry.name}: " if several else "", entry.record) for entry in entries]
@@ -112,15 +110,15 @@ def _conclusions(report: CorruptionReport) -> list[str]:
     left_out = [label for label in report.cells if label not in report.errors]
     over = "1 noise" if len(report.errors) == 1 else f"{len(report.errors)} noises"
     lines = []
-    if report.errors:
-        lines.append(f"mean error {_percent(mean_error(report.errors), report.mean_error_interval)}, over {over} and 5 severities.")
+    if report.mean_error is not None:
+        lines.append(f"mean error {_percent(report.mean_error)}, over {over} and 5 severities.")
     if left_out:
         lines.append(f"Not at all five severities, and in no mean: {', '.join(left_out)}.")
     return lines
 
 
-def _percent(value: float, ends: Bounds | None) -> str:
-    return f"{value:.1%}" if ends is None else numbers.with_percents(value, *ends)
+def _percent(error: Estimate) -> str:
+    return numbers.percents(error) if error.has_interval else f"{error.value:.1%}"
 
 
 # --- the figure
@@ -146,7 +144,6 @@ def _line(ax: Axes, label: str, report: CorruptionReport, style: Mapping[str, An
     elif label in report.cells:
         cells = sorted(report.cells[label].items())
         at = [level for level, _ in cells]
-        ax.fill_between(
-            at, [1 - cell.upper for _, cell in cells], [1 - cell.lower for _, cell in cells], color=style["color"], alpha=0.15, lw=0
-        )
+        bounds = [cell.bounds or (cell.value, cell.value) for _, cell in cells]
+        ax.fill_between(at, [1 - upper for _, upper in bounds], [1 - lower for lower, _ in bounds], color=style["color"], alpha=0.15, lw=0)
         ax.plot(at, [1 - cell.value for _, cell in cells], **style)

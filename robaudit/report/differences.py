@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from robaudit.compare.result import Difference
 from robaudit.compare.side_by_side import Comparisons, comparisons, differences_from_first
-from robaudit.documents import json_values
 from robaudit.report import numbers
 from robaudit.report.sections import Entry, runs_of
 from robaudit.report.tables import Column
@@ -37,7 +36,7 @@ def difference_lines(
     """The differences of each run from the first as values by column; ``columns``: a key's columns."""
     for name, of_run in changes.items():
         for key, change in of_run.items():
-            parted = json_values(change)
+            parted = change.document()
             yield {"run": name, "base": entries[0].name, **columns(key), "images": parted.pop("images"), "difference": parted}
 
 
@@ -58,7 +57,7 @@ def paired_cells(changes: Mapping[str, Paired[Key]], key: Key) -> Iterator[str]:
         if change is None:
             yield from (numbers.NONE, "")
         else:
-            yield numbers.change(change.value, change.lower, change.upper)
+            yield numbers.change(change.estimate.value, *change.estimate.ends)
             yield "" if change.p_value is None else numbers.p_value(change.p_value)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.documents import with_names
 from robaudit.errors import SpecError
+from robaudit.records import with_names
 from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.pictures.page import PictureSize, Sketch, cut, stacked
@@ -111,7 +111,7 @@ class FlaggedSection(Section[Flagged]):
 
     def columns(self) -> Sequence[str]:
         """The columns of :meth:`lines`."""
-        names = with_names(dict.fromkeys(field.name for field in fields(Flag)), None)
+        names = with_names({member.key: None for member in Flag.json_members()}, None)
         return ["estimator", "noise", "level_name", "level", "threshold", *names]
 
     def lines(self, entry: Entry[Flagged], ask: Ask) -> Iterator[Mapping[str, Any]]:
@@ -276,7 +276,7 @@ def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
         yield "is: the label, where the model is wrong without noise."
     if any(flagged.with_interval for flagged in every):
         yield "[ ] 95 % interval of the image."
-    if any(sample.lower is None and sample.upper is None for sample in samples):
+    if any(not sample.estimate.has_interval for sample in samples):
         yield "~ no interval."
     if any(flagged.approximate for flagged in every):
         yield "The intervals cover sampling only, not the estimator's bias."

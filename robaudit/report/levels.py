@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.compare.side_by_side import Comparisons
-from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN, LevelName
 from robaudit.quantities import P_ROBUST, Quantity
+from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.differences import changes_of, difference
 from robaudit.report.numbers import span
@@ -127,7 +127,7 @@ def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Compariso
     levels, labelled = list(dict.fromkeys(point.key.at for point in points)), any(point.noisy_accuracy for point in points)
     texts = numbers.level_numbers(levels)
     rows = [
-        ("no noise", *[entry.name] * several, numbers.share_estimate(clean), numbers.NONE, *[""] * bool(changes))
+        ("no noise", *[entry.name] * several, numbers.percents(clean.estimate), numbers.NONE, *[""] * bool(changes))
         for entry in entries
         if labelled and (clean := entry.record[0].clean_accuracy) is not None
     ]
@@ -160,12 +160,12 @@ def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Compariso
 
 def _accuracy(point: GroupSummary) -> str:
     share = point.noisy_accuracy
-    return numbers.NONE if share is None else numbers.with_percents(share.value, share.lower, share.upper)
+    return numbers.NONE if share is None else numbers.percents(share.population)
 
 
 def _robustness(point: GroupSummary) -> str:
     mean = point.mean
-    return mean_text(mean, point.quantity, exact=mean.measured_lower is not None, alone=point.images == 1)
+    return mean_text(mean, point.quantity, exact=mean.measured.has_interval, alone=point.images == 1)
 
 
 # --- the figure
@@ -237,6 +237,6 @@ def _ends(point: GroupSummary, *, accuracy: bool) -> tuple[float, float, float]:
     """A mean with its interval; an open end is replaced by the mean."""
     mean, ends = point.mean.value, mean_ends(point.mean, alone=point.images == 1)
     if accuracy and (share := point.noisy_accuracy) is not None:
-        mean, ends = share.value, (share.lower, share.upper)
+        mean, ends = share.value, share.population.ends
     lower, upper = (mean if end is None or not np.isfinite(end) else end for end in ends)
     return mean, lower, upper

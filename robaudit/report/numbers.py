@@ -16,6 +16,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from robaudit.estimates import Estimate
     from robaudit.stats.flags import Flag
     from robaudit.stats.summary import Mean, Quantile, Share
 
@@ -77,22 +78,23 @@ def ends(lower: float | None, upper: float | None, low: float = 0.0, high: float
 
 def mean_estimate(mean: Mean, low: float = 0.0, high: float = 1.0) -> str:
     """A mean with its interval over images; a mean of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
-    if mean.lower == -math.inf and mean.measured_upper == mean.value < mean.upper < math.inf:
-        value, upper = (_rounded(end, _digits_of(mean.value), ROUND_CEILING) for end in (mean.value, mean.upper))
-        return f"<= {value} [..., {upper}]"
-    return with_interval(mean.value, mean.lower, mean.upper, low, high)
+    lower, upper = mean.population.ends
+    if lower == -math.inf and upper is not None and mean.measured.upper == mean.value < upper < math.inf:
+        value, end = (_rounded(number, _digits_of(mean.value), ROUND_CEILING) for number in (mean.value, upper))
+        return f"<= {value} [..., {end}]"
+    return with_interval(mean.value, lower, upper, low, high)
 
 
 def quantile_estimate(quantile: Quantile, low: float = 0.0, high: float = 1.0) -> str:
     """A quantile: "> 4.200" where it falls on a censored image."""
     if quantile.censored:
         return f"> {plain(quantile.value, low, high)}"
-    return estimate(quantile.value, quantile.measured_lower, quantile.measured_upper, low, high)
+    return estimate(quantile.value, *quantile.measured.ends, low, high)
 
 
 def sample_value(sample: Flag, low: float = 0.0, high: float = 1.0) -> str:
     """The value of a sample with its interval: "> 4.200" where it is censored."""
-    return f"> {plain(sample.value, low, high)}" if sample.censored else with_interval(sample.value, sample.lower, sample.upper, low, high)
+    return f"> {plain(sample.value, low, high)}" if sample.censored else with_interval(sample.value, *sample.estimate.ends, low, high)
 
 
 def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) -> str:
@@ -119,14 +121,16 @@ def with_percents(value: float, lower: float, upper: float) -> str:
     return f"{percent(value, lower, upper)} [{low}%, {high}%]"
 
 
-def share_estimate(share: Share) -> str:
-    """A share of images in percent with its interval."""
-    return with_percents(share.value, share.lower, share.upper)
+def percents(probability: Estimate) -> str:
+    """A probability in percent with its interval: ``61.0% [50.7%, 70.6%]``; ``~61.0%`` without one."""
+    if probability.bounds is None:
+        return percent(probability.value, None, None)
+    return with_percents(probability.value, *probability.bounds)
 
 
 def share(part: Share) -> str:
     """A share of images without its interval: ``12.5%``; a share of none or all with it: ``0.0% [0.0%, 1.9%]``."""
-    return share_estimate(part) if part.count in (0, part.total) else percent(part.value, part.lower, part.upper)
+    return percents(part.estimate) if part.count in (0, part.total) else percent(part.value, *part.estimate.ends)
 
 
 def exact_percent(value: float) -> str:
@@ -145,13 +149,14 @@ def change(value: float, lower: float | None, upper: float | None) -> str:
     return f"{_signed(value, digits, ROUND_HALF_UP, most)} {change_interval(lower, upper)}"
 
 
-def gap(value: float, lower: float, upper: float) -> str:
+def gap(estimate: Estimate) -> str:
     """A gap between classes with its interval: ``0.511 [0.292, 0.730]``; no digit hides that the lower end is above 0."""
+    lower, upper = estimate.bounds or (0.0, math.inf)
     digits = _digits(upper - lower)
     while lower > 0 and digits < _MOST_CHANGE_DIGITS and float(_rounded(lower, digits, ROUND_FLOOR)) == 0:
         digits += 1
     below, above = _outwards(lower, upper, digits)
-    return f"{_nearest(value, digits)} [{below}, {above}]"
+    return f"{_nearest(estimate.value, digits)} [{below}, {above}]"
 
 
 def change_interval(lower: float, upper: float) -> str:

@@ -154,7 +154,7 @@ class Section(ABC, Generic[T]):
 
     def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""
-        from robaudit.documents import json_values
+        from robaudit.records import json_values
 
         document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
         return document
@@ -294,7 +294,7 @@ def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def section_json(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     """The records as JSON, with the differences from the first run, if there are some."""
-    from robaudit.documents import json_values
+    from robaudit.records import json_values
     from robaudit.runs.serialise import document_json
 
     section = section_of(name)

@@ -173,7 +173,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
         quantiles = (numbers.quantile_estimate(quantile, *ends) for quantile in (group.median, group.bad_end))
         below = ("" if share is None else numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
-        measured = numbers.ends(group.mean.measured_lower, group.mean.measured_upper, *ends)
+        measured = numbers.ends(*group.mean.measured.ends, *ends)
         images = [] if facts else [f"{group.images:,}"]
         rows.append(cells((*_key_cells(group.key, texts, several), group_mean(group), measured, *images, *quantiles, *below, time)))
     tail = _tail(quantity)
@@ -237,7 +237,7 @@ def mean_ends(mean: Mean, *, alone: bool) -> tuple[float | None, float | None]:
         mean: the mean.
         alone: it is of a single image.
     """
-    return (mean.measured_lower, mean.measured_upper) if alone else (mean.lower, mean.upper)
+    return mean.measured.ends if alone else mean.population.ends
 
 
 def group_mean(group: GroupSummary | None) -> str:

@@ -56,7 +56,7 @@ def gap_sentence(bias: ClassBias) -> str:
     differ = f"{differing:,} of {len(tested):,} classes {'differs' if differing == 1 else 'differ'}"
     p = numbers.p_value(gap.p_value)
     null, critical = numbers.plain(gap.null_mean), numbers.plain(gap.critical)
-    value = numbers.gap(gap.value, gap.lower, gap.upper) + " of the bounds" * bias.of_bounds
+    value = numbers.gap(gap.estimate) + " of the bounds" * bias.of_bounds
     return (
         f"Least robust: {names[gap.least]}. Most robust: {names[gap.most]}. "
         f"Gap {value}: {bias.verdict.replace('-', ' ')}, p {p.replace('<', '< ') if p.startswith('<') else f'= {p}'} "

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.levels import NONE, NoiseLevel
 from robaudit.names import ResultName
 from robaudit.quantities import BUILT_IN, Quantity
+from robaudit.records import Record
 from robaudit.runs.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
-class GroupKey(Document):
+class GroupKey(Record):
     """The key of rows that are summarised together."""
 
     estimator: str

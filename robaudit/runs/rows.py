@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Strict, TypeAdapter, ValidationError
 
-from robaudit.documents import CLASSES
 from robaudit.levels import NONE, LevelName, NoiseLevel, noise_level
 from robaudit.quantities import P_ROBUST, IntervalKind
+from robaudit.records import CLASSES
 from robaudit.results import MOST_STORED_DRAWS, PARTS, Count, Result, Shared, Text, WholeOrNot
 from robaudit.text import Names, clipped, known_name
 

@@ -20,9 +20,9 @@ from numbers import Integral
 from types import NoneType
 from typing import IO, Any
 
-from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.quantities import Interval, IntervalKind
+from robaudit.records import json_values
 from robaudit.results import Votes
 from robaudit.runs.rows import COLUMNS, TABLE_COLUMNS, Row, read_line, read_row, table_values
 from robaudit.text import Names, clipped, printable

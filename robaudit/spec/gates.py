@@ -7,15 +7,15 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Literal
 
-from robaudit.documents import Document
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
 from robaudit.names import Part, PartName, ResultName
 from robaudit.plugins import STATISTICS, installed, load_plugin, reference
+from robaudit.records import Member, Record
 from robaudit.spec.fields import as_number
-from robaudit.text import Names
 
 Relation = Literal[">=", "<="]
 
@@ -66,7 +66,7 @@ _USUAL = "mean"
 
 
 @dataclass(frozen=True, slots=True)
-class Gate(Document):
+class Gate(Record):
     """One gate.
 
     Attributes:
@@ -91,36 +91,26 @@ class Gate(Document):
     def __hash__(self) -> int:
         return hash(str(self))
 
-    def document(self, names: Names | None = None) -> dict[str, Any]:
-        """The gate as JSON values, with null for the arguments of other quantities."""
-        arguments = {name: self.arguments.get(name) for name in QUANTITIES.arguments()}
-        return {
-            "gate": str(self),
-            "quantity": self.quantity,
-            "estimator": self.result,
-            "noise": self.noise,
-            "level_name": None if self.level_name is None else self.level_name.value,
-            "level": self.level,
-            **arguments,
-            "relation": self.relation,
-            "threshold": self.threshold,
-        }
-
     @classmethod
-    def json_types(cls) -> dict[str, tuple[Any, str]]:
-        """Type and description of each key of its document."""
-        arguments = dict.fromkeys(QUANTITIES.arguments(), (float | None, "the argument of a quantity; null for others"))
-        return {
-            "gate": (str, "The gate as text for the command line."),
-            "quantity": (str, "the compared quantity."),
-            "estimator": (str | None, "The name of its result; null if it names no estimator."),
-            "noise": (str | None, "select the results; null: the run's only one."),
-            "level_name": (LevelName | None, "the name of the level; null: any. The text sigma=0.1 is a level with the name sigma."),
-            "level": (float | None, "select the results; null: the run's only one."),
-            **arguments,
-            "relation": (Relation, ">= or <=, and the number."),
-            "threshold": (float, ">= or <=, and the number."),
-        }
+    def json_members(cls) -> tuple[Member, ...]:
+        """The members of its JSON object, with null for the arguments of other quantities."""
+
+        def argument(name: str) -> Member:
+            return Member(name, lambda gate: gate.arguments.get(name), float | None, "the argument of a quantity; None for others")
+
+        about_name = "the name of the level; None: any. The text ``sigma=0.1`` is a level with the name sigma."
+        about_relation = "``>=`` or ``<=``, and the number."
+        return (
+            Member("gate", str, str, "The gate as text for the command line."),
+            Member("quantity", attrgetter("quantity"), str, "the compared quantity."),
+            Member("estimator", attrgetter("result"), str | None, "The name of its result; None if it names no estimator."),
+            Member("noise", attrgetter("noise"), str | None, "select the results; None: the run's only one."),
+            Member("level_name", attrgetter("level_name"), LevelName | None, about_name),
+            Member("level", attrgetter("level"), float | None, "select the results; None: the run's only one."),
+            *map(argument, QUANTITIES.arguments()),
+            Member("relation", attrgetter("relation"), Relation, about_relation),
+            Member("threshold", attrgetter("threshold"), float, about_relation),
+        )
 
     @property
     def text(self) -> str:

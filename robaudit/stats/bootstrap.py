@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
 
 import numpy as np
 
-from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.estimates import Bounds, Estimate
+from robaudit.numerics.images import ROW_CONFIDENCE, Floats
+from robaudit.records import Inline, Record
 
 REPLICATES, SEED = 2000, 0
+BOOTSTRAP = "bootstrap over images"
+"""The method of the intervals."""
 _BLOCK = 1 << 20  # weights at a time: 8 MiB
 Key = TypeVar("Key")
 
@@ -31,21 +36,23 @@ Statistics = Callable[[Floats], Mapping[Key, Floats | Ends]]
 """A function from the weights of the images (replicates, images) to statistics by name, (replicates,) each."""
 
 
-class PairedDifference(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PairedDifference(Record):
     """A difference of two runs on the same images.
 
     Attributes:
-        value: new - base.
-        lower, upper: its 95 % interval for the population; infinite where an end is open, None without one.
+        estimate: new - base, with its 95 % interval for the population; infinite where an end is open.
         p_value: the smallest level at which the interval excludes 0, by the bootstrap at least 1/1000; None without an interval.
         images: number of images.
     """
 
-    value: float
-    lower: float | None
-    upper: float | None
+    estimate: Annotated[Estimate, Inline("value", "lower", "upper")]
     p_value: float | None
     images: int
+
+    def without_interval(self) -> PairedDifference:
+        """The difference alone, where nothing is known of its error."""
+        return PairedDifference(Estimate(self.estimate.value), None, self.images)
 
 
 def percentiles(images: int, statistics: Statistics[Key], confidence: float = ROW_CONFIDENCE) -> dict[Key, Bounds | None]:
@@ -82,11 +89,12 @@ def differences(images: int, statistics: Statistics[Key], values: Mapping[Key, f
     paired = {}
     for name, value in values.items():
         if (known := ranked.get(name)) is None:
-            paired[name] = PairedDifference(value, None, None, None, images)
+            paired[name] = PairedDifference(Estimate(value), None, images)
             continue
         low, high = known
         p = min(1.0, 2.0 * max(1.0, min((low <= 0.0).sum() + 1.0, (high >= 0.0).sum())) / REPLICATES)
-        paired[name] = PairedDifference(value, _quantile(low, ends[0]), _quantile(high, ends[1]), float(p), images)
+        bounds = _quantile(low, ends[0]), _quantile(high, ends[1])
+        paired[name] = PairedDifference(Estimate.population(value, bounds, BOOTSTRAP), float(p), images)
     return paired
 
 

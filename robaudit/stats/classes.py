@@ -6,15 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
-from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats, population_mean, simultaneous
+from robaudit.estimates import Bounds, Estimate
+from robaudit.numerics.images import ROW_CONFIDENCE, Floats, population_mean, simultaneous
 from robaudit.quantities import Quantity
+from robaudit.records import Inline, Record
 from robaudit.runs.frame import NO_CLASS, Columns
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, share
@@ -32,13 +33,15 @@ class GapVerdict(StrEnum):
     NOT_TESTED = "not-tested"
 
 
+PERMUTATIONS = "permutations of the class labels"
+"""The method of the intervals of differences."""
 ALPHA = 0.05
 """Level of the tests; 1 - confidence of all intervals."""
 BLOCK = 1 << 20  # values shuffled at a time: 8 MiB
 
 
 @dataclass(frozen=True, slots=True)
-class ClassStats(Document):
+class ClassStats(Record):
     """One class.
 
     Attributes:
@@ -47,8 +50,8 @@ class ClassStats(Document):
         mean: with its interval over images and its measurement error.
         q25, median, q75: of the values.
         below: share of images below the threshold; None without one.
-        difference: mean of this class minus the mean of all other tested images; None for a class that is not tested (fewer than 2 images).
-        difference_lower, difference_upper: its interval, simultaneous over the classes; it excludes 0 exactly where the class differs.
+        difference: mean of this class minus the mean of all other tested images, with its interval, simultaneous over the classes, which
+            excludes 0 exactly where the class differs; None for a class that is not tested (fewer than 2 images).
         p_value: two-sided permutation p-value of that difference, adjusted for the number of classes; None if not tested.
         differs: p_value <= 0.05: "lower" or "higher" than the others; "no" otherwise; None if not tested.
     """
@@ -61,21 +64,18 @@ class ClassStats(Document):
     median: Quantile
     q75: Quantile
     below: Share | None
-    difference: float | None = None
-    difference_lower: float | None = None
-    difference_upper: float | None = None
+    difference: Annotated[Estimate | None, Inline(difference="value", difference_lower="lower", difference_upper="upper")] = None
     p_value: float | None = None
     differs: Literal["lower", "higher", "no"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Gap(Document):
+class Gap(Record):
     """The largest minus the smallest class mean, among classes with at least 2 images.
 
     Attributes:
         least, most: indices of the least and the most robust class.
-        value: the gap.
-        lower, upper: interval of the gap for images like these. The lower end is above 0 exactly where the gap is significant.
+        estimate: the gap with its interval for images like these. The lower end is above 0 exactly where the gap is significant.
         p_value: of a permutation test: probability of a gap this large where the value does not depend on the class.
         null_mean: mean of the gap under that null hypothesis.
         critical: under it, larger gaps have a probability of at most 0.05; they are significant.
@@ -84,17 +84,20 @@ class Gap(Document):
 
     least: int
     most: int
-    value: float
-    lower: float
-    upper: float
+    estimate: Annotated[Estimate, Inline("value", "lower", "upper")]
     p_value: float
     null_mean: float
     critical: float
     permutations: int
 
+    @property
+    def value(self) -> float:
+        """The gap."""
+        return self.estimate.value
 
-@dataclass(frozen=True, slots=True)
-class ClassBias(Document):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassBias(Record):
     """Robustness by class, for one estimator at one noise level.
 
     Attributes:
@@ -110,19 +113,17 @@ class ClassBias(Document):
         by_votes: number of rows that count by the votes of their copies, as their value is an approximation.
     """
 
-    members = "key quantity.unit quantity.higher_is_better by threshold alpha left_out by_votes verdict of_bounds gap classes"
-
-    key: GroupKey
-    quantity: Quantity
+    key: Annotated[GroupKey, Inline()]
+    quantity: Annotated[Quantity, Inline("unit", "higher_is_better")]
     by: By
     threshold: float | None
-    classes: tuple[ClassStats, ...]
-    gap: Gap | None
+    alpha: float = ALPHA
     left_out: int
+    by_votes: int = 0
     verdict: GapVerdict
     of_bounds: bool
-    by_votes: int = 0
-    alpha: float = ALPHA
+    gap: Gap | None
+    classes: tuple[ClassStats, ...]
 
 
 def class_bias(
@@ -208,7 +209,7 @@ def class_bias(
         gap=gap,
         left_out=len(columns) - len(everyone),
         verdict=verdict,
-        of_bounds=any(not math.isfinite(stats.mean.upper - stats.mean.lower) for stats in classes),
+        of_bounds=any(not stats.mean.population.is_finite for stats in classes),
         by_votes=int(columns.approximated.sum()),
     )
 
@@ -247,8 +248,8 @@ def _tested(stats: ClassStats, null: Null, place: int, mean: Bounds, others: Bou
     if differs != "lower":
         upper = max(upper, difference + max(mean[1] - stats.mean.value, others[0]))
     width = quantity.high - quantity.low
-    ends = max(lower, -width), min(upper, width)
-    return replace(stats, difference=difference, difference_lower=ends[0], difference_upper=ends[1], p_value=p, differs=differs)
+    estimate = Estimate.population(difference, (max(lower, -width), min(upper, width)), PERMUTATIONS)
+    return replace(stats, difference=estimate, p_value=p, differs=differs)
 
 
 def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quantity: Quantity, permutations: int) -> Gap:
@@ -262,12 +263,12 @@ def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quan
     least, most = (lowest, highest) if quantity.higher_is_better else (highest, lowest)
     value = highest.mean.value - lowest.mean.value
     farthest = max(upper for _, upper in means) - min(lower for lower, _ in means)
+    lower = value - null.critical if null.gap_p_value <= ALPHA else 0.0
+    upper = min(max(value + null.critical, farthest), quantity.high - quantity.low)
     return Gap(
         least=least.index,
         most=most.index,
-        value=value,
-        lower=value - null.critical if null.gap_p_value <= ALPHA else 0.0,
-        upper=min(max(value + null.critical, farthest), quantity.high - quantity.low),
+        estimate=Estimate.population(value, (lower, upper), PERMUTATIONS),
         p_value=null.gap_p_value,
         null_mean=null.gap_mean,
         critical=null.critical,

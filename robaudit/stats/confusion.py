@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from robaudit.documents import Document
 from robaudit.errors import RunError
+from robaudit.estimates import Estimate
 from robaudit.levels import LevelChoice
 from robaudit.numerics.images import Floats
 from robaudit.numerics.intervals import mean_interval
 from robaudit.plugins import reference
 from robaudit.quantities import IntervalKind
+from robaudit.records import Inline, Record, published
 from robaudit.runs.frame import NO_CLASS
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
@@ -23,7 +26,7 @@ MOST_TURNS = 100
 
 
 @dataclass(frozen=True)
-class Turn(Document):
+class Turn(Record):
     """A class and another class that its noisy copies are classified as.
 
     Attributes:
@@ -31,35 +34,23 @@ class Turn(Document):
         images: of class ``start``.
         share: mean over these images of the share of noisy copies that are classified as ``to``.
         shares: of each image.
-        lower, upper: 95 % interval, for the population of images of the class; computed on first use.
     """
-
-    members = "start to images share lower upper"
 
     start: int
     to: int
     images: int
     share: float
-    shares: Floats = field(repr=False, compare=False)
+    shares: Annotated[Floats, Field(exclude=True)] = field(repr=False, compare=False)
 
     @cached_property
-    def interval(self) -> tuple[float, float]:
-        """The ends of the interval."""
-        return mean_interval(self.shares, 0.0, 1.0)
-
-    @property
-    def lower(self) -> float:
-        """The lower end."""
-        return self.interval[0]
-
-    @property
-    def upper(self) -> float:
-        """The upper end."""
-        return self.interval[1]
+    @published(after="share")
+    def estimate(self) -> Annotated[Estimate, Inline("lower", "upper")]:
+        """The share with its 95 % interval for the population of images of the class; computed on first use."""
+        return Estimate.population(self.share, mean_interval(self.shares, 0.0, 1.0), "Gaffke's bounds over images")
 
 
 @dataclass(frozen=True, slots=True)
-class Confusion(Document):
+class Confusion(Record):
     """Classes of images against classes of their noisy copies, of one estimator at one noise level.
 
     Attributes:
@@ -71,7 +62,7 @@ class Confusion(Document):
         turns: pairs of different classes with votes, the largest share first; at most :data:`MOST_TURNS`.
     """
 
-    key: GroupKey
+    key: Annotated[GroupKey, Inline()]
     by: str
     classes: tuple[int, ...]
     images: tuple[int, ...]

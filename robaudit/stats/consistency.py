@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
-from robaudit.documents import Document
 from robaudit.numerics.images import TAIL
+from robaudit.records import Inline, Record, published
 from robaudit.runs.groups import GroupKey, by_sample
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
@@ -18,10 +19,10 @@ CONFIDENCE = 0.999
 
 
 @dataclass(frozen=True, slots=True)
-class Bound(Document):
+class Bound(Record):
     """A result, and its bound on a number, beyond its interval."""
 
-    key: GroupKey
+    key: Annotated[GroupKey, Inline()]
     bound: float
 
     @staticmethod
@@ -34,7 +35,7 @@ class Bound(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Contradiction(Document):
+class Contradiction(Record):
     """Two results of an image that exclude each other.
 
     Attributes:
@@ -66,19 +67,17 @@ class Contradiction(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedRelation(Document):
+class CheckedRelation(Record):
     """A relation, and how often it was checked and did not hold."""
 
-    members = "relation=relation.name relation.says relation.source comparisons images contradictions"
-
-    relation: Relation
+    relation: Annotated[Relation, Inline(relation="name", says="says", source="source")]
     comparisons: int
     images: int
     contradictions: int
 
 
 @dataclass(frozen=True, slots=True)
-class Consistency(Document):
+class Consistency(Record):
     """The outcome of comparing a run's results.
 
     Attributes:
@@ -88,20 +87,20 @@ class Consistency(Document):
         contradictions: in the order of relations and of the run.
     """
 
-    members = "images confidence tail comparisons violations relations contradictions"
-
     images: int
+    confidence: float = field(default=CONFIDENCE, kw_only=True)
     tail: float
     relations: tuple[CheckedRelation, ...]
     contradictions: tuple[Contradiction, ...]
-    confidence: float = CONFIDENCE
 
     @property
+    @published(after="tail")
     def comparisons(self) -> int:
         """The number of comparisons."""
         return sum(relation.comparisons for relation in self.relations)
 
     @property
+    @published(after="comparisons")
     def violations(self) -> int:
         """The number of contradictions that only a bug explains."""
         return len(self.of(Verdict.VIOLATION))

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field, PlainSerializer
 
-from robaudit.documents import Document, json_values
 from robaudit.errors import RunError, did_you_mean
+from robaudit.estimates import Bounds, Estimate
 from robaudit.levels import LevelName
-from robaudit.numerics.images import Bounds, Floats
+from robaudit.numerics.images import Floats
 from robaudit.plugins import reference
+from robaudit.records import Inline, Nested, Record, published
 from robaudit.runs.frame import common_names
 from robaudit.runs.run import Run
-from robaudit.stats.bootstrap import percentiles
-from robaudit.text import Names
+from robaudit.stats.bootstrap import BOOTSTRAP, percentiles
 
 _LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
 _ALL = "all corruptions"
@@ -26,36 +27,27 @@ Errors = Mapping[str, Sequence[float]]
 """By corruption, the share of images classified wrongly at severity 1 to 5."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccuracyCell:
-    """Accuracy under one noise at one level.
-
-    Attributes:
-        value: share of the labelled images' noisy copies that are classified correctly, a mean over the images.
-        lower, upper: 95 % interval, for the population.
-    """
-
-    value: float
-    lower: float
-    upper: float
+Level = Annotated[float, PlainSerializer(lambda level: f"{level:g}", return_type=str)]
+Accuracy = Annotated[Estimate, Nested("Accuracy", "value", "lower", "upper")]
 
 
 @dataclass(frozen=True, slots=True)
-class CorruptionReport(Document):
+class CorruptionReport(Record):
     """Accuracy by noise and level, of one estimator that counts votes.
 
     Attributes:
         estimator: its name.
         clean: accuracy without noise.
-        cells: by noise label and level, in the run's order.
+        cells: by noise label and level, in the run's order: share of the labelled images' noisy copies that are classified correctly, a
+            mean over the images, with its 95 % interval for the population.
         images: by noise measured at all five severities, the share of each image's noisy copies that are misclassified, over all severities
             (n,).
     """
 
     estimator: str
-    clean: float
-    cells: Mapping[str, Mapping[float, AccuracyCell]]
-    images: Mapping[str, Floats]
+    clean: Annotated[float, Field(serialization_alias="clean_accuracy")]
+    cells: Annotated[Mapping[str, Mapping[Level, Accuracy]], Field(serialization_alias="accuracy")]
+    images: Annotated[Mapping[str, Floats], Field(exclude=True)]
 
     @property
     def levels(self) -> list[float]:
@@ -72,27 +64,30 @@ class CorruptionReport(Document):
         }
 
     @property
-    def mean_error_interval(self) -> Bounds | None:
-        """The 95 % bootstrap interval of :func:`mean_error` for the population; None for a single image, or without errors."""
-        return self.error_intervals().get(_ALL)
+    @published(after="accuracy")
+    def mean_error(self) -> Annotated[Estimate | None, Inline(mean_error="value", mean_error_interval="bounds")]:
+        """The :func:`mean_error` with its 95 % bootstrap interval for the population, without one for a single image.
 
-    def error_intervals(self) -> dict[str, Bounds | None]:
-        """The bootstrap intervals of the mean error by noise, pointwise."""
+        None without errors.
+        """
+        if not self.errors:
+            return None
+        return Estimate.population(mean_error(self.errors), self._intervals().get(_ALL), BOOTSTRAP)
+
+    def mean_errors(self) -> dict[str, Estimate]:
+        """The mean error by noise, with its bootstrap interval, pointwise."""
+        intervals = self._intervals()
+        return {
+            label: Estimate.population(sum(errors) / len(errors), intervals.get(label), BOOTSTRAP) for label, errors in self.errors.items()
+        }
+
+    def _intervals(self) -> dict[str, Bounds | None]:
+        """The bootstrap intervals of the mean error by noise, and of their mean; empty without images."""
         if not self.images:
             return {}
         mean: Floats = np.mean(list(self.images.values()), axis=0)
         errors, images = {**self.images, _ALL: mean}, len(mean)
         return percentiles(images, lambda drawn: {label: drawn @ each / images for label, each in errors.items()})
-
-    def document(self, names: Names | None = None) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "estimator": self.estimator,
-            "clean_accuracy": self.clean,
-            "accuracy": json_values(self.cells),
-            "mean_error": mean_error(self.errors) if self.errors else None,
-            "mean_error_interval": self.mean_error_interval,
-        }
 
 
 def corruption_report(run: Run, estimator: str | None = None) -> CorruptionReport:
@@ -114,14 +109,15 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
     chosen = names[0] if estimator is None else estimator
     if chosen not in names:
         raise RunError(where, f"has no votes of {chosen!r}", did_you_mean(chosen, names))
-    cells: dict[str, dict[float, AccuracyCell]] = {}
+    cells: dict[str, dict[float, Estimate]] = {}
     for entry in entries:
         if entry.estimator == chosen:
-            cells.setdefault(entry.noise, {})[entry.level] = AccuracyCell(entry.value, entry.lower, entry.upper)
+            accuracy = Estimate.population(entry.value, (entry.lower, entry.upper), "Gaffke's bounds over images")
+            cells.setdefault(entry.noise, {})[entry.level] = accuracy
     return CorruptionReport(chosen, info.clean_accuracy.value, cells, _image_errors(run, chosen, cells))
 
 
-def _image_errors(run: Run, estimator: str, cells: Mapping[str, Mapping[float, AccuracyCell]]) -> dict[str, Floats]:
+def _image_errors(run: Run, estimator: str, cells: Mapping[str, Mapping[float, Estimate]]) -> dict[str, Floats]:
     """The errors of the labelled images that have votes at all five severities of every noise that has them."""
     complete = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
     voted = {

@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.estimates import Estimate
 from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind, Quantity
+from robaudit.records import Inline, Record
 from robaudit.runs.frame import NO_CLASS, Columns, Ints
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 
@@ -37,10 +38,11 @@ class Certainty(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Flag(Document):
+class Flag(Record):
     """One sample.
 
     Attributes:
+        estimate: its value with the interval of its row, infinite where an end is open.
         certainty: whether it is beyond the threshold.
         censored: whether the true value is only known to be larger.
     """
@@ -48,16 +50,19 @@ class Flag(Document):
     id: str
     label: int | None
     predicted: int
-    value: float
-    lower: float | None
-    upper: float | None
+    estimate: Annotated[Estimate, Inline("value", "lower", "upper")]
     flips_to: int | None
     certainty: Certainty
     censored: bool = False
 
+    @property
+    def value(self) -> float:
+        """The value of its row."""
+        return self.estimate.value
+
 
 @dataclass(frozen=True, slots=True)
-class Flagged(Document):
+class Flagged(Record):
     """The non-robust samples of one estimator at one noise level.
 
     Attributes:
@@ -75,17 +80,11 @@ class Flagged(Document):
         censored: how many of ``total`` have a true value that is only known to be larger.
     """
 
-    members = (
-        "key quantity.unit quantity.higher_is_better threshold bottom only total filtered not_finite beyond confirmed approximate likely "
-        "undecided with_interval censored bounds samples"
-    )
-
-    key: GroupKey
-    quantity: Quantity
+    key: Annotated[GroupKey, Inline()]
+    quantity: Annotated[Quantity, Inline("unit", "higher_is_better")]
     threshold: float
     bottom: int | None
     only: Literal["correct", "wrong"] | None
-    samples: tuple[Flag, ...]
     total: int
     filtered: int
     not_finite: int
@@ -97,6 +96,7 @@ class Flagged(Document):
     with_interval: int
     censored: int = 0
     bounds: int = 0
+    samples: tuple[Flag, ...] = ()
 
     @property
     def has_threshold(self) -> bool:
@@ -194,13 +194,17 @@ def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> 
     lower = np.where(censored & np.isnan(listed.lower), listed.values, listed.lower)
     numbers = zip(listed.label, listed.predicted, listed.values, lower, listed.upper, listed.flips_to, strict=True)
     return tuple(
-        Flag(name, _class(label), int(predicted), float(value), _known(low), _known(high), _class(to), certainties[i], bool(is_censored))
+        Flag(name, _class(label), int(predicted), _estimate(value, low, high), _class(to), certainties[i], bool(is_censored))
         for name, i, is_censored, (label, predicted, value, low, high, to) in zip(listed.names, places, censored, numbers, strict=True)
     )
 
 
-def _known(number: float) -> float | None:
-    return None if math.isnan(number) else float(number)
+def _estimate(value: float, lower: float, upper: float) -> Estimate:
+    """The value of a row with its interval, where NaN is no end; a single end leaves the other open."""
+    if math.isnan(lower) and math.isnan(upper):
+        return Estimate(float(value))
+    bounds = -math.inf if math.isnan(lower) else float(lower), math.inf if math.isnan(upper) else float(upper)
+    return Estimate.measured(float(value), bounds, "of the row")
 
 
 def _class(index: int) -> int | None:

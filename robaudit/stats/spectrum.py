@@ -6,19 +6,19 @@ import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from robaudit.documents import Document, json_number, json_values, with_names
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import DIFFICULTY, Band, IntervalKind, Quantity
+from robaudit.records import Inline, Record, published
 from robaudit.runs.frame import Columns
 from robaudit.runs.groups import GroupKey, by_sample, quantity_of
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
-from robaudit.text import Names
 
 HEADS = {
     Band.CLEAN: "clean image",
@@ -45,16 +45,35 @@ _RANKING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Line(Record):
     """A result of a run, and its band."""
 
-    key: GroupKey
-    band: Band
-    quantity: Quantity
+    key: Annotated[GroupKey, Inline()]
+    band: Annotated[Band, Field(exclude=True)]
+    quantity: Annotated[Quantity, Field(exclude=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class SampleSpectrum(Document):
+class LineRow(Record):
+    """The row of an image on a line."""
+
+    key: Annotated[GroupKey, Inline()]
+    row: Annotated[
+        Row,
+        Inline(
+            value="value",
+            lower="lower",
+            upper="upper",
+            interval="interval.text",
+            flips_to="flips_to",
+            certified_class="certified_class",
+            note="note",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSpectrum(Record):
     """An image and all of its results.
 
     Attributes:
@@ -69,7 +88,13 @@ class SampleSpectrum(Document):
     correct: bool | None
     margin: float | None
     difficulty: float | None
-    rows: Mapping[GroupKey, Row]
+    rows: Annotated[Mapping[GroupKey, Row], Field(exclude=True)]
+
+    @property
+    @published(after="difficulty")
+    def results(self) -> tuple[LineRow, ...]:
+        """The rows."""
+        return tuple(LineRow(key, row) for key, row in self.rows.items())
 
     @staticmethod
     def of(rows: Sequence[Row]) -> SampleSpectrum:
@@ -82,20 +107,9 @@ class SampleSpectrum(Document):
         by_key = {GroupKey.of(row): row for row in rows}
         return SampleSpectrum(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, by_key)
 
-    def document(self, names: Names | None = None) -> dict[str, Any]:
-        """As JSON values, each class with its name (by index)."""
-        about = {name: getattr(self, name) for name in ("id", "label", "predicted", "correct", "margin", "difficulty")}
-        results = [{**key.document(), **with_names(_result(row), names)} for key, row in self.rows.items()]
-        return {**with_names(about, names), "results": results}
-
-
-def _result(row: Row) -> dict[str, Any]:
-    numbers = {name: json_number(getattr(row, name)) for name in ("value", "lower", "upper")}
-    return {**numbers, "interval": row.interval.text, "flips_to": row.flips_to, "certified_class": row.certified_class, "note": row.note}
-
 
 @dataclass(frozen=True, slots=True)
-class Spectrum(Document):
+class Spectrum(Record):
     """The results of a run side by side.
 
     Attributes:
@@ -105,15 +119,10 @@ class Spectrum(Document):
         ranked_by: the result that ranks them.
     """
 
-    lines: tuple[Line, ...]
-    samples: tuple[SampleSpectrum, ...]
+    lines: Annotated[tuple[Line, ...], Field(exclude=True)]
     images: int
     ranked_by: Line
-
-    def document(self, names: Names | None = None) -> dict[str, Any]:
-        """As JSON values, each class with its name (by index)."""
-        samples = [sample.document(names) for sample in self.samples]
-        return {"images": self.images, "ranked_by": json_values(self.ranked_by.key), "samples": samples}
+    samples: tuple[SampleSpectrum, ...]
 
 
 def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spectrum:
@@ -136,7 +145,7 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
     chosen = _known(run, ids, order) if ids else order[:most]
     wanted = frozenset(chosen)
     by_id = {rows[0].sample_id: SampleSpectrum.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
-    return Spectrum(lines, tuple(by_id[sample_id] for sample_id in chosen), len(order), ranking)
+    return Spectrum(lines, len(order), ranking, tuple(by_id[sample_id] for sample_id in chosen))
 
 
 def _lines(run: Run) -> Iterator[Line]:

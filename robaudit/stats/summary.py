@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
-from robaudit.documents import Document
+from robaudit.estimates import Estimate
 from robaudit.numerics.images import (
+    BY_RANKS,
     ROW_CONFIDENCE,
     MeanMethod,
     MeasuredImages,
@@ -18,6 +20,7 @@ from robaudit.numerics.images import (
     measured_quantile,
     opened,
     population_mean,
+    population_mean_method,
     population_quantile,
 )
 from robaudit.numerics.intervals import (
@@ -27,6 +30,7 @@ from robaudit.numerics.intervals import (
     share_variance,
 )
 from robaudit.quantities import IntervalKind, Quantity
+from robaudit.records import Inline, Record
 from robaudit.runs.frame import Columns, Frame, alike, antithetic, with_values
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.runs.run import Run
@@ -34,62 +38,66 @@ from robaudit.runs.serialise import document_json
 
 
 @dataclass(frozen=True, slots=True)
-class Share(Document):
+class Share(Record):
     """``count`` of ``total`` images, with the Clopper-Pearson interval over images."""
 
     count: int
     total: int
-    value: float
-    lower: float
-    upper: float
+    estimate: Annotated[Estimate, Inline("value", "lower", "upper")]
+
+    @property
+    def value(self) -> float:
+        """The share."""
+        return self.estimate.value
 
 
 @dataclass(frozen=True, slots=True)
-class Mean(Document):
+class Mean(Record):
     """A mean over images.
 
     Attributes:
-        value: the mean.
-        lower, upper: interval over images (:func:`robaudit.numerics.intervals.mean_interval`).
+        population: the mean with its interval over images (:func:`robaudit.numerics.intervals.mean_interval`).
         measurement_error: standard error from the measurement of each image; None where an image has none.
-        measured_lower, measured_upper: interval of the mean over exactly these images; None where an image has none.
-        measured_by: the method of that interval: clopper-pearson:pooled, mover, mean of intervals, none.
+        measured: the mean with its interval over exactly these images, by one of :class:`robaudit.numerics.images.MeanMethod`; without an
+            interval where an image has none.
     """
 
-    value: float
-    lower: float
-    upper: float
+    population: Annotated[Estimate, Inline("value", "lower", "upper")]
     measurement_error: float | None
-    measured_lower: float | None
-    measured_upper: float | None
-    measured_by: str
+    measured: Annotated[Estimate, Inline(measured_lower="lower", measured_upper="upper", measured_by="method")]
+
+    @property
+    def value(self) -> float:
+        """The mean."""
+        return self.population.value
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile(Document):
+class Quantile(Record):
     """A quantile over images.
 
     Attributes:
-        value: linear interpolation between order statistics.
-        lower, upper: interval over images (:func:`robaudit.numerics.images.population_quantile`).
-        measured_lower, measured_upper: interval of the quantile of exactly these images
-            (:func:`robaudit.numerics.images.measured_quantile`); infinite where images that are bounded on
-            one side only leave it open; None where an image has none.
+        population: the quantile, by linear interpolation between order statistics, with its interval over images
+            (:func:`robaudit.numerics.images.population_quantile`).
+        measured: with its interval for exactly these images (:func:`robaudit.numerics.images.measured_quantile`), infinite where images
+            that are bounded on one side only leave it open; without an interval where an image has none.
         censored: whether it falls on a censored image, so that the true quantile is only known to be larger.
     """
 
-    value: float
-    lower: float
-    upper: float
-    measured_lower: float | None
-    measured_upper: float | None
+    population: Annotated[Estimate, Inline("value", "lower", "upper")]
+    measured: Annotated[Estimate, Inline(measured_lower="lower", measured_upper="upper")]
     censored: bool = False
+
+    @property
+    def value(self) -> float:
+        """The quantile."""
+        return self.population.value
 
 
 def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
     """``count`` of ``total`` >= 1 with its exact interval."""
     lower, upper = clopper_pearson(count, total, confidence)
-    return Share(count, total, count / total, float(lower), float(upper))
+    return Share(count, total, Estimate.population(count / total, (float(lower), float(upper)), "Clopper-Pearson"))
 
 
 def mean_of(rows: Columns, quantity: Quantity) -> Mean:
@@ -100,29 +108,31 @@ def mean_of(rows: Columns, quantity: Quantity) -> Mean:
     if rows.censored:
         images = replace(images, lowers=np.where(images.lowers > images.low, images.lowers, images.values))
     method = images.method if bounded or images.draws is not None else MeanMethod.NONE
+    value = float(images.values.mean())
     population = opened(images, population_mean(images, ROW_CONFIDENCE, light_tails=True))
-    measured: tuple[float, float] | tuple[None, None] = None, None
-    if method is not MeanMethod.NONE:
-        measured = opened(images, measured_mean(images, ROW_CONFIDENCE))
+    measured = None if method is MeanMethod.NONE else opened(images, measured_mean(images, ROW_CONFIDENCE))
     errors = None if rows.adaptive else rows.errors
-    error = None if errors is None else pooled_measurement_error(errors)
-    return Mean(float(images.values.mean()), *population, error, measured[0], measured[1], str(method))
+    return Mean(
+        Estimate.population(value, population, population_mean_method(images)),
+        None if errors is None else pooled_measurement_error(errors),
+        Estimate.measured(value, measured, method),
+    )
 
 
 def quantile_of(rows: Columns, q: float, quantity: Quantity) -> Quantile:
     """The q-quantile of the values, with both uncertainties at 95 %, by the rules of the gates."""
     images, value = rows.images(quantity.low, quantity.high), float(np.quantile(rows.values, q))
-    lower, upper = population_quantile(images, q, ROW_CONFIDENCE)
+    population = Estimate.population(value, population_quantile(images, q, ROW_CONFIDENCE), BY_RANKS)
     censored = bool(rows.censored) and _is_censored(rows, q)
     if rows.bounded < len(rows):
-        return Quantile(value, lower, upper, None, None, censored)
+        return Quantile(population, Estimate(value), censored)
     # An end that depends on an image bounded on one side only is open, not at the end of the range.
     low = -math.inf if np.isneginf(images.lowers).any() else images.low
     high = math.inf if np.isposinf(images.uppers).any() else images.high
     below, above = measured_quantile(replace(images, low=low, high=high), q, ROW_CONFIDENCE)
     if rows.censored and math.isinf(above) and not below > quantity.low:  # a failed search, or between it and an upper bound
         below = value
-    return Quantile(value, lower, upper, below, above, censored)
+    return Quantile(population, Estimate.measured(value, (below, above), BY_RANKS), censored)
 
 
 def _is_censored(rows: Columns, q: float) -> bool:
@@ -131,25 +141,26 @@ def _is_censored(rows: Columns, q: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyAccuracy(Document):
+class NoisyAccuracy(Record):
     """Accuracy under noise: the mean over labelled images of votes[label] / all votes.
 
     Attributes:
         images: how many had a label and votes.
-        value: the mean.
-        lower, upper: interval over images.
+        population: the mean with its interval over images.
         std_error: from the draws alone: sqrt(sum of the shares' variances) / images.
-        measured_lower, measured_upper: from the pooled draws, for exactly these images (:func:`robaudit.numerics.images.measured_mean`);
-            the value itself under noise that does the same every time; None when the numbers of draws differ.
+        measured: with its interval from the pooled draws, for exactly these images (:func:`robaudit.numerics.images.measured_mean`): the
+            value itself under noise that does the same every time; without an interval when the numbers of draws differ.
     """
 
     images: int
-    value: float
-    lower: float
-    upper: float
+    population: Annotated[Estimate, Inline("value", "lower", "upper")]
     std_error: float
-    measured_lower: float | None
-    measured_upper: float | None
+    measured: Annotated[Estimate, Inline(measured_lower="lower", measured_upper="upper")]
+
+    @property
+    def value(self) -> float:
+        """The accuracy."""
+        return self.population.value
 
 
 def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
@@ -160,17 +171,20 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
         return None
     draws, split = rows.label_draws[labelled], antithetic(rows.label_split[labelled])
     p = rows.hits[labelled] / draws
-    measured: tuple[float | None, float | None] = None, None
+    value = float(p.mean())
+    measured = Estimate(value)
     if rows.of_kind(IntervalKind.EXACT).all():
-        measured = float(p.mean()), float(p.mean())
+        measured = Estimate.measured(value, (value, value), "exact")
     elif (pooled := alike(draws)) is not None:
-        measured = measured_mean(MeasuredImages(p, p, p, 0.0, 1.0, draws=pooled, split=split), ROW_CONFIDENCE)
+        images = MeasuredImages(p, p, p, 0.0, 1.0, draws=pooled, split=split)
+        measured = Estimate.measured(value, measured_mean(images, ROW_CONFIDENCE), images.method)
+    population = Estimate.population(value, mean_interval(p, 0.0, 1.0), "Gaffke's bounds over images")
     error = float(np.sqrt(np.sum(share_variance(p, draws, split))) / p.size)
-    return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0), error, *measured)
+    return NoisyAccuracy(p.size, population, error, measured)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSummary(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSummary(Record):
     """One estimator at one noise level.
 
     As in gates, approximations count by the votes of the same copies where there are any
@@ -198,38 +212,32 @@ class GroupSummary(Document):
         confidence: of every interval here.
     """
 
-    members = (
-        "key quantity.unit quantity.higher_is_better confidence images not_finite with_interval approximate by_votes adaptive "
-        "open_below open_above censored cap not_found upper_bounds lower_bounds noted "
-        "mean median p05 p95 minimum share_below_0.5=below_half share_below_0.9=below_ninety clean_accuracy noisy_accuracy"
-    )
-
-    key: GroupKey
-    quantity: Quantity
+    key: Annotated[GroupKey, Inline()]
+    quantity: Annotated[Quantity, Inline("unit", "higher_is_better")]
+    confidence: float = ROW_CONFIDENCE
     images: int
     not_finite: int
     with_interval: int
     approximate: int
+    by_votes: int = 0
     adaptive: int
-    mean: Mean
-    median: Quantile
-    p05: Quantile
-    p95: Quantile
-    minimum: float
-    below_half: Share | None
-    below_ninety: Share | None
-    noted: int
-    clean_accuracy: Share | None
-    noisy_accuracy: NoisyAccuracy | None
+    open_below: int = 0
+    open_above: int = 0
     censored: int = 0
     cap: float | None = None
     not_found: int = 0
     upper_bounds: int = 0
     lower_bounds: int = 0
-    by_votes: int = 0
-    open_below: int = 0
-    open_above: int = 0
-    confidence: float = ROW_CONFIDENCE
+    noted: int
+    mean: Mean
+    median: Quantile
+    p05: Quantile
+    p95: Quantile
+    minimum: float
+    below_half: Annotated[Share | None, Field(serialization_alias="share_below_0.5")]
+    below_ninety: Annotated[Share | None, Field(serialization_alias="share_below_0.9")]
+    clean_accuracy: Share | None
+    noisy_accuracy: NoisyAccuracy | None
 
     @property
     def of_search(self) -> bool:

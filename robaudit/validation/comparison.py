@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robaudit.documents import Document
 from robaudit.levels import NoiseLevel
 from robaudit.quantities import P_ROBUST, IntervalKind, Quantity
+from robaudit.records import Record
 from robaudit.runs.rows import Row
 from robaudit.stats.ranks import rank_correlation
 from robaudit.stats.summary import Share, share
@@ -21,7 +21,7 @@ Truths = Mapping[tuple[str, NoiseLevel], Share]
 
 
 @dataclass(frozen=True, slots=True)
-class Error:
+class Error(Record):
     """Differences of the values from the reference.
 
     Attributes:
@@ -47,7 +47,7 @@ class Error:
 
 
 @dataclass(frozen=True, slots=True)
-class ReferenceComparison(Document):
+class ReferenceComparison(Record):
     """One estimator at one noise level, compared with the reference.
 
     Attributes:
@@ -184,5 +184,5 @@ def _coverage(pairs: Sequence[tuple[Row, Share]]) -> Share:
     for row, truth in pairs:
         lower = row.value if row.lower is None else row.lower
         upper = row.value if row.upper is None else row.upper
-        covered += covers(row.value, (lower, upper), truth.value, (truth.lower, truth.upper))
+        covered += covers(row.value, (lower, upper), truth.value, truth.estimate.bounds or (truth.value, truth.value))
     return share(covered, len(pairs))

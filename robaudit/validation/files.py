@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, write_atomically
 from robaudit.plugins import reference
+from robaudit.records import json_values
 from robaudit.runs.folder import in_runs
 from robaudit.runs.serialise import SCHEMA_VERSION, table_csv
 from robaudit.spec.model import AuditSpec, identity
@@ -88,7 +88,7 @@ def document(validation: Validation) -> dict[str, Any]:
 def _rows(validation: Validation) -> Iterable[dict[str, Any]]:
     for (name, at, _), row in validation.rows.items():
         truth = validation.truths[name, at]
-        reference = {"reference": truth.value, "reference_lower": truth.lower, "reference_upper": truth.upper}
+        reference = {"reference": truth.value, "reference_lower": truth.estimate.lower, "reference_upper": truth.estimate.upper}
         same_quantity = row.quantity == "p_robust"
         yield {
             **row.document(),

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from robaudit.plugins import reference
 from robaudit.quantities import P_ROBUST
+from robaudit.stats.summary import Share
 from robaudit.validation.comparison import Error, ReferenceComparison
 
 CLOSE, USABLE = 0.01, 0.03
@@ -72,9 +73,15 @@ def verdict(comparison: ReferenceComparison) -> str:
     if graded is Grade.UNAFFECTED:
         return "no verdict: the noise affects none of these images: stronger noise or more images would tell more"
     parts = [_how_far(comparison, comparison.error, graded), *_why(comparison.error, graded)]
-    if comparison.coverage is not None and comparison.coverage.total >= FEWEST_IMAGES and comparison.coverage.upper < _NARROW:
+    if comparison.coverage is not None and _too_narrow(comparison.coverage):
         parts.append(f"its intervals are too narrow: coverage {comparison.coverage.value:.0%}")
     return "; ".join(parts)
+
+
+def _too_narrow(coverage: Share) -> bool:
+    """Whether intervals that cover this share of the references are too narrow."""
+    bounds = coverage.estimate.bounds
+    return coverage.total >= FEWEST_IMAGES and bounds is not None and bounds[1] < _NARROW
 
 
 def _how_far(comparison: ReferenceComparison, error: Error, graded: Grade) -> str:

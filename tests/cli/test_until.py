@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from robaudit.auditing.until import next_analysis, possible_analyses
+from robaudit.estimates import Estimate
 from robaudit.files import json_bytes, sealed
 from robaudit.gates.decide import Decision, Verdict, decide
-from robaudit.gates.measure import Covers
 from robaudit.gates.sources import decisions_of
 from robaudit.runs.run import read_run
 from robaudit.runs.state import State
@@ -38,7 +38,7 @@ def test_looks_at_least_double_and_end_at_all() -> None:
     assert all(len(possible_analyses(most)) <= 5 for most in range(1, 3000))
 
     def open_(more: int | None, verdict: Verdict = "inconclusive") -> Decision:
-        return Decision(gate("mean >= 0.9"), 0.9, 0.8, 1.0, "", Covers.MEASUREMENT, 0.99, verdict, "", more)
+        return Decision(gate("mean >= 0.9"), Estimate.measured(0.9, (0.8, 1.0), ""), 0.99, verdict, "", more)
 
     assert next_analysis(625, 10_000, [open_(10)]) == 1250
     assert next_analysis(625, 10_000, [open_(1600), open_(100)]) == 2500
@@ -162,7 +162,8 @@ def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, 
     assert run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--out", "probe").code == 0
     probe = read_run(tmp_path / "probe")
     wide, narrow = (
-        decide(probe, [gate("mean(estimator=logit_gaussian) >= 0.1")], confidence=confidence)[0].lower for confidence in (0.99, 0.95)
+        decide(probe, [gate("mean(estimator=logit_gaussian) >= 0.1")], confidence=confidence)[0].estimate.lower
+        for confidence in (0.99, 0.95)
     )
     assert wide is not None
     assert narrow is not None

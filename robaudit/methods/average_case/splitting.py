@@ -13,6 +13,7 @@ from torch import Tensor
 from robaudit.engine.batch import HELD_BYTES, ImageBatch
 from robaudit.engine.estimator import Estimator, Need
 from robaudit.engine.objective import Objective
+from robaudit.estimates import Estimate
 from robaudit.methods.average_case.splitting_sampler import Lane, Schedule, split
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind
@@ -105,7 +106,7 @@ def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:
     if not measured:
         bound, why = _bound(lanes, schedule)
         note = f"{why}: an upper bound, not a value"
-        return _estimate(lanes, (bound, -math.inf, bound, None), Interval(IntervalKind.UPPER_BOUND), note)
+        return _result(lanes, Estimate.measured(bound, (-math.inf, bound), "upper bound"), None, Interval(IntervalKind.UPPER_BOUND), note)
     notes = []
     if len(measured) < len(lanes):
         notes.append(f"{len(lanes) - len(measured)} of {len(lanes)} repeats saw no failure and enter with their bound")
@@ -115,22 +116,22 @@ def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:
         failed, draws = sum(sum(lane.labels.values()) for lane in lanes), schedule.particles * len(lanes)
         lower, upper = (math.log10(end) for end in clopper_pearson(failed, draws))
         error = math.sqrt((1 - failed / draws) / failed) / LN10
-        numbers = math.log10(failed / draws), lower, upper, error
-        return _estimate(lanes, numbers, Interval(IntervalKind.CLOPPER_PEARSON), "; ".join(notes))
+        estimate = Estimate.measured(math.log10(failed / draws), (lower, upper), "Clopper-Pearson")
+        return _result(lanes, estimate, error, Interval(IntervalKind.CLOPPER_PEARSON), "; ".join(notes))
     logs = [lane.log_p for lane in lanes]
     mean = log_mean(logs, [lane.variance for lane in lanes])
     if mean.spread > FAR_APART:
         notes.append(f"repeats differ by a factor of {math.exp(max(logs) - min(logs)):.2g}: more repeats or particles would help")
-    return _estimate(lanes, mean[:4], Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats"), "; ".join(notes))
+    interval = Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats")
+    return _result(lanes, mean.estimate, mean.std_error, interval, "; ".join(notes))
 
 
-def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Result:
+def _result(lanes: Sequence[Lane], estimate: Estimate, std_error: float | None, interval: Interval, note: str) -> Result:
     """The result with value, ends, standard error and the runs' numbers."""
-    value, lower, upper, std_error = numbers
     return Result(
-        value=value,
-        lower=lower,
-        upper=upper,
+        value=estimate.value,
+        lower=estimate.lower,
+        upper=estimate.upper,
         std_error=std_error,
         flips_to=_most(sum((lane.labels for lane in lanes), Counter[int]())),
         forwards=1 + sum(lane.calls for lane in lanes),

@@ -9,21 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
+from robaudit.estimates import Estimate
 from robaudit.levels import LevelChoice
-from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.numerics.images import ROW_CONFIDENCE, Floats
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
+from robaudit.records import Inline, Nested, Record, published
 from robaudit.runs.frame import NO_CLASS, Columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
-from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.bootstrap import BOOTSTRAP, percentiles
 from robaudit.stats.summary import Share, share
 
 Mask = NDArray[np.bool_]
@@ -47,7 +49,7 @@ class Certificates:
             could. None without such a radius.
     """
 
-    key: GroupKey
+    key: Annotated[GroupKey, Inline()]
     radii: Floats
     right: Mask
     wrong: Mask
@@ -64,6 +66,21 @@ class Certificates:
         return len(self.radii)
 
     @property
+    def norm(self) -> str | None:
+        """The norm of the radii, where they have one."""
+        return self.key.norm or None
+
+    @property
+    def stated_alpha(self) -> float | None:
+        """:attr:`alpha`; None where rows state none."""
+        return self.alpha or None
+
+    @property
+    def false_certificates(self) -> float | None:
+        """:attr:`false_at_most`; None where rows state no probability."""
+        return self.false_at_most if self.alpha else None
+
+    @property
     def counted(self) -> Floats:
         """The radii that count (n,): 0 where the certified class is not the label."""
         return np.where(self.right, self.radii, 0.0)
@@ -75,7 +92,7 @@ class Certificates:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve(Document):
+class Curve(Record):
     """Certified accuracy against radius, at 0 and at each radius where it falls: just beyond it, the next value holds.
 
     Attributes:
@@ -84,17 +101,15 @@ class Curve(Document):
         values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, pointwise.
     """
 
-    members = "radius=radii count=counts value=values lower=lowers upper=uppers"
-
-    radii: Floats
-    counts: NDArray[np.int64]
-    values: Floats
-    lowers: Floats
-    uppers: Floats
+    radii: Annotated[Floats, Field(serialization_alias="radius")]
+    counts: Annotated[NDArray[np.int64], Field(serialization_alias="count")]
+    values: Annotated[Floats, Field(serialization_alias="value")]
+    lowers: Annotated[Floats, Field(serialization_alias="lower")]
+    uppers: Annotated[Floats, Field(serialization_alias="upper")]
 
 
 @dataclass(frozen=True, slots=True)
-class CertifiedAccuracy:
+class CertifiedAccuracy(Record):
     """Certified accuracy of one result, and other statistics of its certificates.
 
     Attributes:
@@ -103,21 +118,39 @@ class CertifiedAccuracy:
         clean: share of images that the network itself classifies correctly.
         wrong: share certified for a class other than the label.
         abstains: share without a certificate.
-        mean: average certified radius, 0 where the certified class is not the label.
-        interval: bootstrap interval of the mean; None for a single image.
+        mean: average certified radius, 0 where the certified class is not the label, with its bootstrap interval; without one for a single
+            image.
         median: of the same radii.
         largest: of the same radii.
     """
 
-    certificates: Certificates
+    certificates: Annotated[Certificates, Inline("key", "norm")]
     confidence: float
-    clean: Share
-    wrong: Share
+    clean: Annotated[Share, Field(serialization_alias="clean_accuracy")]
+    wrong: Annotated[Share, Field(serialization_alias="wrong_class")]
     abstains: Share
-    mean: float
-    interval: Bounds | None
-    median: float
-    largest: float
+    mean: Annotated[Estimate, Nested("MeanRadius", "value", "lower", "upper"), Field(serialization_alias="mean_radius")]
+    median: Annotated[float, Field(serialization_alias="median_radius")]
+    largest: Annotated[float, Field(serialization_alias="largest_radius")]
+
+    @property
+    @published(after="confidence")
+    def counts(
+        self,
+    ) -> Annotated[
+        Certificates,
+        Inline(
+            images="images",
+            unlabelled="unlabelled",
+            not_finite="not_finite",
+            alpha="stated_alpha",
+            false_certificates_at_most="false_certificates",
+            largest_possible="possible",
+            asked="asked",
+        ),
+    ]:
+        """What it is of."""
+        return self.certificates
 
     def at(self, radius: float) -> Share:
         """Certified accuracy at a radius of 0 or more; at 0, the share with any positive radius."""
@@ -133,29 +166,27 @@ class CertifiedAccuracy:
         lowers, uppers = clopper_pearson(counts, certificates.images, self.confidence)
         return Curve(steps, counts.astype(np.int64), counts / certificates.images, lowers, uppers)
 
-    def document(self, radii: Sequence[float]) -> dict[str, Any]:
-        """One entry of the JSON output, with the certified accuracy at these radii."""
-        certificates = self.certificates
-        lower, upper = self.interval or (None, None)
-        return {
-            **certificates.key.document(),
-            "norm": certificates.key.norm or None,
-            "confidence": self.confidence,
-            "images": certificates.images,
-            "unlabelled": certificates.unlabelled,
-            "not_finite": certificates.not_finite,
-            "alpha": certificates.alpha or None,
-            "false_certificates_at_most": certificates.false_at_most if certificates.alpha else None,
-            "largest_possible": json_number(certificates.possible),
-            "asked": certificates.asked,
-            "clean_accuracy": self.clean.document(),
-            "certified_accuracy": [{"radius": radius, **self.at(radius).document()} for radius in radii],
-            "wrong_class": self.wrong.document(),
-            "abstains": self.abstains.document(),
-            "mean_radius": {"value": self.mean, "lower": lower, "upper": upper},
-            "median_radius": self.median,
-            "largest_radius": self.largest,
-        }
+
+@dataclass(frozen=True, slots=True)
+class ShareAtRadius(Record):
+    """Certified accuracy at a radius."""
+
+    radius: float
+    share: Annotated[Share, Inline()]
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyAtRadii(Record):
+    """The statistics of one result, with its certified accuracy at some radii, as JSON has them."""
+
+    accuracy: Annotated[CertifiedAccuracy, Inline()]
+    radii: Annotated[Sequence[float], Field(exclude=True)]
+
+    @property
+    @published(after="clean_accuracy")
+    def certified_accuracy(self) -> tuple[ShareAtRadius, ...]:
+        """Certified accuracy at each of the radii."""
+        return tuple(ShareAtRadius(radius, self.accuracy.at(radius)) for radius in self.radii)
 
 
 def certificates_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
@@ -208,14 +239,14 @@ def certified_accuracy(certificates: Certificates, confidence: float = ROW_CONFI
     """
     n, counted = certificates.images, certificates.counted
     abstains = n - int(certificates.right.sum()) - int(certificates.wrong.sum())
+    bounds = percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"]
     return CertifiedAccuracy(
         certificates=certificates,
         confidence=confidence,
         clean=share(int(certificates.correct.sum()), n, confidence),
         wrong=share(int(certificates.wrong.sum()), n, confidence),
         abstains=share(abstains, n, confidence),
-        mean=float(counted.mean()),
-        interval=percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"],
+        mean=Estimate.population(float(counted.mean()), bounds, BOOTSTRAP),
         median=float(np.median(counted)),
         largest=float(counted.max()),
     )

@@ -32,16 +32,17 @@ def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
     Beyond the largest radius that could have been certified it is 0. If images stopped once another radius was decided, it is a lower
     bound: the gate can pass, but not fail.
     """
-    accuracy = evidence.once(_accuracy)
+    accuracy, basis = evidence.once(_accuracy), evidence.basis
     radius = gate.arguments["radius"]
     certificates = accuracy.certificates
     certified, images, remarks = accuracy.at(radius), certificates.images, tuple(_of_certificates(radius, accuracy))
     if radius > certificates.possible:
-        return Measured(0.0, (0.0, 0.0), Method.EXACT, images=images, remarks=remarks)
+        return Measured(basis.estimate(0.0, (0.0, 0.0), Method.EXACT), images=images, remarks=remarks)
     if certificates.asked in (None, radius):
-        return counted(certified.count, certified.total, evidence.basis, remarks=remarks)
-    least, stuck = certified.lower if evidence.basis.population else certified.value, "run it without decide, or with decide at this radius"
-    return Measured(certified.value, (least, 1.0), "lower bound", stuck=stuck, images=images, remarks=remarks)
+        return counted(certified.count, certified.total, basis, remarks=remarks)
+    least = certified.estimate.lower if basis.population else certified.value
+    stuck = "run it without decide, or with decide at this radius"
+    return Measured(basis.estimate(certified.value, (least or 0.0, 1.0), "lower bound"), stuck=stuck, images=images, remarks=remarks)
 
 
 def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.errors import SpecError
-from robaudit.methods.certificates.accuracy import CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.methods.certificates.accuracy import AccuracyAtRadii, CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.names import ResultName
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.quantities import CERTIFIED
 from robaudit.report import numbers
-from robaudit.report.numbers import share_estimate, span
+from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
     PictureSize,
     Sketch,
@@ -136,7 +136,8 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         """The numbers of the table, at the requested radii, at all, or at the usual radii of this result."""
         every = _asked(ask) is None
         steps = {"curve": entry.record.curve().document()} if every else {}
-        return {**entry.record.document(_asked(ask) or usual_radii([entry.record])), **steps}
+        radii = _asked(ask) or usual_radii([entry.record])
+        return {**AccuracyAtRadii(entry.record, radii).document(), **steps}
 
     def lines(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each number."""
@@ -171,10 +172,10 @@ def _table(block: Sequence[tuple[str, CertifiedAccuracy]], radii: Sequence[float
     """A line for each radius and number, and a column for each of these results, all of one norm."""
     accuracies = [accuracy for _, accuracy in block]
     lines: list[tuple[str, list[str]]] = [
-        ("clean accuracy", [numbers.share_estimate(accuracy.clean) for accuracy in accuracies]),
+        ("clean accuracy", [numbers.percents(accuracy.clean.estimate) for accuracy in accuracies]),
         *((_radius_text(radius), [_at(accuracy, radius) for accuracy in accuracies]) for radius in radii),
-        ("another class certified", [numbers.share_estimate(accuracy.wrong) for accuracy in accuracies]),
-        ("nothing certified", [numbers.share_estimate(accuracy.abstains) for accuracy in accuracies]),
+        ("another class certified", [numbers.percents(accuracy.wrong.estimate) for accuracy in accuracies]),
+        ("nothing certified", [numbers.percents(accuracy.abstains.estimate) for accuracy in accuracies]),
         ("mean radius", [_mean(accuracy) for accuracy in accuracies]),
         ("median radius", [f"{accuracy.median:.4g}" for accuracy in accuracies]),
         ("largest radius", [f"{accuracy.largest:.4g}" for accuracy in accuracies]),
@@ -226,8 +227,8 @@ def _statistics(accuracy: CertifiedAccuracy, radii: Sequence[float]) -> Iterator
     images, possible = accuracy.certificates.images, accuracy.certificates.possible
     shares = [("clean_accuracy", None, accuracy.clean), *((_CERTIFIED, radius, accuracy.at(radius)) for radius in radii)]
     for name, radius, share in [*shares, ("wrong_class", None, accuracy.wrong), ("abstains", None, accuracy.abstains)]:
-        yield name, radius, share.count, share.total, share.value, share.lower, share.upper
-    yield "mean_radius", None, None, images, accuracy.mean, *(accuracy.interval or (None, None))
+        yield name, radius, share.count, share.total, share.value, *share.estimate.ends
+    yield "mean_radius", None, None, images, accuracy.mean.value, *accuracy.mean.ends
     others = {"median": accuracy.median, "largest": accuracy.largest}
     yield from ((f"{name}_radius", None, None, images, value, None, None) for name, value in others.items())
     yield "largest_possible", None, None, images, possible if math.isfinite(possible) else None, None, None
@@ -246,11 +247,12 @@ def _radius_text(radius: float) -> str:
 
 
 def _at(accuracy: CertifiedAccuracy, radius: float) -> str:
-    return _BEYOND if radius > accuracy.certificates.possible else numbers.share_estimate(accuracy.at(radius))
+    return _BEYOND if radius > accuracy.certificates.possible else numbers.percents(accuracy.at(radius).estimate)
 
 
 def _mean(accuracy: CertifiedAccuracy) -> str:
-    return f"{accuracy.mean:.4g}" if accuracy.interval is None else f"{accuracy.mean:.3g} {numbers.rough_interval(*accuracy.interval)}"
+    mean = accuracy.mean
+    return f"{mean.value:.3g} {numbers.rough_interval(*mean.ends)}" if mean.has_interval else f"{mean.value:.4g}"
 
 
 # --- the figure
@@ -273,8 +275,8 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
         f"Band: 95 % Clopper-Pearson interval, {LIKE_THESE}, each radius alone. Ring: clean accuracy of the network itself."
     )
     for name, accuracy in lines:
-        words = [f"mean radius {accuracy.mean:.3g} {numbers.rough_interval(*(accuracy.interval or (None, None)))}".rstrip()]
-        words.append(f"nothing certified {share_estimate(accuracy.abstains)}")
+        words = [f"mean radius {accuracy.mean.value:.3g} {numbers.rough_interval(*accuracy.mean.ends)}".rstrip()]
+        words.append(f"nothing certified {numbers.percents(accuracy.abstains.estimate)}")
         if np.isfinite(accuracy.certificates.possible):
             words.append(f"at most {accuracy.certificates.possible:.3g} possible")
         if accuracy.certificates.asked is not None:
@@ -290,10 +292,11 @@ def _curve(ax: Axes, accuracy: CertifiedAccuracy, end: float, style: dict[str, A
     Beyond the largest possible radius there is neither line nor band.
     """
     curve, last = accuracy.curve(), min(end, accuracy.certificates.possible)
-    beyond = accuracy.at(2.0 * end)  # nothing
+    beyond = accuracy.at(2.0 * end).estimate  # nothing is certified there
+    lower, upper = beyond.bounds or (0.0, 1.0)
     at = np.unique(np.linspace(0, len(curve.radii) - 1, min(len(curve.radii), _MOST_STEPS)).round().astype(int))
     radii = np.append(curve.radii[at], max(last, accuracy.largest))
-    columns = ((curve.values, beyond.value), (curve.lowers, beyond.lower), (curve.uppers, beyond.upper))
+    columns = ((curve.values, beyond.value), (curve.lowers, lower), (curve.uppers, upper))
     values, lowers, uppers = (np.append(column[at], zero) for column, zero in columns)
     ax.fill_between(radii, lowers, uppers, step="pre", color=style["color"], alpha=0.13, linewidth=0, zorder=1.5)
     ax.step(radii, values, where="pre", zorder=3, **style)

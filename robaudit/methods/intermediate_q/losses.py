@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from robaudit.estimates import Estimate
 from robaudit.levels import LevelChoice, NoiseLevel, from_weak_to_strong
 from robaudit.names import PartName, ResultName, series
 from robaudit.numerics.images import Floats
@@ -183,7 +184,7 @@ def loss_changes(
             before, now = (side[key].of_images(names) for side in sides)
             change = _paired_t(now.values - before.values)
             known = not before.open_above and not now.open_above
-            changes[key] = change if known else change._replace(lower=None, upper=None, p_value=None)
+            changes[key] = change if known else change.without_interval()
     return changes
 
 
@@ -193,10 +194,11 @@ def _paired_t(changes: Floats) -> PairedDifference:
 
     n, mean = len(changes), float(changes.mean())
     if n < 2:
-        return PairedDifference(mean, None, None, None, n)
+        return PairedDifference(Estimate(mean), None, n)
     error = float(changes.std(ddof=1)) / math.sqrt(n)
     p = float(2.0 * stdtr(n - 1, -abs(mean) / error)) if error > 0.0 else float(mean == 0.0)
-    return PairedDifference(mean, *mean_interval(changes, -math.inf, math.inf), p, n)
+    bounds = mean_interval(changes, -math.inf, math.inf)
+    return PairedDifference(Estimate.population(mean, bounds, "Student's t"), p, n)
 
 
 def not_missed(columns: Columns) -> Floats:

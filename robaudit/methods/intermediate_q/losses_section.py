@@ -16,6 +16,7 @@ from robaudit.methods.intermediate_q.losses import MOST_WORST, Losses, LossResul
 from robaudit.names import PartName, ResultName
 from robaudit.numerics.images import THESE_IMAGES
 from robaudit.quantities import LOSS
+from robaudit.records import columns_of
 from robaudit.report import numbers
 from robaudit.report.differences import P_VALUE, Paired, difference_lines, paired_cells, paired_changes, run_columns
 from robaudit.report.pictures.page import (
@@ -126,7 +127,8 @@ class LossesSection(Section[tuple[Losses, ...]]):
         """A line for each noise level and result."""
         for level in entry.record:
             for result in level.results:
-                mean = {part: getattr(result.mean, part) for part in _PARTS}
+                members = columns_of(result.mean)
+                mean = {part: members[part] for part in _PARTS}
                 yield {"estimator": result.name, **level.at.document(), "q": result.q, "images": result.summary.images, "mean": mean}
 
 
@@ -190,7 +192,7 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
 
 def _spread(group: GroupSummary) -> Iterator[str]:
     """The mean of these images, the median and the 95th percentile."""
-    yield numbers.ends(group.mean.measured_lower, group.mean.measured_upper, LOSS.low, LOSS.high)
+    yield numbers.ends(*group.mean.measured.ends, LOSS.low, LOSS.high)
     yield from (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
 
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, PlainSerializer
 
-from robaudit.documents import json_number
 from robaudit.errors import RunError
+from robaudit.estimates import Bounds, Estimate
 from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.numerics.images import Floats
 from robaudit.quantities import RADIUS
+from robaudit.records import Inline, Record, published
 from robaudit.runs.frame import NO_CLASS, Columns, common_names
 from robaudit.runs.run import Run
-from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
+from robaudit.stats.bootstrap import BOOTSTRAP, Ends, PairedDifference, differences, minus, percentiles
 
 LINEAR = "linear"
 """The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
@@ -67,30 +69,44 @@ HIGHER_IS_BETTER = (CurveKind.L2, CurveKind.LINF, CurveKind.NOISE)
 
 
 @dataclass(frozen=True, slots=True)
-class CurveSummary:
+class CurveSummary(Record):
     """A curve in one number.
 
     Attributes:
-        value: the number; None where it is not defined, ``why`` says the reason.
+        name: of the number.
+        estimate: the number with its 95 % percentile bootstrap interval for the population, infinite where the end of the curve leaves it
+            open; None where it is not defined.
         relation: whether the true number is at least or at most the value, because the curve ends too early.
-        lower, upper: 95 % percentile bootstrap interval for the population, infinite where the end of the curve leaves it open; None
-            where there is none.
+        why: the reason why it is not defined.
     """
 
-    value: float | None
-    relation: ValueRelation = ValueRelation.IS
-    lower: float | None = None
-    upper: float | None = None
-    why: str = ""
+    name: str = field(default="", kw_only=True)
+    estimate: Annotated[Estimate | None, Inline("value")]
+    relation: Annotated[ValueRelation, PlainSerializer(lambda relation: relation.value or "=", return_type=str)] = ValueRelation.IS
+    why: Annotated[str, Field(serialization_alias="undefined")] = ""
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values; an infinite end is null."""
-        ends = {"lower": json_number(self.lower), "upper": json_number(self.upper)}
-        return {"value": self.value, "relation": self.relation.value or "=", **ends, "undefined": self.why}
+    @property
+    def value(self) -> float | None:
+        """The number; None where it is not defined."""
+        return None if self.estimate is None else self.estimate.value
+
+    @property
+    @published(after="relation")
+    def ends(self) -> Annotated[Estimate | None, Inline("lower", "upper")]:
+        """The interval."""
+        return self.estimate
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorCurve:
+class CurvePoint(Record):
+    """An error and its place on a curve."""
+
+    at: float
+    error: Annotated[Estimate, Inline(error="value", lower="lower", upper="upper")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorCurve(Record):
     """Errors by strength.
 
     Attributes:
@@ -106,30 +122,26 @@ class ErrorCurve:
         used: number of points behind the summary: noise curves end by a rule.
     """
 
-    kind: CurveKind
+    kind: Annotated[CurveKind, Field(exclude=True)]
     source: str
-    places: Floats
-    errors: Floats
-    lower: Floats
-    upper: Floats
-    summary: CurveSummary
     images: int
     unlabelled: int
-    draws: int = 0
-    used: int = 0
+    draws: Annotated[int, PlainSerializer(lambda draws: draws or None, return_type=int | None)] = 0
+    summary: CurveSummary
+    used: Annotated[int, Field(serialization_alias="points_used")] = 0
+    places: Annotated[Floats, Field(exclude=True)]
+    errors: Annotated[Floats, Field(exclude=True)]
+    lower: Annotated[Floats, Field(exclude=True)]
+    upper: Annotated[Floats, Field(exclude=True)]
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        points = zip(self.places.tolist(), self.errors.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
-        return {
-            "source": self.source,
-            "images": self.images,
-            "unlabelled": self.unlabelled,
-            "draws": self.draws or None,
-            "summary": {"name": NAMES[self.kind], **self.summary.document()},
-            "points_used": self.used,
-            "points": [dict(zip(("at", "error", "lower", "upper"), point, strict=True)) for point in points],
-        }
+    @property
+    @published(after="points_used")
+    def points(self) -> tuple[CurvePoint, ...]:
+        """The points with their intervals."""
+        columns = (column.tolist() for column in (self.places, self.errors, self.lower, self.upper))
+        return tuple(
+            CurvePoint(at, Estimate.population(error, (lower, upper), BOOTSTRAP)) for at, error, lower, upper in zip(*columns, strict=True)
+        )
 
 
 Curves = Mapping[CurveKind, ErrorCurve]
@@ -323,7 +335,7 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
     ends = percentiles(len(wrong), lambda drawn: {**dict(enumerate(_errors(wrong, drawn).T)), _SUM: total(drawn)})
     errors: Floats = wrong.mean(0)
     lower, upper = zip(*(ends[i] or (float(error), float(error)) for i, error in enumerate(errors)), strict=True)
-    summary, used = summed(errors, ends[_SUM] or (None, None))
+    summary, used = summed(errors, ends[_SUM])
     return ErrorCurve(
         kind=kind,
         source=columns[0].key.estimator,
@@ -331,7 +343,7 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
         errors=errors,
         lower=np.array(lower),
         upper=np.array(upper),
-        summary=summary,
+        summary=replace(summary, name=NAMES[kind]),
         images=len(wrong),
         unlabelled=len(columns[0]) - len(wrong),
         draws=0 if make is _attack else int(labelled[0].draws.max()),
@@ -339,9 +351,13 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
     ), total
 
 
-Summed = Callable[[Floats, tuple[float | None, float | None]], tuple[CurveSummary, int]]
+Summed = Callable[[Floats, Bounds | None], tuple[CurveSummary, int]]
 """A function from a curve's errors and the ends of its interval to its summary and the number of points behind it."""
 _Parts = tuple[Floats, Floats, Sum, Summed]
+
+
+def _summary(value: float, bounds: Bounds | None, relation: ValueRelation = ValueRelation.IS) -> CurveSummary:
+    return CurveSummary(Estimate.population(value, bounds, BOOTSTRAP), relation)
 
 
 def _errors(wrong: Floats, drawn: Floats) -> Floats:
@@ -364,9 +380,9 @@ def _attack(columns: Sequence[Columns]) -> _Parts:
         mean = drawn @ radius / drawn.sum(1)
         return mean, np.where(drawn @ open_.astype(np.float64) > 0, np.inf, mean)
 
-    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
+    def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
         value = float(asr(errors, step)) + (1.0 - float(errors[-1])) * float(points[-1]) * step
-        return CurveSummary(value, ValueRelation.AT_LEAST if open_.any() else ValueRelation.IS, *ends), len(points)
+        return _summary(value, ends, ValueRelation.AT_LEAST if open_.any() else ValueRelation.IS), len(points)
 
     return np.round(step * points, 12), wrong.astype(np.float64), total, summed
 
@@ -386,13 +402,13 @@ def _noise(columns: Sequence[Columns]) -> _Parts:
         low = ams(curves, np.where(last < 0, most, last), step)
         return low, np.where((last < 0) & ~np.isnan(low), np.inf, low)
 
-    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
+    def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
         last = int(ends_at(errors, classes))
         stop = most if last < 0 else last
         value = float(ams(errors, stop, step))
         if math.isnan(value):
             return CurveSummary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors"), stop + 1
-        return CurveSummary(value, ValueRelation.AT_LEAST if last < 0 and errors[0] < 1 else ValueRelation.IS, *ends), stop + 1
+        return _summary(value, ends, ValueRelation.AT_LEAST if last < 0 and errors[0] < 1 else ValueRelation.IS), stop + 1
 
     return np.array([0.0, *levels]), wrong, total, summed
 
@@ -405,11 +421,11 @@ def _linear(columns: Sequence[Columns]) -> _Parts:
         crossing = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
         return np.where(np.isinf(crossing), 0.0, crossing), np.where(np.isinf(crossing), least, crossing)
 
-    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
+    def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
         value = float(gamma_at_half(gammas, 1.0 - errors))
         if not math.isinf(value):
-            return CurveSummary(value, ValueRelation.IS, *ends), len(gammas)
-        summary = CurveSummary(1.0, ValueRelation.AT_LEAST, *ends) if value > 0 else CurveSummary(least, ValueRelation.AT_MOST, *ends)
+            return _summary(value, ends), len(gammas)
+        summary = _summary(1.0, ends, ValueRelation.AT_LEAST) if value > 0 else _summary(least, ends, ValueRelation.AT_MOST)
         return summary, len(gammas)
 
     return gammas, wrong, total, summed

@@ -148,9 +148,9 @@ def _table(entries: Sequence[Entry[Curves]], ask: Ask) -> Table:
 
 def text(summary: CurveSummary) -> str:
     """The value with its relation and its interval for the population, open above where the curve leaves it open."""
-    if summary.value is None:
+    if summary.estimate is None:
         return numbers.NONE
-    return f"{summary.relation} {summary.value:.3g} {numbers.rough_interval(summary.lower, summary.upper)}".strip()
+    return f"{summary.relation} {summary.estimate.value:.3g} {numbers.rough_interval(*summary.estimate.ends)}".strip()
 
 
 def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:

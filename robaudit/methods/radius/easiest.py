@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from robaudit.errors import NothingLeftError, RunError
+from robaudit.estimates import Bounds
 from robaudit.levels import LevelChoice, LevelName, NoiseLevel, from_weak_to_strong
 from robaudit.methods.radius.difficulties import Difficulties, easiest_first
-from robaudit.numerics.images import Bounds, Floats
+from robaudit.numerics.images import Floats
 from robaudit.runs.frame import common_places
 from robaudit.runs.run import Run
 from robaudit.stats.bootstrap import percentiles

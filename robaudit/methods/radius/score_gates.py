@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from robaudit.errors import SpecError
+from robaudit.estimates import Estimate
 from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Measured, Method
 from robaudit.gates.statistics import Statistic
@@ -39,17 +41,16 @@ def _score(low: float, high: float, gate: Gate, evidence: Evidence) -> Measured:
     score, size, remarks = scores.values[Score(gate.quantity)], len(scores.radii.ids), tuple(_of_radii(scores))
     if score.value is None:
         raise SpecError(f"gate {str(gate)!r}", f"{gate.quantity} is not defined: {score.why}", "gate another score, such as r_m")
-    lower, upper = (score.lower, score.upper) if population else (score.measured_lower, score.measured_upper)
-    if lower is None or upper is None:
-        return Measured(score.value, None, Method.NONE, images=size, remarks=remarks)
+    estimate = score.population if population else score.measured
+    if estimate is None or estimate.bounds is None:
+        return Measured(Estimate(score.value), images=size, remarks=remarks)
     if scores.radii.upper_bounds:
-        lower, upper = low, upper if low == 0.0 and high == math.inf else high
-    method, stuck = "ends of the radii", "its images leave it open"
-    if population:
-        method, stuck = "over images", f"more than {size} images would narrow it"
-    elif lower == score.value == upper:
-        method = Method.EXACT
-    return Measured(score.value, (lower, upper), method, stuck=stuck, images=size, remarks=remarks)
+        grows = low == 0.0 and high == math.inf
+        estimate = estimate.with_bounds((low, estimate.bounds[1] if grows else high))
+    stuck = f"more than {size} images would narrow it" if population else "its images leave it open"
+    if estimate.is_exact and not population:
+        estimate = replace(estimate, method=Method.EXACT)
+    return Measured(estimate, stuck=stuck, images=size, remarks=remarks)
 
 
 def _of_radii(scores: Scores) -> Iterator[str]:

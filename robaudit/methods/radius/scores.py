@@ -9,22 +9,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RunError
+from robaudit.estimates import Bounds, Estimate
 from robaudit.levels import LevelChoice
 from robaudit.methods.radius.difficulties import Difficulties
-from robaudit.numerics.images import ROW_CONFIDENCE, Bounds, Floats, MeasuredImages, opened, population_mean
+from robaudit.numerics.images import ROW_CONFIDENCE, Floats, MeasuredImages, opened, population_mean
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
+from robaudit.records import Inline, Record, published
 from robaudit.runs.frame import Columns, common_ids
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
-from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
-from robaudit.text import Names
+from robaudit.stats.bootstrap import BOOTSTRAP, Ends, PairedDifference, differences, minus, percentiles
 
 
 class Score(StrEnum):
@@ -98,7 +99,7 @@ class Radii:
         measured: whether some have an interval of their own, from draws.
     """
 
-    key: GroupKey
+    key: Annotated[GroupKey, Inline()]
     ids: tuple[str, ...]
     values: Floats
     lowers: Floats
@@ -111,6 +112,26 @@ class Radii:
     not_finite: int = 0
     upper_bounds: bool = False
     measured: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of images."""
+        return len(self.ids)
+
+    @property
+    def right(self) -> int:
+        """Number of images that are classified correctly."""
+        return int(self.correct.sum())
+
+    @property
+    def beyond(self) -> int:
+        """Number of correct images whose radius is only known to be larger."""
+        return int(self.censored.sum())
+
+    @property
+    def norm(self) -> str | None:
+        """The norm of the radii, where they have one."""
+        return self.key.norm or None
 
     @property
     def censored(self) -> Mask:
@@ -154,53 +175,65 @@ class Radii:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreValue(Document):
+class ScoreValue(Record):
     """A score.
 
     Attributes:
-        value: the number; None where it is not defined, ``why`` says the reason.
-        lower, upper: interval for the population (:func:`scores_of`); None where there is none. It contains the interval for these images.
-        measured_lower, measured_upper: interval for these images: the value itself for uncensored radii, infinite above where a censored
-            image contributes; None where the score is not defined.
+        population: the score with its interval for the population (:func:`scores_of`), which contains the interval for these images; None
+            where the score is not defined.
+        measured: the score with its interval for these images: the value itself for uncensored radii, infinite above where a censored
+            image contributes.
+        why: the reason why it is not defined.
     """
 
-    members = "value lower upper measured_lower measured_upper at_least undefined=why"
-
-    value: float | None
-    lower: float | None = None
-    upper: float | None = None
-    measured_lower: float | None = None
-    measured_upper: float | None = None
-    why: str = ""
+    population: Annotated[Estimate | None, Inline("value", "lower", "upper")] = None
+    measured: Annotated[Estimate | None, Inline(measured_lower="lower", measured_upper="upper")] = None
+    why: Annotated[str, Field(serialization_alias="undefined")] = ""
 
     @property
+    def value(self) -> float | None:
+        """The number; None where it is not defined."""
+        return None if self.population is None else self.population.value
+
+    @property
+    @published(after="measured_upper")
     def at_least(self) -> bool:
         """Whether the value is only a lower end."""
-        return self.measured_upper == math.inf and self.measured_lower != -math.inf
+        return self.measured is not None and self.measured.upper == math.inf and self.measured.lower != -math.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Scores(Document):
-    """The scores of one result."""
+class Scores(Record):
+    """The scores of one result.
 
-    radii: Radii
-    values: Mapping[Score, ScoreValue]
+    Attributes:
+        radii: what they are of.
+        confidence: of the intervals.
+        values: by score.
+    """
+
+    radii: Annotated[Radii, Inline(key="key", norm="norm")]
     confidence: float
+    values: Annotated[Mapping[Score, ScoreValue], Field(serialization_alias="scores")]
 
-    def document(self, names: Names | None = None) -> dict[str, Any]:
-        """One entry of the JSON output."""
-        radii = self.radii
-        counts = {
-            "images": len(radii.ids),
-            "correct": int(radii.correct.sum()),
-            "censored": int(radii.censored.sum()),
-            "left_out": radii.left_out,
-            "unlabelled": radii.unlabelled,
-            "not_finite": radii.not_finite,
-            "upper_bounds": radii.upper_bounds,
-        }
-        scores = {score.value: value.document() for score, value in self.values.items()}
-        return {**radii.key.document(), "norm": radii.key.norm or None, "confidence": self.confidence, **counts, "scores": scores}
+    @property
+    @published(after="confidence")
+    def counts(
+        self,
+    ) -> Annotated[
+        Radii,
+        Inline(
+            images="size",
+            correct="right",
+            censored="beyond",
+            left_out="left_out",
+            unlabelled="unlabelled",
+            not_finite="not_finite",
+            upper_bounds="upper_bounds",
+        ),
+    ]:
+        """How many images are behind them."""
+        return self.radii
 
 
 # --- reading
@@ -285,8 +318,8 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
             lower, upper = (0.0 if score in _VARIATIONS and math.isnan(end) else end for end in numbers)  # both radii may be 0
             known = lower, upper
             why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else ""
-        scores[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, known, boot.get(score))
-    return Scores(radii, scores, confidence)
+        scores[score] = ScoreValue(why=why) if why else _value(radii, score, exact, known, boot.get(score))
+    return Scores(radii, confidence, scores)
 
 
 def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds | None) -> ScoreValue:
@@ -300,12 +333,16 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
         ends: the bootstrap interval; None where there is none.
     """
     if score is Score.R_SQUARED and radii.measured:  # the ends of the radii do not bound it
-        return ScoreValue(exact, *(ends or (None, None)))
+        return _score_value(exact, ends, None)
     if score in _VARIATIONS:
         exact, known, ends = abs(exact), _folded_ends(known), None if ends is None else _folded_ends(ends)
     if ends is None or score in _SMALLEST or _carriers(radii, score) < 2:
-        return ScoreValue(exact, None, None, *known)
-    return ScoreValue(exact, min(ends[0], known[0]), max(ends[1], known[1]), *known)
+        return _score_value(exact, None, known)
+    return _score_value(exact, (min(ends[0], known[0]), max(ends[1], known[1])), known)
+
+
+def _score_value(value: float, population: Bounds | None, measured: Bounds | None) -> ScoreValue:
+    return ScoreValue(Estimate.population(value, population, "over images"), Estimate.measured(value, measured, "ends of the radii"))
 
 
 def _carriers(radii: Radii, score: Score) -> int:
@@ -481,13 +518,17 @@ def score_changes(base: Radii, new: Radii) -> dict[Score, PairedDifference]:
 
 
 def _change(score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDifference) -> PairedDifference:
-    lower, upper, p = paired.lower, paired.upper, paired.p_value
+    bounds, p = paired.estimate.bounds, paired.p_value
     if score in _SMALLEST:  # no interval, except an open one with censored images
-        lower, upper, p = (math.inf, -math.inf, 1.0) if base.at_least or new.at_least else (None, None, None)
-    if lower is None or upper is None or p is None:
-        return paired._replace(lower=None, upper=None, p_value=None)
-    if not (base.measured_lower is None or base.measured_upper is None or new.measured_lower is None or new.measured_upper is None):
-        lower, upper = min(lower, new.measured_lower - base.measured_upper), max(upper, new.measured_upper - base.measured_lower)
+        bounds, p = ((math.inf, -math.inf), 1.0) if base.at_least or new.at_least else (None, None)
+    if bounds is None or p is None:
+        return paired.without_interval()
+    lower, upper = bounds
+    before, now = (None if score.measured is None else score.measured.bounds for score in (base, new))
+    if before is not None and now is not None:
+        lower, upper = min(lower, now[0] - before[1]), max(upper, now[1] - before[0])
+    estimate = Estimate.population(paired.estimate.value, (lower, upper), BOOTSTRAP)
     if math.isinf(lower) and math.isinf(upper):
-        return paired._replace(lower=lower, upper=upper, p_value=None)
-    return paired._replace(lower=lower, upper=upper, p_value=p if lower > 0.0 or upper < 0.0 or p > 0.05 else 1.0)
+        return PairedDifference(estimate, None, paired.images)
+    contradicts = lower <= 0.0 <= upper and p <= 0.05
+    return PairedDifference(estimate, 1.0 if contradicts else p, paired.images)

@@ -130,7 +130,7 @@ def _table(names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[
     several, paired, first = len(names) > 1, any(changes.values()), next(iter(of_run.values()))
     rows = []
     for score in Score:
-        values = [of_run[name].values[score] if name in of_run else ScoreValue(None) for name in names]
+        values = [of_run[name].values[score] if name in of_run else ScoreValue() for name in names]
         if any(value.value is not None for value in values):
             rows.append(cells((score, *map(text, values), *(paired_cells(changes, score) if several else [MEANINGS[score]]))))
     meaning = Column("value [95% interval]", number=True), Column("meaning", wrap=True)
@@ -150,11 +150,12 @@ def text(score: ScoreValue) -> str:
     """The value with its interval for the population: a lower end where censored images leave it open above, "~" where they leave it
     open on both sides.
     """
-    if score.value is None:
+    if score.population is None or score.measured is None:
         return numbers.NONE
-    known = score.measured_lower, score.measured_upper
-    mark = ">= " if score.at_least else "~" if known == (0.0, 1.0) and 0.0 < score.value < 1.0 else ""
-    return f"{mark}{score.value:.4g} {numbers.rough_interval(score.lower, score.upper, 4)}".rstrip()
+    value = score.population.value
+    unknown = score.measured.bounds == (0.0, 1.0) and 0.0 < value < 1.0
+    mark = ">= " if score.at_least else "~" * unknown
+    return f"{mark}{value:.4g} {numbers.rough_interval(*score.population.ends, 4)}".rstrip()
 
 
 def notes(scores: Scores) -> Iterator[str]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
 
 from robaudit.compare.result import Comparison
-from robaudit.documents import Document, json_schema
 from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
+from robaudit.records import Record, json_schema
 from robaudit.runs.info import RunInfo
 from robaudit.spec.gates import WARNINGS
 
 
 @dataclass(frozen=True, slots=True)
-class Weights(Document):
+class Weights(Record):
     """Name of a model, and sha256 of its weights."""
 
     name: str
@@ -23,13 +25,13 @@ class Weights(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject(Document):
+class Subject(Record):
     """What every format says about the run besides its gates.
 
     Attributes:
         command: the command that decided: gate, compare, estimate.
         name: of the run.
-        model, sha256: the model's name and the checksum of its weights.
+        model: The audited model.
         identity: sha256 of what the run computes.
         robaudit: the version that made the run.
         against: of a comparison, the run that it was compared with.
@@ -38,18 +40,15 @@ class Subject(Document):
         left_out: further samples that the gates ignore or count only in part, counted by reason.
     """
 
-    members = "name model=weights identity robaudit"
-
-    command: str
+    command: Annotated[str, Field(exclude=True)]
     name: str
-    model: str
-    sha256: str
+    model: Weights
     identity: str
     robaudit: str | None
-    against: Subject | None = None
-    warnings: Sequence[str] = ()
-    skipped: int = 0
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    against: Annotated[Subject | None, Field(exclude=True)] = None
+    warnings: Annotated[Sequence[str], Field(exclude=True)] = ()
+    skipped: Annotated[int, Field(exclude=True)] = 0
+    left_out: Annotated[Mapping[str, int], Field(exclude=True)] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -60,15 +59,17 @@ class Subject(Document):
         left_out: Mapping[str, int] | None = None,
     ) -> Subject:
         """From a run's run.json."""
-        version, skipped, model = info.versions.get("robaudit"), info.totals.skipped, info.model
-        name, identity = info.name, info.identity
-        warnings = tuple(info.warnings)
-        return cls(command, name, model.name, model.sha256, identity, version, against, warnings, skipped, left_out or {})
-
-    @property
-    def weights(self) -> Weights:
-        """The audited model."""
-        return Weights(self.model, self.sha256)
+        return cls(
+            command=command,
+            name=info.name,
+            model=Weights(info.model.name, info.model.sha256),
+            identity=info.identity,
+            robaudit=info.versions.get("robaudit"),
+            against=against,
+            warnings=tuple(info.warnings),
+            skipped=info.totals.skipped,
+            left_out=left_out or {},
+        )
 
     def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
         """The warnings; none where a gate on warnings reports them."""
@@ -86,47 +87,66 @@ def counted(decision: Decision, inconclusive: Verdict) -> Verdict:
     return inconclusive if decision.verdict == "inconclusive" else decision.verdict
 
 
-@dataclass(frozen=True, slots=True)
-class GatesDocument(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatesDocument(Record):
     """What robaudit gate writes: keys may be added within a version; none is taken away or changes its meaning.
 
     Attributes:
         schema_version: of this document.
-        subject: the run.
-        gates: in the order they were given.
+        command: the command that decided: gate, compare, estimate.
+        verdict: On all gates: fail if one fails, else inconclusive if one is (or what it counts as), else pass.
+        exit_code: 0 pass, 1 fail, 4 inconclusive.
         inconclusive_counts_as: what an inconclusive gate counts as.
+        warnings: of the run; they come before its gates in every format.
+        run: the run.
+        base: of a comparison, the run that it was compared with.
+        left_out: Counts of the samples left out by reason: ``skipped`` (in a comparison also ``base_skipped``), and ``left_out``.
+        gates: in the order they were given.
     """
 
-    members = (
-        "schema_version subject.command verdict exit_code inconclusive_counts_as subject.warnings run=subject base=subject.against "
-        "left_out=subject.counts gates"
-    )
-
-    gates: Sequence[Decision]
-    subject: Subject
+    schema_version: Literal[1] = 1
+    command: str
+    verdict: Verdict
+    exit_code: Literal[0, 1, 4]
     inconclusive_counts_as: Verdict
-    schema_version: Literal[1] = field(default=1, kw_only=True)
+    warnings: Sequence[str]
+    run: Subject
+    base: Subject | None
+    left_out: Mapping[str, int]
+    gates: Sequence[Decision]
 
-    @property
-    def verdict(self) -> Verdict:
-        """On all gates: fail if one fails, else inconclusive if one is (or what it counts as), else pass."""
-        return overall(self.gates, self.inconclusive_counts_as)
+    @classmethod
+    def of(cls, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, **more: Any) -> Self:
+        """The document on these decisions.
 
-    @property
-    def exit_code(self) -> Literal[0, 1, 4]:
-        """0 pass, 1 fail, 4 inconclusive."""
-        return EXIT_CODES[self.verdict]
+        Args:
+            decisions: the gates.
+            subject: the run.
+            inconclusive: what an inconclusive gate counts as.
+            more: the further members of a subclass.
+        """
+        verdict = overall(decisions, inconclusive)
+        return cls(
+            command=subject.command,
+            verdict=verdict,
+            exit_code=EXIT_CODES[verdict],
+            inconclusive_counts_as=inconclusive,
+            warnings=subject.warnings,
+            run=subject,
+            base=subject.against,
+            left_out=subject.counts,
+            gates=decisions,
+            **more,
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompareDocument(GatesDocument):
     """What robaudit compare writes: the gates (none without --gate), and what differs between the two runs.
 
     Attributes:
         comparison: new against base.
     """
-
-    members = f"{GatesDocument.members} comparison"
 
     comparison: Comparison
 
@@ -139,7 +159,7 @@ def gates_json(decisions: Sequence[Decision], subject: Subject, *, inconclusive:
         subject: the run.
         inconclusive: what an inconclusive gate counts as.
     """
-    return json_text(GatesDocument(decisions, subject, inconclusive).document())
+    return json_text(GatesDocument.of(decisions, subject, inconclusive).document())
 
 
 def json_text(document: Mapping[str, Any]) -> str:

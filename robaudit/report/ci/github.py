@@ -95,7 +95,7 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
 
 
 def _about(subject: Subject) -> str:
-    return f"{markdown(subject.name)}: model {markdown(subject.model)} (sha256 {markdown(subject.sha256[:8])})"
+    return f"{markdown(subject.name)}: model {markdown(subject.model.name)} (sha256 {markdown(subject.model.sha256[:8])})"
 
 
 def _classes(decision: Decision) -> list[str]:

@@ -64,8 +64,8 @@ def _element(verdict: Verdict, inconclusive: Verdict) -> str | None:
 def _properties(subject: Subject) -> Iterator[tuple[str, str]]:
     for prefix, run in (("", subject), ("base ", subject.against)):
         if run is not None:
-            yield f"{prefix}model", run.model
-            yield f"{prefix}model sha256", run.sha256
+            yield f"{prefix}model", run.model.name
+            yield f"{prefix}model sha256", run.model.sha256
             yield f"{prefix}run", run.name
             yield f"{prefix}run identity", run.identity
             if run.robaudit is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP
 from typing import Any
 
-from robaudit.gates.measure import Covers
+from robaudit.estimates import Covers
 from robaudit.gates.text import number
 from robaudit.report.html.content import RunView
 from robaudit.report.numbers import NONE

@@ -92,7 +92,7 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
         worst = None if bias is None else worst_class(bias)
         yield (
             Cell(levels[group.key.at]),
-            Cell("" if noisy is None else numbers.with_percents(noisy.value, noisy.lower, noisy.upper)),
+            Cell("" if noisy is None else numbers.percents(noisy.population)),
             Cell(group_mean(group)),
             Cell("" if worst is None else f"{_class_text(worst)}: {class_mean(worst, group.quantity)}"),
             Cell("" if many is None else f"{many.beyond:,} of {many.total:,}", tone="bad" if many is not None and many.confirmed else ""),
@@ -145,10 +145,7 @@ def _mean(group: GroupSummary) -> str:
     """The mean of a group with its interval, for a sentence."""
     mean, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
     if group.quantity.unit == "probability":
-        lower, upper = (mean.measured_lower, mean.measured_upper) if group.images == 1 else (mean.lower, mean.upper)
-        text = (
-            numbers.percent(mean.value, None, None) if lower is None or upper is None else numbers.with_percents(mean.value, lower, upper)
-        )
+        text = numbers.percents(mean.measured if group.images == 1 else mean.population)
     elif group.key.quantity == LOG10_P_FAIL.name:
         return _odds(mean, mark)
     else:
@@ -158,10 +155,11 @@ def _mean(group: GroupSummary) -> str:
 
 def _odds(mean: Mean, mark: str) -> str:
     """The mean of log10 of failure probabilities as odds: their geometric mean."""
-    if math.isinf(mean.lower):
-        end = mean.upper if mean.measured_upper is None else mean.measured_upper
+    lower, upper = mean.population.bounds or (-math.inf, math.inf)
+    if math.isinf(lower):
+        end = upper if mean.measured.upper is None else mean.measured.upper
         return f"at most {numbers.odds(end, 'up')}" if end < 0 else "an unknown share of"
-    return f"{mark}{numbers.odds(mean.value)} [{numbers.odds(mean.lower, 'down')}, {numbers.odds(mean.upper, 'up')}]"
+    return f"{mark}{numbers.odds(mean.value)} [{numbers.odds(lower, 'down')}, {numbers.odds(upper, 'up')}]"
 
 
 def _answer(group: GroupSummary, level: str) -> str:

@@ -6,6 +6,7 @@ rare: at most 2.5 % of the seeds. A row misses where its lower end is above p, o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -190,7 +191,7 @@ def _relation(quantity: str) -> str:
 
 
 def _counted(network: str, estimator: str, about: str, verdicts: Sequence[Decision]) -> Errors:
-    ends = [(one.lower, one.upper) for one in verdicts]
+    ends = [(one.estimate.lower, one.estimate.upper) for one in verdicts]
     width = float(np.mean([np.nan if low is None or high is None else high - low for low, high in ends]))
     passed, failed = (sum(one.verdict == which for one in verdicts) for which in ("pass", "fail"))
     return Errors(network, estimator, about, len(verdicts), passed, failed, width)
@@ -225,8 +226,10 @@ def _of_population(network: str, estimator: str, runs: Sequence[Sequence[Row]], 
         yield _counted(network, estimator, LIKE + quantity, [one[k] for one in verdicts])
     if estimator == COUNTED:
         gaps = [one.gap for one in (class_bias(run.rows, permutations=500) for run in samples) if one.gap is not None]
-        up, down = sum(one.lower > wanted["class_gap"] for one in gaps), sum(one.upper < wanted["class_gap"] for one in gaps)
-        width = float(np.mean([one.upper - one.lower for one in gaps]))
+        bounds = [one.estimate.bounds or (0.0, math.inf) for one in gaps]
+        up = sum(lower > wanted["class_gap"] for lower, _ in bounds)
+        down = sum(upper < wanted["class_gap"] for _, upper in bounds)
+        width = float(np.mean([upper - lower for lower, upper in bounds]))
         yield Errors(network, estimator, LIKE + "the gap of bias-report", len(gaps), up, down, width)
 
 

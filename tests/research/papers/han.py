@@ -346,7 +346,7 @@ def fig5(session: Session) -> Part:
             best = values(runs[1], f"{e}-{last[0]}")
             away |= {(e, n): np.abs(values(runs[0], f"{e}-{n}") - best) for n in counts}
             rows += [(NAMES[net], e, f"{n:,}", with_ends(mean(away[e, n]))) for n in counts]
-            below = (n for n in counts if float("inf" if (end := mean(away[e, n]).upper) is None else end) < 0.01)
+            below = (n for n in counts if float("inf" if (end := mean(away[e, n]).estimate.upper) is None else end) < 0.01)
             converged = next(below, None)
             rows.append((NAMES[net], e, "first with its interval below .01", f"{converged:,}" if converged else "none"))
         lines[NAMES[net]] = {e: (counts, [away[e, n] for n in counts]) for e, counts in (("mc", MC), ("mmse", MMSE))}

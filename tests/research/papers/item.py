@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import robaudit
 from robaudit.api.run import Run
+from robaudit.estimates import Estimate
 from robaudit.stats.bootstrap import PairedDifference, differences
 from tests.shared import SHARED, card, document
 
@@ -229,7 +230,7 @@ def mean(each: Floats) -> PairedDifference:
     """The mean over the images that have a value, its interval, and the p-value of 0."""
     known = each[np.isfinite(each)]
     if not len(known):
-        return PairedDifference(math.nan, None, None, None, 0)
+        return PairedDifference(Estimate(math.nan), None, 0)
     return differences(len(known), lambda drawn: {"": drawn @ known / drawn.sum(1)}, {"": float(known.mean())})[""]
 
 
@@ -249,12 +250,15 @@ def judged(
     """
     sign, limit = (-1.0, below) if above is None else (1.0, above)
     found = measured(images, lambda at: sign * (statistic(at) - limit))
-    if found.p_value is None or found.lower is None or found.upper is None or not math.isfinite(found.value):
+    if found.p_value is None or found.estimate.lower is None or found.estimate.upper is None or not math.isfinite(found.estimate.value):
         return Claim(text, Verdict.OPEN, f"{about}: not defined on these images")
-    alike = found.lower == found.upper
-    unclear = found.p_value > LEVEL or found.value == 0 or images < FEWEST or alike
-    verdict = Verdict.OPEN if unclear else Verdict.HOLDS if found.value > 0 else Verdict.FAILS
-    value, *ends = (number(sign * one + limit) for one in (found.value, *sorted((found.lower, found.upper), reverse=sign < 0)))
+    alike = found.estimate.lower == found.estimate.upper
+    unclear = found.p_value > LEVEL or found.estimate.value == 0 or images < FEWEST or alike
+    verdict = Verdict.OPEN if unclear else Verdict.HOLDS if found.estimate.value > 0 else Verdict.FAILS
+    value, *ends = (
+        number(sign * one + limit)
+        for one in (found.estimate.value, *sorted((found.estimate.lower, found.estimate.upper), reverse=sign < 0))
+    )
     p = "all images alike" if alike else "p <= .001" if found.p_value <= 0.001 else f"p = {number(found.p_value)}"
     against = f" against {number(limit)}" if limit else ""
     return Claim(text, verdict, f"{about} {value} [{', '.join(ends)}]{against}, {p}, n = {images}")
@@ -296,9 +300,9 @@ def number(value: float, digits: int = 3) -> str:
 
 def with_ends(found: PairedDifference) -> str:
     """A value and its interval."""
-    if found.lower is None or found.upper is None:
-        return number(found.value)
-    return f"{number(found.value)} [{number(found.lower)}, {number(found.upper)}]"
+    if found.estimate.lower is None or found.estimate.upper is None:
+        return number(found.estimate.value)
+    return f"{number(found.estimate.value)} [{number(found.estimate.lower)}, {number(found.estimate.upper)}]"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -46,8 +46,8 @@ def curves(ax: Axes, lines: Mapping[str, Curve]) -> None:
     for place, (name, (x, each)) in enumerate(lines.items()):
         style = line_style(place, marks=True)
         found = [mean(one[np.isfinite(one)]) for one in each]
-        ax.plot(x, [one.value for one in found], label=name, markersize=4, **style)
-        low, high = ([getattr(one, end) for one in found] for end in ("lower", "upper"))
+        ax.plot(x, [one.estimate.value for one in found], label=name, markersize=4, **style)
+        low, high = zip(*(one.estimate.ends for one in found), strict=True)
         ax.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
 
 

@@ -308,7 +308,8 @@ def votes(run: Run, noise: str) -> Floats:
 
 def summed(one: CurveSummary) -> str:
     """A curve in one number, with its interval."""
-    if one.value is None:
+    if one.estimate is None:
         return "-"
-    ends = "" if one.lower is None or one.upper is None else f" [{number(one.lower)}, {number(one.upper)}]"
-    return f"{one.relation.value or ''}{number(one.value)}{ends}".strip()
+    bounds = one.estimate.bounds
+    ends = "" if bounds is None else f" [{number(bounds[0])}, {number(bounds[1])}]"
+    return f"{one.relation.value or ''}{number(one.estimate.value)}{ends}".strip()

@@ -21,6 +21,7 @@ from robaudit.spec.gates import parse_gate
 from robaudit.stats.flags import Certainty
 from tests.infos import changed
 from tests.states import change
+from tests.unit.compare.tools import width
 from tests.unit.engine.tools import known
 
 
@@ -70,7 +71,8 @@ def test_pairs_draw_by_draw(trained: Run, ordinary: Run) -> None:
     apart = sum(one.mean(1) * (1 - one.mean(1)) for one in bits).sum()
     assert group.variance_saved == pytest.approx(1 - change.var(1).sum() / apart)
     assert known(group.variance_saved) > 0.05, "two networks of one kind fail on the same noise more often than by chance"
-    assert known(group.mean.measured).lower < group.mean.value < known(group.mean.measured).upper
+    lower, upper = known(known(group.mean.measured).bounds)
+    assert lower < group.mean.value < upper
     per_class = {one.index: one for one in group.classes}
     labels = np.array([row.label for row in rows_of(trained)])
     assert {index: one.images for index, one in per_class.items()} == {int(k): int((labels == k).sum()) for k in np.unique(labels)}
@@ -86,18 +88,19 @@ def test_accuracy_under_noise_is_paired_where_both_are_right(trained: Run, ordin
     rows = [rows_of(run) for run in (trained, ordinary)]
     shares = [np.array([row.votes.counts[row.label] / 120 for row in side]) for side in rows]  # type: ignore[index, union-attr]
     assert found.value == pytest.approx((shares[1] - shares[0]).mean())
-    assert found.measured.lower < found.value < found.measured.upper
+    lower, upper = known(found.measured.bounds)
+    assert lower < found.value < upper
     apart = known(group_of(trained, read_run(ordinary.path)).noisy_accuracy)
     assert known(apart.measured).method == "unpaired, distances added: clopper-pearson:pooled"
     both = all(row.correct for side in rows for row in side)
     assert found.measured.method == ("paired draws" if both else "paired draws; unpaired, distances added: clopper-pearson:pooled")
-    assert found.measured.upper - found.measured.lower < known(apart.measured).upper - known(apart.measured).lower
+    assert width(found.measured) < width(known(apart.measured))
 
 
 def test_turned_round_all_signs_turn(trained: Run, ordinary: Run) -> None:
     there, back = group_of(trained, ordinary), group_of(ordinary, trained)
     assert there.mean.value == -back.mean.value
-    assert known(there.mean.measured).lower == pytest.approx(-known(back.mean.measured).upper, abs=1e-12)
+    assert known(there.mean.measured).lower == pytest.approx(-known(known(back.mean.measured).upper), abs=1e-12)
     assert (there.worse, there.better) == (back.better, back.worse)
     assert there.flagged("newly flagged", *Certainty) == back.flagged("fixed", *Certainty)
 
@@ -107,12 +110,12 @@ def test_estimators_without_an_interval(trained: Run, ordinary: Run) -> None:
     assert group.mean.measured is None
     assert group.compared == 0
     (one,) = decided(trained, ordinary, "mean_drop(estimator=taylor) <= 0.5")
-    assert (one.verdict, one.covers, one.lower) == ("inconclusive", "nothing", None)
+    assert (one.verdict, one.estimate.covers, one.estimate.lower) == ("inconclusive", "nothing", None)
     (one,) = decided(trained, ordinary, "mean_drop(estimator=taylor) <= 0.5", point=True)
-    assert (one.verdict, one.covers, one.lower) == ("pass", "nothing", None)
+    assert (one.verdict, one.estimate.covers, one.estimate.lower) == ("pass", "nothing", None)
     (counted,) = decided(trained, ordinary, "share_worse(estimator=taylor) <= 1", point=True)
     values = [np.array([row.value for row in rows_of(run, "taylor")]) for run in (trained, ordinary)]
-    assert counted.value == (values[1] < values[0]).mean()
+    assert counted.estimate.value == (values[1] < values[0]).mean()
 
 
 def test_images_that_stop_by_themselves_have_ends_that_add_up(trained: Run, ordinary: Run) -> None:

@@ -18,7 +18,7 @@ from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.comparison import comparison_tables
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
-from tests.unit.compare.tools import between, bits, decided, made, shares, with_bits
+from tests.unit.compare.tools import between, bits, decided, made, shares, width, with_bits
 from tests.unit.engine.tools import known
 from tests.unit.gates.tools import row
 
@@ -48,13 +48,19 @@ def test_counts_of_samples_that_changed() -> None:
     q[:10] = 0.1
     found = between(shares(rng.binomial(1000, p), 1000), shares(rng.binomial(1000, q), 1000))
     share, flagged, within = decided(found, "share_worse <= 0.02", "newly_flagged <= 9", "newly_flagged <= 10")
-    assert (flagged.value, flagged.lower, flagged.upper, flagged.verdict, within.verdict) == (10, 10, 10, "fail", "pass")
-    assert 10 / 300 <= known(share.lower) <= share.value < 0.1
+    assert (flagged.estimate.value, flagged.estimate.lower, flagged.estimate.upper, flagged.verdict, within.verdict) == (
+        10,
+        10,
+        10,
+        "fail",
+        "pass",
+    )
+    assert 10 / 300 <= known(share.estimate.lower) <= share.estimate.value < 0.1
     assert share.verdict == "fail"
-    assert known(share.upper) > 0.5, "that an unchanged image is not a little worse cannot be shown"
+    assert known(share.estimate.upper) > 0.5, "that an unchanged image is not a little worse cannot be shown"
     (population,) = decided(found, "share_worse <= 0.5", population=True)
-    assert population.covers == "population"
-    assert 0.0 < known(population.lower) < 10 / 300
+    assert population.estimate.covers == "population"
+    assert 0.0 < known(population.estimate.lower) < 10 / 300
 
 
 def test_one_model_has_no_worse_sample_whatever_the_seed() -> None:
@@ -63,7 +69,7 @@ def test_one_model_has_no_worse_sample_whatever_the_seed() -> None:
     found = compare(made(rows[0], 0), made(rows[1], 1))
     assert found.groups[0].worse > 0
     for one in decided(found, *COUNTS):
-        assert (one.verdict, one.lower, one.upper, one.method) == ("pass", 0, 0, "the same model")
+        assert (one.verdict, one.estimate.lower, one.estimate.upper, one.estimate.method) == ("pass", 0, 0, "the same model")
     broken = compare(made(rows[0], 0), made(shares(rng.binomial(100, p / 5), 100), 1))
     assert decided(broken, COUNTS[0])[0].verdict == "fail", "the same weights, and not the same results"
 
@@ -84,14 +90,14 @@ def test_a_run_that_broke_passes_nothing() -> None:
         assert one.verdict == "inconclusive", one
         assert "without a finite value in one run or both: 30 of 60 samples" in one.evidence
     (lowest,) = decided(between(base, broken(base, 30)), "mean_drop <= 0.9")
-    assert lowest.upper == pytest.approx(0.5, abs=0.01), "half of them unchanged, half at the end of the range"
+    assert lowest.estimate.upper == pytest.approx(0.5, abs=0.01), "half of them unchanged, half at the end of the range"
     gone = compare(made(base), made(base[30:], 1, "b", skipped=[one.sample_id for one in base[:30]]))
     assert gone.left_out()["only_base"] == 30
     for one in decided(gone, *DROPS, "accuracy_drop <= 0.1"):
         assert one.verdict == "inconclusive", one
         assert "skipped by the new run: 30 of 60 samples" in one.evidence
     (class_gone,) = decided(between(base, broken(sorted(base, key=lambda one: one.label or 0), 20)), "worst_class_drop <= 0.5")
-    assert (class_gone.verdict, len(class_gone.classes), class_gone.upper) == ("inconclusive", 3, 1.0)
+    assert (class_gone.verdict, len(class_gone.classes), class_gone.estimate.upper) == ("inconclusive", 3, 1.0)
     with pytest.raises(RobauditError, match="no finite value"):
         between(base, broken(base, 60))
 
@@ -118,7 +124,7 @@ def test_the_population_on_a_range_without_end() -> None:
     (measured,) = decided(found, "mean_drop <= 0.2")
     assert measured.verdict == "pass"
     for one in decided(found, "mean_drop <= 0.2", "worst_class_drop <= 5", "mean_drop <= -9", population=True):
-        assert (one.verdict, one.lower, one.upper) == ("inconclusive", -math.inf, math.inf)
+        assert (one.verdict, one.estimate.lower, one.estimate.upper) == ("inconclusive", -math.inf, math.inf)
 
 
 def test_the_same_noise_unpaired_adds_the_distances() -> None:
@@ -127,13 +133,14 @@ def test_the_same_noise_unpaired_adds_the_distances() -> None:
         u = rng.random((20, 100))
         found = between(shares((u < 0.5).sum(1), 100), shares((u > 0.5).sum(1), 100), seed=0)  # one flips where the other does not
         ends = known(found.groups[0].mean.measured)
-        missed += not ends.lower <= 0 <= ends.upper
+        lower, upper = known(ends.bounds)
+        missed += not lower <= 0 <= upper
     assert missed <= repeats * 0.05 + 3 * math.sqrt(repeats * 0.05)
     assert "does not record which draws kept the class" in found.groups[0].why
     rare = between(logs([-3.0] * 4), logs([-2.0] * 4), seed=0).groups[0]
     assert rare.why == "the base run's draws are not a fixed number of votes"
-    assert known(rare.mean.measured).upper - 1 == pytest.approx((0.05**2 * 4) ** 0.5 / 4 * 2), "once each"
-    assert rare.changed[0].lower == pytest.approx(0.9), "not 1 - 0.05 sqrt 2"
+    assert known(known(rare.mean.measured).upper) - 1 == pytest.approx((0.05**2 * 4) ** 0.5 / 4 * 2), "once each"
+    assert rare.changed[0].difference.lower == pytest.approx(0.9), "not 1 - 0.05 sqrt 2"
 
 
 def test_errors_of_images_that_stopped_by_themselves_add_whatever_their_noise() -> None:
@@ -143,7 +150,7 @@ def test_errors_of_images_that_stopped_by_themselves_add_whatever_their_noise() 
         return [row(i, value, value - 0.1, value + 0.1, interval=Interval.parse("confidence-sequence")) for i in range(4)]
 
     group = between(stopped(0.8), stopped(0.4), seed=1).groups[0]
-    assert group.changed[0].lower == pytest.approx(-0.6), "not -0.4 - 0.1 sqrt 2"
+    assert group.changed[0].difference.lower == pytest.approx(-0.6), "not -0.4 - 0.1 sqrt 2"
 
 
 def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
@@ -159,7 +166,8 @@ def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
     assert turned.mean.value == -group.mean.value
     labelled = known(between(bits((u < 0.7)[:, :100], [0] * 30), bits(u < 0.65, [0] * 30), seed=0).groups[0].noisy_accuracy)
     assert labelled.new == pytest.approx((u < 0.65).mean()), "accuracy under noise is of all draws"
-    assert known(labelled.measured).lower < labelled.value < known(labelled.measured).upper
+    lower, upper = known(known(labelled.measured).bounds)
+    assert lower < labelled.value < upper
 
 
 def test_antithetic_pairs_of_both_runs_are_pooled() -> None:
@@ -198,7 +206,7 @@ def test_unequal_numbers_of_draws_are_paired_image_by_image() -> None:
     apart = between([with_bits(row) for row in base], [with_bits(row) for row in new], seed=0).groups[0]
     assert apart.how == "unpaired"
     assert ends is not None
-    assert ends.upper - ends.lower < 0.3 * (known(apart.mean.measured).upper - known(apart.mean.measured).lower)
+    assert width(ends) < 0.3 * width(known(apart.mean.measured))
     assert 0.8 < known(group.variance_saved) < 1
 
 
@@ -252,18 +260,18 @@ def test_one_unit_in_one_line() -> None:
     first = next(iter(comparison_tables(found, made(base).info, made(new).info, None))).lines[0]
     assert first.startswith("clean accuracy  50.0% -> 75.0%, +25.0 points (exact for these images; images like these: [+")
     assert first.endswith("] points)")
-    assert f"[{math.floor(1000 * known(found.clean_accuracy).population.lower) / 10:+.1f}, " in first
+    assert f"[{math.floor(1000 * known(known(found.clean_accuracy).population.lower)) / 10:+.1f}, " in first
 
 
 def test_counts_either_way_round() -> None:
     flagged_before = between(shares([100] * 30, 1000), shares([90] * 30, 1000))
     assert decided(flagged_before, "newly_flagged <= 0")[0].verdict == "pass"
     (one, share) = decided(between(logs([-3.0] * 20), logs([-3.0] * 19 + [-0.05])), "newly_flagged <= 0", "share_worse <= 0")
-    assert (one.verdict, one.lower, one.upper) == ("fail", 1, 1), "lower is better"
-    assert (share.verdict, share.lower) == ("fail", 1 / 20)
-    assert decided(between(logs([-3.0] * 20), logs([-2.0] * 20)), "mean_drop <= 0.5")[0].value == pytest.approx(1.0)
+    assert (one.verdict, one.estimate.lower, one.estimate.upper) == ("fail", 1, 1), "lower is better"
+    assert (share.verdict, share.estimate.lower) == ("fail", 1 / 20)
+    assert decided(between(logs([-3.0] * 20), logs([-2.0] * 20)), "mean_drop <= 0.5")[0].estimate.value == pytest.approx(1.0)
     (fixed, better) = decided(between(logs([-0.1] + [-3.0] * 19), logs([-3.0] * 20)), "newly_flagged <= 0", "share_worse <= 0")
-    assert (fixed.verdict, better.lower, better.upper) == ("pass", 0, 19 / 20)
+    assert (fixed.verdict, better.estimate.lower, better.estimate.upper) == ("pass", 0, 19 / 20)
 
 
 def test_why_draws_are_not_paired() -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from robaudit.compare.difference import compare
 from robaudit.compare.gates import QUANTITIES, decide
 from robaudit.compare.result import Comparison
+from robaudit.estimates import Estimate
 from robaudit.gates.decide import Decision
 from robaudit.runs.rows import Row, packed
 from robaudit.runs.run import Run
@@ -64,3 +65,8 @@ def decided(found: Comparison, *gates: str, population: bool = False) -> tuple[D
 def between(base: Sequence[Row], new: Sequence[Row], seed: int = 1) -> Comparison:
     """Two models, with other noise by default."""
     return compare(made(base), made(new, seed, "b"))
+
+
+def width(estimate: Estimate) -> float:
+    """The width of an interval."""
+    return estimate.below + estimate.above

@@ -9,8 +9,8 @@ import pytest
 from numpy.random import Generator
 
 from robaudit.auditing.until import possible_analyses
+from robaudit.estimates import Bounds
 from robaudit.numerics.images import (
-    Bounds,
     Floats,
     MeasuredImages,
     measured_mean,

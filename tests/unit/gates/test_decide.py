@@ -49,7 +49,7 @@ def run() -> Run:
 def test_the_interval_decides(run: Run, text: str, verdict: str) -> None:
     (found,) = decide(run, [gate(text)])
     assert found.verdict == verdict
-    assert (found.more is None) == (verdict != "inconclusive" or found.lower is None)
+    assert (found.more is None) == (verdict != "inconclusive" or found.estimate.lower is None)
 
 
 def test_ends_on_the_threshold() -> None:
@@ -97,7 +97,13 @@ def test_what_is_refused(run: Run, text: str, says: str) -> None:
 
 def test_a_point_decides_only_where_there_is_no_interval(run: Run) -> None:
     found, other = decide(run, [gate("mean(estimator=softmax) >= 0.9"), gate("mean(estimator=mc, sigma=0.1) >= 0.9")], point=True)
-    assert (found.verdict, found.lower, found.upper, found.method, found.covers) == ("pass", None, None, "none", "nothing")
+    assert (found.verdict, found.estimate.lower, found.estimate.upper, found.estimate.method, found.estimate.covers) == (
+        "pass",
+        None,
+        None,
+        "none",
+        "nothing",
+    )
     assert numbers(found) == "~0.9000"
     assert "point estimate" in found.evidence
     assert other.verdict == "inconclusive"
@@ -109,7 +115,7 @@ def test_an_interval_that_leaves_out_a_bias_decides_nothing(run: Run, population
         name, rest = text.split(" ", 1)
         asked = gate(f"{name.removesuffix(')')}{', ' if ')' in name else '('}estimator=mmse) {rest}")
         (found,) = decide(run, [asked], population=population)
-        assert (found.verdict, found.lower, found.covers) == ("inconclusive", None, "nothing")
+        assert (found.verdict, found.estimate.lower, found.estimate.covers) == ("inconclusive", None, "nothing")
         assert found.evidence == "the error of mmse is not known (--point: let the value decide)"
         (found,) = decide(run, [asked], population=population, point=True)
         assert found.verdict == "pass"
@@ -122,14 +128,14 @@ def test_the_votes_of_the_copies_decide_for_an_approximation() -> None:
     value, (lower, upper) = 56 / 64, antithetic_share(50 * 56, 50 * 8, 50 * 64)
     for text, verdict in (("mean >= 0.95", "fail"), ("mean >= 0.85", "pass"), ("mean >= 0.87", "inconclusive")):
         (found,) = decide(run, [gate(text)])
-        assert (found.verdict, found.value) == (verdict, value)
-        assert found.lower == pytest.approx(float(lower))
-        assert found.upper == pytest.approx(float(upper))
-        assert found.method == "antithetic pairs:pooled"
+        assert (found.verdict, found.estimate.value) == (verdict, value)
+        assert found.estimate.lower == pytest.approx(float(lower))
+        assert found.estimate.upper == pytest.approx(float(upper))
+        assert found.estimate.method == "antithetic pairs:pooled"
         assert found.evidence.startswith("by the votes of its copies, not by the approximation of logit_gaussian")
     assert decide(run, [gate("p05 >= 0.95")])[0].verdict == "fail"
     assert decide(run, [gate("mean >= 0.95")], population=True)[0].verdict == "fail"
-    assert decide(run, [gate("noisy_accuracy >= 0.95")])[0].value == value
+    assert decide(run, [gate("noisy_accuracy >= 0.95")])[0].estimate.value == value
 
 
 def test_nothing_left() -> None:
@@ -207,13 +213,13 @@ def test_intervals_hold_the_value_and_narrow_with_draws(kept: list[int], t: floa
     four = votes([4 * k for k in kept], 200, [i % 2 for i in range(len(kept))]) + rows[len(kept) :]
     for text in ("mean >= 0.5", "median >= 0.5", "p05 >= 0.5", f"share_below(t={t!r}) <= 0.5", "worst_class >= 0.5"):
         few, many = (decide(run_of(some), [gate(text)])[0] for some in (rows, four))
-        assert few.lower is not None
-        assert few.upper is not None
-        assert 0.0 <= few.lower <= few.upper <= 1.0
+        assert few.estimate.lower is not None
+        assert few.estimate.upper is not None
+        assert 0.0 <= few.estimate.lower <= few.estimate.upper <= 1.0
         if not unknown:
-            assert few.lower - 1e-12 <= few.value <= few.upper + 1e-12
+            assert few.estimate.lower - 1e-12 <= few.estimate.value <= few.estimate.upper + 1e-12
         if text.startswith(("mean", "worst")):
-            assert (many.upper or 0.0) - (many.lower or 0.0) <= few.upper - few.lower + 1e-12
+            assert (many.estimate.upper or 0.0) - (many.estimate.lower or 0.0) <= few.estimate.upper - few.estimate.lower + 1e-12
             wide = decide(run_of(rows), [gate(text)], confidence=0.999)[0]
-            assert (wide.lower or 0.0) <= few.lower + 1e-12
-            assert (wide.upper or 0.0) >= few.upper - 1e-12
+            assert (wide.estimate.lower or 0.0) <= few.estimate.lower + 1e-12
+            assert (wide.estimate.upper or 0.0) >= few.estimate.upper - 1e-12

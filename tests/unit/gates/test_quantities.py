@@ -41,15 +41,15 @@ def exact(k: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
 
 
 def ends(found: Decision) -> tuple[float, float]:
-    return known(found.lower), known(found.upper)
+    return known(found.estimate.lower), known(found.estimate.upper)
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
 def test_mean_of_equal_draws_pools_the_votes(run: Run, confidence: float) -> None:
     found = one(run, "mean >= 0.7", confidence=confidence)
-    assert found.value == pytest.approx(0.72)
+    assert found.estimate.value == pytest.approx(0.72)
     assert ends(found) == pytest.approx(exact(720, 1000, confidence))
-    assert (found.method, found.covers, found.confidence) == ("clopper-pearson:pooled", "measurement", confidence)
+    assert (found.estimate.method, found.estimate.covers, found.confidence) == ("clopper-pearson:pooled", "measurement", confidence)
     assert (found.gate.estimator, found.gate.level) == ("mc", 0.1)
 
 
@@ -57,23 +57,23 @@ def test_mean_of_unequal_draws_is_mover(run: Run) -> None:
     rows = [*run.rows, *votes([40], 50)]
     found = one(run_of(rows), "mean >= 0.7")
     distance = math.sqrt(sum((r.value - (r.lower or 0)) ** 2 for r in rows)) / 11
-    assert found.method == "mover"
-    assert found.value - ends(found)[0] == pytest.approx(distance)
+    assert found.estimate.method == "mover"
+    assert found.estimate.value - ends(found)[0] == pytest.approx(distance)
     wide = one(run_of(rows), "mean >= 0.7", confidence=0.99)
-    assert wide.value - ends(wide)[0] == pytest.approx(distance * ndtri(0.995) / ndtri(0.975))
+    assert wide.estimate.value - ends(wide)[0] == pytest.approx(distance * ndtri(0.995) / ndtri(0.975))
 
 
 def test_mean_over_the_population_is_student_s(run: Run) -> None:
     found = one(run, "mean >= 0.7", population=True)
     assert ends(found) == pytest.approx(mean_interval(np.array(KEPT) / 100, 0, 1))
-    assert found.covers == "population"
+    assert found.estimate.covers == "population"
 
 
 def test_median_by_ranks(run: Run) -> None:
     """It lies halfway between the 5th and the 6th value, and half of the error goes to each. Half of that goes to intervals that all images
     keep at once; they are nearer than the ends of the ranks that two misses leave."""
     found = one(run, "median >= 0.5")
-    assert found.value == pytest.approx(0.825)
+    assert found.estimate.value == pytest.approx(0.825)
     each = 0.025 / 2 / (2 * 10)
     lower = (betaincinv(80, 21, each) + betaincinv(85, 16, each)) / 2
     upper = (betaincinv(81, 20, 1 - each) + betaincinv(86, 15, 1 - each)) / 2
@@ -93,10 +93,14 @@ def test_the_summary_has_the_numbers_of_the_gates(population: bool) -> None:
         (group,) = summary_of(run)
         for text, found in (("mean >= 0.5", group.mean), ("median >= 0.5", group.median), ("p05 >= 0.5", group.p05)):
             decision = one(run, text, population=population)
-            shown = (found.lower, found.upper) if population else (found.measured_lower, found.measured_upper)
-            assert (decision.value, *ends(decision)) == pytest.approx((found.value, *map(known, shown)))
+            shown = (
+                (known(found.population.lower), known(found.population.upper))
+                if population
+                else (found.measured.lower, found.measured.upper)
+            )
+            assert (decision.estimate.value, *ends(decision)) == pytest.approx((found.value, *map(known, shown)))
         decision = one(run, "share_below(t=0.5) <= 0.5", population=population)
-        assert decision.value == known(group.below_half).value
+        assert decision.estimate.value == known(group.below_half).value
 
 
 def test_the_share_of_a_single_image_has_a_lower_end_of_zero() -> None:
@@ -107,10 +111,10 @@ def test_the_share_of_a_single_image_has_a_lower_end_of_zero() -> None:
 def test_p05_between_two_far_values_lies_between_their_bounds() -> None:
     """Between the 5th (300 of 1000 votes) and the 6th value (999), at 95 % of the way."""
     found = one(run_of(votes([300] * 5 + [999] * 95, 1000)), "p05 >= 0.9")
-    assert found.value == pytest.approx(0.96405)
+    assert found.estimate.value == pytest.approx(0.96405)
     assert found.verdict == "pass"
     lower, upper = ends(found)
-    assert 0.94 < lower < found.value < upper < 0.97
+    assert 0.94 < lower < found.estimate.value < upper < 0.97
 
 
 def test_median_of_images_without_votes_by_ranks() -> None:
@@ -126,14 +130,14 @@ def test_median_of_images_without_votes_by_ranks() -> None:
 def test_p05_of_few_images_has_no_lower_end_over_the_population(run: Run) -> None:
     found = one(run, "p05 >= 0.03", population=True)
     assert ends(found)[0] == 0.0
-    assert found.value == pytest.approx(0.19)
+    assert found.estimate.value == pytest.approx(0.19)
     assert found.verdict == "inconclusive"
     assert found.more is not None
 
 
 def test_share_below_counts_whole_intervals(run: Run) -> None:
     found = one(run, "share_below(t=0.5) <= 0.2")
-    assert found.value == pytest.approx(0.2)
+    assert found.estimate.value == pytest.approx(0.2)
     assert ends(found)[0] == pytest.approx(0.2)  # of two even the widest intervals are below it
     assert ends(found)[1] == pytest.approx(0.3)  # and of seven above it
     assert ends(one(run, "share_below(t=0.5) <= 0.2", population=True))[1] > 0.5
@@ -141,23 +145,23 @@ def test_share_below_counts_whole_intervals(run: Run) -> None:
 
 def test_worst_class_and_gap_take_all_classes_at_once(run: Run) -> None:
     found = one(run, "worst_class >= 0.7")
-    assert found.value == pytest.approx(0.72)
+    assert found.estimate.value == pytest.approx(0.72)
     ordinary = run_of(votes([100, 90, 80, 60, 30, 100, 95, 85, 90, 70], 100, LABELS), names=["cat", "dog"])
     found = one(ordinary, "worst_class >= 0.7")
     low, high = exact(360, 500, 0.975), exact(440, 500, 0.975)
-    assert (found.value, *ends(found)) == pytest.approx((0.72, low[0], low[1]))
+    assert (found.estimate.value, *ends(found)) == pytest.approx((0.72, low[0], low[1]))
     assert [(part.index, part.name, part.images) for part in found.classes] == [(0, "cat", 5), (1, "dog", 5)]
-    assert found.classes[1].lower == pytest.approx(high[0])
+    assert found.classes[1].estimate.lower == pytest.approx(high[0])
     assert found.about == "these 5 images of class cat"
     gap = one(ordinary, "class_gap <= 0.1")
-    assert (gap.value, *ends(gap)) == pytest.approx((0.16, high[0] - low[1], high[1] - low[0]))
+    assert (gap.estimate.value, *ends(gap)) == pytest.approx((0.16, high[0] - low[1], high[1] - low[0]))
     spread = one(ordinary, "class_gap <= 0.1", population=True)
     assert ends(spread)[0] == 0.0
     assert (gap.about, spread.about) == (
         "these 5 images of class cat and 5 of class dog",
         "images like these 5 of class cat and 5 of class dog",
     )
-    assert spread.classes[0].lower == pytest.approx(mean_interval([1, 0.9, 0.8, 0.6, 0.3], 0, 1, 0.975)[0])
+    assert spread.classes[0].estimate.lower == pytest.approx(mean_interval([1, 0.9, 0.8, 0.6, 0.3], 0, 1, 0.975)[0])
 
 
 def test_classes_are_predictions_without_labels() -> None:
@@ -170,16 +174,22 @@ def test_classes_are_predictions_without_labels() -> None:
 def test_accuracy_is_exact_for_these_images(run: Run) -> None:
     rows = [*run.rows[:9], row(9, 0.1, 0.05, 0.2, label=1, predicted=0, correct=False)]
     found = one(run_of(rows), "accuracy >= 0.9")
-    assert (found.value, found.lower, found.upper, found.method, found.verdict) == (0.9, 0.9, 0.9, "exact", "pass")
+    assert (found.estimate.value, found.estimate.lower, found.estimate.upper, found.estimate.method, found.verdict) == (
+        0.9,
+        0.9,
+        0.9,
+        "exact",
+        "pass",
+    )
     assert found.gate.estimator is None
     assert ends(one(run_of(rows), "accuracy >= 0.9", population=True)) == pytest.approx(exact(9, 10))
 
 
 def test_noisy_accuracy_pools_the_votes_for_the_labels(run: Run) -> None:
     found = one(run, "noisy_accuracy >= 0.5")
-    assert (found.value, *ends(found)) == pytest.approx((0.72, *exact(720, 1000)))
+    assert (found.estimate.value, *ends(found)) == pytest.approx((0.72, *exact(720, 1000)))
     unequal = run_of([*run.rows, *votes([40], 50)])
-    assert one(unequal, "noisy_accuracy >= 0.5").method == "mover"
+    assert one(unequal, "noisy_accuracy >= 0.5").estimate.method == "mover"
     assert ends(one(unequal, "noisy_accuracy >= 0.5", population=True))[0] < 0.6
 
 
@@ -192,16 +202,16 @@ def rare(values: list[float], bounds: list[tuple[float | None, float | None]] | 
 def test_where_lower_is_better_the_bad_end_is_meant() -> None:
     run = run_of(rare([-2.0, -3.0, -4.0, -5.0, -6.0, -7.0]))
     found = one(run, "p05 <= -2")
-    assert found.value == pytest.approx(np.quantile([-2, -3, -4, -5, -6, -7], 0.95))
+    assert found.estimate.value == pytest.approx(np.quantile([-2, -3, -4, -5, -6, -7], 0.95))
     assert "the bad end is the high end" in found.evidence
     found = one(run, "worst_class <= -3")
-    assert found.value == pytest.approx(-4.0)
+    assert found.estimate.value == pytest.approx(-4.0)
     assert [part.value for part in found.classes] == [-4.0, -5.0]
     assert ends(found)[0] < -4.0 < ends(found)[1]
     found = one(run, "share_below(t=-4.5) <= 0.6")
-    assert found.value == pytest.approx(0.5)
+    assert found.estimate.value == pytest.approx(0.5)
     assert ends(found) == (0.5, 0.5)
-    assert one(run, "class_gap <= 3").value == pytest.approx(1.0)
+    assert one(run, "class_gap <= 3").estimate.value == pytest.approx(1.0)
 
 
 def test_an_image_without_a_lower_bound_leaves_that_side_open() -> None:
@@ -230,7 +240,7 @@ def test_classes_of_a_population_share_the_error() -> None:
     found = one(run_of(votes([100] * 40, 100, list(range(8)) * 5)), "worst_class >= 0.5", population=True)
     lower, upper = ends(found)
     assert (lower, upper) == pytest.approx(((0.05 / 8 / 2) ** (1 / 5), 1.0))
-    assert found.method == "simultaneous over 8 classes, Gaffke's bounds over images"
+    assert found.estimate.method == "simultaneous over 8 classes, Gaffke's bounds over images"
 
 
 def test_images_without_a_label_are_in_no_class_and_that_is_said() -> None:
@@ -244,7 +254,7 @@ def test_a_gap_sets_no_class_against_itself() -> None:
     """Class 0 is hardly known, class 1 well: the gap is at most that of one to the other."""
     rows = [row(0, 0.5, 0.1, 0.9, label=0), *(row(i, 0.5, 0.49, 0.51, label=1) for i in range(1, 5))]
     parts = {part.index: part for part in one(run_of(rows), "worst_class >= 0").classes}
-    (low, high), (least, most) = ((float(parts[i].lower or 0), float(parts[i].upper or 0)) for i in (0, 1))
+    (low, high), (least, most) = ((float(parts[i].estimate.lower or 0), float(parts[i].estimate.upper or 0)) for i in (0, 1))
     assert ends(one(run_of(rows), "class_gap <= 0.9")) == pytest.approx((0.0, max(high - least, most - low)))
     assert high - least < high - low
 
@@ -254,7 +264,7 @@ def test_images_without_a_value_may_have_any(run: Run) -> None:
     broken = run_of(rows)
     lower = float(betaincinv(800, 1, 0.025))
     found = one(broken, "mean >= 0.9")
-    assert found.value == 1.0
+    assert found.estimate.value == 1.0
     assert ends(found) == pytest.approx((0.8 * lower, 1.0))
     assert found.verdict == "inconclusive"
     assert "2 of 10 images have no finite value" in found.evidence
@@ -267,7 +277,7 @@ def test_images_without_a_value_may_have_any(run: Run) -> None:
 def test_images_that_stopped_by_themselves_count_with_their_ends() -> None:
     rows = [row(i, 0.8, 0.7, 0.85, interval=Interval.parse("confidence-sequence")) for i in range(20)]
     found = one(run_of(rows), "mean >= 0.75")
-    assert (found.method, found.verdict, found.more) == ("mean of intervals", "inconclusive", None)
+    assert (found.estimate.method, found.verdict, found.more) == ("mean of intervals", "inconclusive", None)
     assert ends(found) == pytest.approx((0.7, 0.85))
     assert "stop adaptively" in found.evidence
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import gammaln, xlogy
 
 from robaudit.compare.difference import unpaired_difference
-from robaudit.compare.result import Limits
+from robaudit.estimates import Estimate
 from robaudit.numerics.intervals import antithetic_difference, antithetic_share, paired_difference
 
 
@@ -64,9 +64,10 @@ def test_refuses_impossible_counts(wrong: tuple[int, int, int]) -> None:
 
 
 def test_independent_measurements_add_in_quadrature() -> None:
-    found = unpaired_difference((0.9, Limits(0.87, 0.92, "mover")), (0.8, Limits(0.76, 0.83, "mover")), same_noise=False)
+    base = Estimate.measured(0.9, (0.87, 0.92), "mover")
+    found = unpaired_difference(base, Estimate.measured(0.8, (0.76, 0.83), "mover"), same_noise=False)
     assert found.ends == pytest.approx((-0.1 - math.hypot(0.04, 0.02), -0.1 + math.hypot(0.03, 0.03)))
-    bounds = unpaired_difference((0.9, Limits(0.87, 0.92, "mover")), (0.8, Limits(0.76, 0.83, "mean of intervals")), same_noise=False)
+    bounds = unpaired_difference(base, Estimate.measured(0.8, (0.76, 0.83), "mean of intervals"), same_noise=False)
     assert bounds.ends == pytest.approx((-0.16, -0.04))
 
 

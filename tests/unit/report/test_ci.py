@@ -15,26 +15,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.cli.streams import append_step_summary
+from robaudit.estimates import Covers, Estimate
 from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
-from robaudit.gates.measure import ClassPart, Covers
+from robaudit.gates.measure import ClassPart
 from robaudit.levels import LevelName
-from robaudit.report.ci.document import Subject, gates_json, published
+from robaudit.report.ci.document import Subject, Weights, gates_json, published
 from robaudit.report.ci.github import github, step_summary
 from robaudit.report.ci.junit import junit
 from robaudit.spec.gates import Gate
 from tests.levels import sigma
 
-SUBJECT = Subject("gate", "night <run>", "net.pt", "ab" * 32, "cd" * 32, "0.1.0")
+SUBJECT = Subject("gate", "night <run>", Weights("net.pt", "ab" * 32), "cd" * 32, "0.1.0")
 HOSTILE = "</testsuite>\x00\x1b[31m\ud800 | ]]> ::error::x\r\n::error::<script>alert(1)</script> 100%, a:b `x` [y](z) \u202e"
 
 
 def made(verdict: Verdict, quantity: str = "mean", **fields: Any) -> Decision:
     gate = Gate(quantity, ">=", 0.9).about("mc", sigma(0.05))
-    values = {"pass": (0.95, 0.94, 0.96), "fail": (0.5, 0.49, 0.51), "inconclusive": (0.9, 0.89, 0.91)}[verdict]
-    return replace(Decision(gate, *values, "clopper-pearson:pooled", Covers.MEASUREMENT, 0.95, verdict), **fields)
+    value = {"pass": 0.95, "fail": 0.5, "inconclusive": 0.9}[verdict]
+    estimate = Estimate.measured(value, (round(value - 0.01, 2), round(value + 0.01, 2)), "clopper-pearson:pooled")
+    return replace(Decision(gate, estimate, 0.95, verdict), **fields)
 
 
-PARTS = (ClassPart(1, "cat", 10, 0.5, 0.4, 0.6), ClassPart(0, None, 8, 0.9, 0.8, 0.95), ClassPart(2, "3", 5, 0.99, 0.95, 1.0))
+def part(index: int, name: str | None, images: int, value: float, lower: float, upper: float) -> ClassPart:
+    return ClassPart(index, name, images, Estimate(value, lower, upper))
+
+
+PARTS = (part(1, "cat", 10, 0.5, 0.4, 0.6), part(0, None, 8, 0.9, 0.8, 0.95), part(2, "3", 5, 0.99, 0.95, 1.0))
 CLASSES = made("fail", "worst_class", classes=PARTS)
 VERDICTS: tuple[Verdict, ...] = ("pass", "fail", "inconclusive")
 texts = st.text(st.characters(), max_size=12) | st.just(HOSTILE)
@@ -44,9 +50,7 @@ parts = st.builds(
     st.integers(0, 2000),
     st.none() | texts,
     st.integers(1, 9),
-    st.floats(0, 1) | st.just(math.nan),
-    st.none() | numbers,
-    st.none() | numbers,
+    st.builds(Estimate, st.floats(0, 1) | st.just(math.nan), st.none() | numbers, st.none() | numbers),
 )
 decisions = st.lists(
     st.builds(
@@ -61,11 +65,7 @@ decisions = st.lists(
             st.none() | st.floats(0.01, 1),
             st.none() | st.sampled_from(LevelName),
         ),
-        value=numbers,
-        lower=st.none() | numbers,
-        upper=st.none() | numbers,
-        method=texts,
-        covers=st.sampled_from(Covers),
+        estimate=st.builds(Estimate, numbers, st.none() | numbers, st.none() | numbers, texts, st.sampled_from(Covers)),
         confidence=st.just(0.95),
         verdict=st.sampled_from(VERDICTS),
         evidence=texts,
@@ -74,7 +74,8 @@ decisions = st.lists(
     ),
     max_size=13,
 )
-subjects = st.builds(Subject, st.just("gate"), texts, texts, texts, texts, st.none() | texts, st.none() | st.just(SUBJECT))
+weights = st.builds(Weights, texts, texts)
+subjects = st.builds(Subject, st.just("gate"), texts, weights, texts, st.none() | texts, st.none() | st.just(SUBJECT))
 counts_as = st.sampled_from(VERDICTS)
 
 
@@ -180,7 +181,8 @@ def test_document_is_what_the_schema_says(given_: list[Decision], subject: Subje
     assert found["exit_code"] == EXIT_CODES[overall(given_, inconclusive)]
     assert len(found["gates"]) == len(given_)
     for one, values in zip(given_, found["gates"], strict=True):
-        assert values["lower"] == (one.lower if one.lower is not None and math.isfinite(one.lower) else None)
+        lower = one.estimate.lower
+        assert values["lower"] == (lower if lower is not None and math.isfinite(lower) else None)
 
 
 def test_schema_refuses_what_is_no_document() -> None:

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from robaudit.estimates import Estimate
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.report import numbers
 from robaudit.stats.summary import Mean, share
 from robaudit.text import class_name, distinct, printable, shortened
 from tests.levels import sigma
+from tests.unit.engine.tools import known
 
 
 def test_all_and_none_print_with_their_bound() -> None:
@@ -47,7 +49,8 @@ def test_values_with_intervals(arguments: tuple[float, ...], expected: str) -> N
 
 
 def test_the_mean_of_small_upper_bounds_keeps_two_digits() -> None:
-    mean = Mean(0.00152, -math.inf, 0.00234, None, 0.0, 0.00152, "mover")
+    population = Estimate.population(0.00152, (-math.inf, 0.00234), "Student's t")
+    mean = Mean(population, None, Estimate.measured(0.00152, (0.0, 0.00152), "mover"))
     assert numbers.mean_estimate(mean, 0.0, math.inf) == "<= 0.0016 [..., 0.0024]"
 
 
@@ -87,10 +90,13 @@ def test_shares(count: int, total: int, text: str) -> None:
 def test_a_share_rounds_alike_as_a_number_and_in_percent(counts: tuple[int, int]) -> None:
     """53.75 % is not 53.8 in one place and 53.7 in another."""
     one = share(*counts)
-    number, percents = numbers.with_interval(one.value, one.lower, one.upper), numbers.with_percents(one.value, one.lower, one.upper)
+    number, percents = (
+        numbers.with_interval(one.value, *one.estimate.ends),
+        numbers.percents(one.estimate),
+    )
     plain = [float(text.strip("[],%")) for text in number.split()]
     assert [float(text.strip("[],%")) / 100 for text in percents.split()] == pytest.approx(plain, abs=1e-12)
-    assert numbers.percent(one.value, one.lower, one.upper) == percents.split()[0]
+    assert numbers.percent(one.value, known(one.estimate.lower), known(one.estimate.upper)) == percents.split()[0]
 
 
 def test_small_things() -> None:

@@ -28,6 +28,7 @@ from robaudit.stats.summary import summary_of
 from tests.levels import sigma
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import class_bias, flag, summarise
+from tests.unit.engine.tools import known
 from tests.unit.report.html.tools import hand_made
 from tests.unit.report.pictures.made import texts
 
@@ -219,7 +220,7 @@ def test_the_summary_counts_the_images_without_an_end() -> None:
     rows = [replace(ROW, sample_id=str(i), value=1.0, lower=0.8, upper=None if i < 3 else 1.3, std_error=None, **about) for i in range(8)]
     (group,) = summarise(rows)
     assert (group.with_interval, group.open_below, group.open_above, group.lower_bounds) == (8, 0, 3, 0)
-    assert (group.mean.upper, group.mean.measured_upper) == (math.inf, math.inf)
+    assert (known(group.mean.population.upper), group.mean.measured.upper) == (math.inf, math.inf)
     text = " ".join("\n".join(shown(overall_tables([group]), 200)).split())
     assert "No upper end: qnorm_mc:q=10 at sigma 0.05 (3 of 8 images); the true values may be much larger" in text
     assert ">= 1.000 [" in text
@@ -303,13 +304,13 @@ def test_a_mean_with_bounds_is_one_and_quantiles_are_what_is_known() -> None:
     (group,) = summarise(measured + bounds)
     assert group.with_interval == 6
     assert group.mean.value == pytest.approx(np.mean([-3, -6, -5, -12, -12, -12]))
-    assert group.mean.measured_lower == -math.inf
-    assert group.mean.measured_upper is not None
-    assert group.mean.value < group.mean.measured_upper < -8
-    assert (group.p05.measured_lower, group.p05.measured_upper) == (-math.inf, -12.0)
-    assert group.median.measured_lower == -math.inf
+    assert group.mean.measured.lower == -math.inf
+    assert group.mean.measured.upper is not None
+    assert group.mean.value < group.mean.measured.upper < -8
+    assert (group.p05.measured.lower, group.p05.measured.upper) == (-math.inf, -12.0)
+    assert group.median.measured.lower == -math.inf
     # Of two neighbours: the bound itself, and an end of b so wide that the ends of all images hold at once.
-    assert group.median.measured_upper == pytest.approx((-12 + -6 + 3 * 0.4) / 2)
+    assert group.median.measured.upper == pytest.approx((-12 + -6 + 3 * 0.4) / 2)
     for tables in (overall_tables([group]), bias_table(class_bias(measured + bounds))):
         text = "\n".join(shown(tables, 120))
         assert all(words in text for words in ("power of ten", "lower is better", "<= "))

@@ -24,6 +24,7 @@ from robaudit.stats.flags import usual_threshold
 from robaudit.stats.summary import GroupSummary
 from tests.radius_rows import beyond, found, radius, run_of
 from tests.rows import class_bias, flag, summarise
+from tests.unit.engine.tools import known
 
 LENGTHS = {"radius": RADIUS}
 
@@ -57,7 +58,7 @@ def test_they_are_counted_and_the_mean_is_a_lower_end() -> None:
     one = summary(THREE)
     assert (one.censored, one.cap, one.upper_bounds) == (3, 4.2, 0)
     assert one.document()["censored"] == 3
-    assert (one.mean.value, one.mean.measured_lower, one.mean.measured_upper, one.mean.upper) == pytest.approx(
+    assert (one.mean.value, one.mean.measured.lower, one.mean.measured.upper, known(one.mean.population.upper)) == pytest.approx(
         (3.12, 3.12, math.inf, math.inf)
     )
     assert one.median.censored
@@ -73,7 +74,7 @@ def test_they_are_counted_and_the_mean_is_a_lower_end() -> None:
 def test_upper_bounds_give_a_mean_of_at_most() -> None:
     one = summary([found(i, 1.0 + i) for i in range(4)])
     assert (one.upper_bounds, one.censored, one.cap) == (4, 0, None)
-    assert (one.mean.lower, one.mean.measured_upper) == (-math.inf, 2.5)
+    assert (known(one.mean.population.lower), one.mean.measured.upper) == (-math.inf, 2.5)
     text = printed(*overall_tables([one]))
     assert "<= 2.500 [..., " in text
     assert "<= radius_attack: upper bounds; the true value of an image may be smaller." in text
@@ -82,10 +83,10 @@ def test_upper_bounds_give_a_mean_of_at_most() -> None:
 def test_a_search_that_failed_leaves_the_mean_of_what_was_found() -> None:
     """Its rows have 0 below and no end above; the lower end is that of the radii as they were found."""
     one = summary([found(0, 1.0), found(1, 2.0), beyond(2, 3.0)])
-    assert (one.mean.measured_lower, one.mean.measured_upper) == (2.0, math.inf)
+    assert (one.mean.measured.lower, one.mean.measured.upper) == (2.0, math.inf)
     assert numbers.mean_estimate(one.mean, 0.0, math.inf).startswith(">= 2.000 [")
-    assert one.p95.measured_upper == math.inf
-    assert one.p95.measured_lower == one.p95.value
+    assert one.p95.measured.upper == math.inf
+    assert one.p95.measured.lower == one.p95.value
     assert (one.censored, one.not_found, one.upper_bounds, one.of_search) == (1, 1, 2, True)
     text = " ".join(printed(*overall_tables([one])).split())
     assert (
@@ -110,11 +111,11 @@ def test_quantiles_hold_whatever_the_censored_values_are(images: list[tuple[floa
     rows = [radius(i, value) if value < cap else exact_beyond(i, cap) for i, (value, _) in enumerate(images)]
     true = [radius(i, value if value < cap else value + 10 * later) for i, (value, later) in enumerate(images)]
     name = {0.05: "p05", 0.5: "median", 0.95: "p95"}[q]
-    known, real = getattr(summary(rows), name), getattr(summary(true), name).value
-    assert known.measured_lower - 1e-9 <= real <= known.measured_upper + 1e-9
-    if known.censored:
-        assert (known.value, known.measured_upper) == (cap, math.inf)
-        assert numbers.quantile_estimate(known, 0.0, math.inf) == "> 5.000"
+    quantile, real = getattr(summary(rows), name), getattr(summary(true), name).value
+    assert quantile.measured.lower - 1e-9 <= real <= quantile.measured.upper + 1e-9
+    if quantile.censored:
+        assert (quantile.value, quantile.measured.upper) == (cap, math.inf)
+        assert numbers.quantile_estimate(quantile, 0.0, math.inf) == "> 5.000"
 
 
 def test_flags() -> None:

@@ -33,7 +33,7 @@ def test_shares_by_hand() -> None:
     assert np.asarray(found.shares) == pytest.approx(np.array([[0.6, 0.4], [0.0, 1.0]]))
     (turn,) = found.turns
     assert (turn.start, turn.to, turn.images) == (0, 2, 2)
-    assert (turn.share, turn.lower, turn.upper) == pytest.approx((0.4, *mean_interval([0.2, 0.6], 0.0, 1.0)))
+    assert (turn.share, *turn.estimate.ends) == pytest.approx((0.4, *mean_interval([0.2, 0.6], 0.0, 1.0)))
 
 
 def test_a_class_without_images_has_no_shares() -> None:

@@ -49,10 +49,10 @@ def test_golden_values() -> None:
     values = np.array([0.8, 0.7, 1.0, 0.4])
     assert (group.images, group.not_finite, group.with_interval, group.noted) == (4, 0, 4, 0)
     assert group.mean.value == pytest.approx(0.725)
-    assert (group.mean.lower, group.mean.upper) == mean_interval(values, 0.0, 1.0)
+    assert (known(group.mean.population.lower), known(group.mean.population.upper)) == mean_interval(values, 0.0, 1.0)
     assert group.mean.measurement_error == pytest.approx(math.sqrt((0.16 + 0.21 + 0.24) / 10) / 4)
-    assert (group.mean.measured_lower, group.mean.measured_upper) == pytest.approx(tuple(map(float, clopper_pearson(29, 40))))
-    assert group.mean.measured_by == "clopper-pearson:pooled"
+    assert (group.mean.measured.lower, group.mean.measured.upper) == pytest.approx(tuple(map(float, clopper_pearson(29, 40))))
+    assert group.mean.measured.method == "clopper-pearson:pooled"
     assert group.median.value == pytest.approx(0.75)
     assert group.p05.value == pytest.approx(np.quantile(values, 0.05))
     assert group.minimum == 0.4
@@ -66,7 +66,7 @@ def test_accuracy_under_noise_is_against_the_label() -> None:
     assert noisy.images == 3
     assert noisy.value == pytest.approx((0.8 + 0.3 + 1.0) / 3)
     assert noisy.std_error == pytest.approx(math.sqrt((0.16 + 0.21) / 10) / 3)
-    assert (noisy.measured_lower, noisy.measured_upper) == pytest.approx(tuple(map(float, clopper_pearson(21, 30))))
+    assert (noisy.measured.lower, noisy.measured.upper) == pytest.approx(tuple(map(float, clopper_pearson(21, 30))))
     (without,) = summarise([replace(MC[0], votes=Votes((20, 0), lost=30))])
     assert known(without.noisy_accuracy).value == pytest.approx(0.4), "copies without a class count against it"
 
@@ -78,10 +78,10 @@ def test_under_noise_that_does_the_same_every_time_the_accuracy_on_these_images_
     ]
     (group,) = summarise(once * 2)
     assert group.noisy_accuracy is not None
-    assert (group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper) == (0.5, 0.5)
-    assert group.noisy_accuracy.lower < 0.5 < group.noisy_accuracy.upper
+    assert (group.noisy_accuracy.measured.lower, group.noisy_accuracy.measured.upper) == (0.5, 0.5)
+    assert known(group.noisy_accuracy.population.lower) < 0.5 < known(group.noisy_accuracy.population.upper)
     (group,) = summarise(once[:1] * 3)
-    assert ends(known(group.noisy_accuracy).measured_lower, known(group.noisy_accuracy).measured_upper) == "[1.000, 1.000]"
+    assert ends(known(group.noisy_accuracy).measured.lower, known(group.noisy_accuracy).measured.upper) == "[1.000, 1.000]"
 
 
 def test_without_labels_there_is_no_accuracy() -> None:
@@ -92,23 +92,23 @@ def test_without_labels_there_is_no_accuracy() -> None:
 
 def test_without_votes_the_rows_intervals_are_pooled_and_never_without_width() -> None:
     (group,) = summarise([replace(counted((10, 0), 0, 0), votes=None)] * 3)
-    assert group.mean.measured_by == "mover"
-    assert group.mean.measured_lower == pytest.approx(1 - (1 - 0.025**0.1) / math.sqrt(3))
+    assert group.mean.measured.method == "mover"
+    assert group.mean.measured.lower == pytest.approx(1 - (1 - 0.025**0.1) / math.sqrt(3))
     assert group.mean.measurement_error == 0.0
 
 
 def test_unequal_numbers_of_draws_are_not_pooled() -> None:
     (group,) = summarise([counted((8, 2), 0, 0), counted((800, 200), 0, 0)])
-    assert group.mean.measured_by == "mover"
+    assert group.mean.measured.method == "mover"
     assert group.noisy_accuracy is not None
-    assert group.noisy_accuracy.measured_lower is None
+    assert group.noisy_accuracy.measured.lower is None
 
 
 def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
     """Even where all stopped at the same number: it depended on what they saw."""
     rows = [replace(counted((16, 0), 0, 0, name), interval=Interval.parse("confidence-sequence")) for name in "abc"]
     (group,) = summarise(rows)
-    assert group.mean.measured_by == "mean of intervals"
+    assert group.mean.measured.method == "mean of intervals"
     assert group.mean.measurement_error is None
     assert group.noisy_accuracy is None
 
@@ -117,12 +117,12 @@ def test_antithetic_votes_are_not_pooled_as_independent_draws() -> None:
     """32 pairs that agree are worth 32 draws: the errors and intervals say so."""
     paired = replace(counted((48, 16), 0, 0), interval=Interval.parse("jackknife:approximate"), votes=Votes((48, 16), split=0))
     (group,) = summarise([paired, paired])
-    assert group.mean.measured_by == "antithetic pairs:pooled"
+    assert group.mean.measured.method == "antithetic pairs:pooled"
     assert group.mean.measurement_error == pytest.approx(math.sqrt(2 * 0.1875 / 32) / 2)
     assert group.noisy_accuracy is not None
     assert group.noisy_accuracy.value == 0.75
     assert group.noisy_accuracy.std_error == pytest.approx(group.mean.measurement_error)
-    ends = group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper
+    ends = group.noisy_accuracy.measured.lower, group.noisy_accuracy.measured.upper
     assert ends == pytest.approx(tuple(map(float, clopper_pearson(48, 64))))
 
 
@@ -136,8 +136,8 @@ def test_accuracy_under_noise_needs_the_votes_of_every_labelled_image() -> None:
 def test_estimators_without_interval_claim_none() -> None:
     taylor = replace(ROW, estimator="taylor", lower=None, upper=None, std_error=None, votes=None, interval=NO_INTERVAL)
     (group,) = summarise([taylor, taylor])
-    assert (group.mean.measured_by, group.mean.measured_lower, group.mean.measurement_error) == ("none", None, None)
-    assert (group.with_interval, group.median.measured_lower) == (0, None)
+    assert (group.mean.measured.method, group.mean.measured.lower, group.mean.measurement_error) == ("none", None, None)
+    assert (group.with_interval, group.median.measured.lower) == (0, None)
 
 
 def test_groups_keep_the_order_of_the_spec_and_are_never_pooled() -> None:
@@ -154,7 +154,7 @@ def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
     assert (group.images, group.not_finite, group.mean.value) == (1, 2, 0.8)
     assert group.below_ninety is not None
     assert (group.below_ninety.count, group.below_ninety.total) == (1, 1)
-    assert (group.mean.lower, group.mean.upper) == pytest.approx((0.025 * 0.8, 1 - 0.025 * 0.2))
+    assert (known(group.mean.population.lower), known(group.mean.population.upper)) == pytest.approx((0.025 * 0.8, 1 - 0.025 * 0.2))
     with pytest.raises(NothingLeftError):
         summarise([replace(ROW, value=math.nan)])
 
@@ -164,9 +164,9 @@ def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None
     with pytest.raises(RunError, match="'regret'"):
         summarise(rows)
     (group,) = summarise(rows, {"regret": Quantity("regret", "nats", 0.0, math.inf, higher_is_better=False)})
-    assert 0.0 < group.mean.lower < 1.0
-    assert group.mean.upper > 3.0
-    assert group.median.upper == math.inf
+    assert 0.0 < known(group.mean.population.lower) < 1.0
+    assert known(group.mean.population.upper) > 3.0
+    assert known(group.median.population.upper) == math.inf
     assert group.document()["median"]["upper"] is None
     assert not group.quantity.higher_is_better
 
@@ -178,8 +178,8 @@ def test_intervals_of_percentiles_cover() -> None:
     for seed in range(repeats):
         kept = np.random.default_rng(seed).binomial(50, true)
         (group,) = summarise([counted((k, 50 - k), 0, 0, str(i)) for i, k in enumerate(kept.tolist())])
-        low += known(group.p05.measured_lower) > 0.3
-        high += known(group.p05.measured_upper) < 0.3
+        low += known(group.p05.measured.lower) > 0.3
+        high += known(group.p05.measured.upper) < 0.3
     assert max(low, high) <= repeats * 0.025 + 4 * math.sqrt(repeats * 0.025 * 0.975)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from robaudit.estimates import Estimate
 from robaudit.stats.summary import Share
 from robaudit.validation.comparison import Error, ReferenceComparison
 from robaudit.validation.verdicts import advice, remark, verdict
@@ -59,7 +60,7 @@ def test_other_quantities_have_no_part_in_the_choice() -> None:
         (one(rmse=0.06), "is inaccurate for each image: RMSE 0.060, no significant bias"),
         (TAYLOR, "is biased: overestimates by 0.080 on average"),
         (one(bias=-0.08, bias_error=0.01, rmse=0.1), "is biased: underestimates by 0.080 on average; its ranking of the images holds"),
-        (one(coverage=Share(30, 50, 0.6, 0.45, 0.74)), "is accurate for each image; its intervals are too narrow: coverage 60%"),
+        (one(coverage=Share(30, 50, Estimate(0.6, 0.45, 0.74))), "is accurate for each image; its intervals are too narrow: coverage 60%"),
         (replace(GOOD, touched=0), "no verdict: the noise affects none of these images: stronger noise or more images would tell more"),
         (one(reference=0.008, rmse=0.001), "no verdict: the reference is too coarse (standard error 0.008); give it more draws"),
         (replace(GOOD, images=9), "9 images are too few for a verdict (at least 10)"),

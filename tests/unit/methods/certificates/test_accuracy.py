@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.methods.certificates.accuracy import Certificates, CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.methods.certificates.accuracy import AccuracyAtRadii, Certificates, CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.runs.rows import Row
@@ -44,12 +44,13 @@ def test_an_image_counts_where_its_label_is_certified() -> None:
     }
     half = found.at(0.5)
     assert (half.total, half.value) == (8, 3 / 8)
-    assert (half.lower, half.upper) == pytest.approx([float(end) for end in clopper_pearson(3, 8)])
+    assert (known(half.estimate.lower), known(half.estimate.upper)) == pytest.approx([float(end) for end in clopper_pearson(3, 8)])
     assert (found.wrong.count, found.abstains.count, found.clean.count) == (1, 2, 6)
-    assert found.mean == pytest.approx((0.2 + 0.4 + 0.5 + 0.5 + 0.9) / 8)
+    assert found.mean.value == pytest.approx((0.2 + 0.4 + 0.5 + 0.5 + 0.9) / 8)
     assert found.median == pytest.approx((0.2 + 0.4) / 2)
     assert found.largest == 0.9
-    assert known(found.interval)[0] < found.mean < known(found.interval)[1]
+    lower, upper = known(found.mean.bounds)
+    assert lower < found.mean.value < upper
 
 
 def test_images_without_a_label_are_left_out_and_those_without_a_radius_are_not_certified() -> None:
@@ -98,7 +99,7 @@ def test_the_curve_is_the_certified_accuracy_everywhere(images: list[tuple[float
     for k, r in enumerate(curve.radii):
         share = found.at(float(r))
         assert (share.count, share.value) == (curve.counts[k], curve.values[k])
-        assert (share.lower, share.upper) == pytest.approx((curve.lowers[k], curve.uppers[k]))
+        assert (known(share.estimate.lower), known(share.estimate.upper)) == pytest.approx((curve.lowers[k], curve.uppers[k]))
         if k:
             between = found.at(float((curve.radii[k - 1] + r) / 2))
             assert between.count in (curve.counts[k], curve.counts[k - 1])  # the middle of two neighbours may be one of them
@@ -110,7 +111,7 @@ def test_the_curve_is_the_certified_accuracy_everywhere(images: list[tuple[float
 def test_the_mean_radius_is_the_area_under_the_curve(images: list[tuple[float, int | None, int]]) -> None:
     found = accuracy([certificate(i, r, of, label) for i, (r, of, label) in enumerate(images)])
     curve = found.curve()
-    assert found.mean == pytest.approx(float(np.diff(curve.radii) @ curve.values[1:]), abs=1e-12)
+    assert found.mean.value == pytest.approx(float(np.diff(curve.radii) @ curve.values[1:]), abs=1e-12)
     assert found.largest == curve.radii[-1]
 
 
@@ -141,7 +142,8 @@ def test_runs_that_have_none(golden: Golden) -> None:
 
 
 def test_the_document_has_what_was_computed() -> None:
-    document = accuracy([*MIXED, certificate(8, 0.1, stated=stating(0.01, 4.0))]).document([0.0, 0.5])
+    found = accuracy([*MIXED, certificate(8, 0.1, stated=stating(0.01, 4.0))])
+    document = AccuracyAtRadii(found, [0.0, 0.5]).document()
     assert document["quantity"] == CERTIFIED.name
     assert (document["level"], document["norm"], document["images"]) == (AT.level, "l2", 9)
     assert [(one["radius"], one["count"]) for one in document["certified_accuracy"]] == [(0.0, 6), (0.5, 3)]

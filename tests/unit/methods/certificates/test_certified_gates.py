@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from robaudit.errors import RobauditError, RunError, SpecError
+from robaudit.estimates import Covers
 from robaudit.gates.decide import Decision, decide
-from robaudit.gates.measure import Covers
 from robaudit.levels import LevelName
 from robaudit.names import Part
 from robaudit.numerics.intervals import clopper_pearson
@@ -39,14 +39,14 @@ def decided(text: str, rows: list[Row] = MIXED, **options: Any) -> Decision:
 )
 def test_for_these_images_it_is_what_was_certified(text: str, verdict: str, value: float) -> None:
     one = decided(text)
-    assert (one.verdict, one.value, one.lower, one.upper, one.exact) == (verdict, value, value, value, True)
+    assert (one.verdict, one.estimate.value, one.estimate.lower, one.estimate.upper, one.exact) == (verdict, value, value, value, True)
     assert one.gate.result == "certified_radius:norm=l2"
 
 
 def test_for_others_like_them_it_is_a_share() -> None:
     one = decided("certified_accuracy(radius=0.5) >= 0.3", population=True)
-    assert (one.lower, one.upper) == pytest.approx([float(end) for end in clopper_pearson(3, 8)])
-    assert (one.verdict, one.covers) == ("inconclusive", Covers.POPULATION)
+    assert (one.estimate.lower, one.estimate.upper) == pytest.approx([float(end) for end in clopper_pearson(3, 8)])
+    assert (one.verdict, one.estimate.covers) == ("inconclusive", Covers.POPULATION)
     assert known(one.more) > 8
 
 
@@ -65,16 +65,16 @@ def test_at_another_radius_than_the_question_it_is_a_lower_bound(population: boo
     rows = [certificate(i, 0.5 if i % 4 else 0.2, stated=stating(0.001, 0.9, 0.5)) for i in range(200)]
     for text, verdict in ((">= 0.6", "pass"), (">= 0.9", "inconclusive"), ("<= 0.9", "inconclusive"), ("<= 0.6", "fail")):
         one = decided(f"certified_accuracy(radius=0.4) {text}", rows, population=population)
-        assert (one.verdict, one.value, one.upper) == (verdict, 0.75, 1.0)
+        assert (one.verdict, one.estimate.value, one.estimate.upper) == (verdict, 0.75, 1.0)
         assert ("run it without decide" in one.evidence) is (verdict == "inconclusive")
-        assert decided(f"certified_accuracy(radius=0.5) {text}", rows, population=population).upper != 1.0
+        assert decided(f"certified_accuracy(radius=0.5) {text}", rows, population=population).estimate.upper != 1.0
 
 
 @pytest.mark.parametrize("population", [False, True])
 def test_a_radius_that_nothing_could_have_reached(population: bool) -> None:
     rows = [certificate(i, 0.5, stated=stating(0.01, 0.5)) for i in range(5)]
     one = decided("certified_accuracy(radius=0.75) >= 0.1", rows, population=population)
-    assert (one.verdict, one.value, one.upper) == ("fail", 0.0, 0.0)
+    assert (one.verdict, one.estimate.value, one.estimate.upper) == ("fail", 0.0, 0.0)
     assert one.evidence.startswith("certified_radius could not have certified more than 0.5: ")
     assert decided("certified_accuracy(radius=0.5) >= 1", rows).verdict == "pass"
 

@@ -97,7 +97,7 @@ def test_csv_has_every_number_once() -> None:
         assert float(mine[2]["value"]) == one.at(0.3).value
         assert int(mine[2]["count"]) == one.at(0.3).count
         assert {line["norm"] for line in mine} == {one.certificates.key.norm}
-        assert float(mine[5]["lower"]) == (one.interval or (None,))[0]
+        assert float(mine[5]["lower"]) == (one.mean.bounds or (None,))[0]
     steps = lines_of(Ask(options={"radius": None}))
     assert len(steps) == sum(len(one.curve().radii) for one in found)
     assert {line["statistic"] for line in steps} == {"certified_accuracy"}

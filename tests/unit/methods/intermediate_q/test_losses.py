@@ -138,17 +138,19 @@ def test_mean_losses_of_two_runs_differ_on_the_images_that_both_have() -> None:
     (change,) = loss_changes(base, new).values()
     expected = ttest_rel([1.5 + i % 3 + (i % 5) / 10 for i in range(2, 12)], [1.0 + i % 3 for i in range(2, 12)])
     assert change.images == 10
-    assert tuple(change[:4]) == pytest.approx((0.7, *expected.confidence_interval(), expected.pvalue))
+    assert (change.estimate.value, *change.estimate.ends, change.p_value) == pytest.approx(
+        (0.7, *expected.confidence_interval(), expected.pvalue)
+    )
     (same,) = loss_changes(base, base).values()
-    assert tuple(same[:4]) == (0.0, 0.0, 0.0, 1.0)
+    assert (same.estimate.value, *same.estimate.ends, same.p_value) == (0.0, 0.0, 0.0, 1.0)
 
 
 def test_estimates_without_an_upper_end_are_bounds_and_have_no_difference() -> None:
     rows = [bounded(i, 1.0 + i % 3, 0.5, "qnorm_mc:q=10") for i in range(12)]
     half = [replace(one, upper=None) if i % 2 else one for i, one in enumerate(rows)]
     (change,) = loss_changes(run(rows), run([replace(one, value=one.value + 0.1) for one in half])).values()
-    assert change.value == pytest.approx(0.1)
-    assert (change.lower, change.upper, change.p_value) == (None, None, None)
+    assert change.estimate.value == pytest.approx(0.1)
+    assert (change.estimate.lower, change.estimate.upper, change.p_value) == (None, None, None)
     (one,) = losses(run(half))
     (result,) = one.results
     assert result.at_least == tuple(0.5 if int(sample.id) % 2 else None for sample in one.worst)

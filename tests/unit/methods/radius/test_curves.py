@@ -48,7 +48,7 @@ def test_ams_is_never_negative() -> None:
     assert ams([0.6, 0.8, 0.2], 0.32) == 0.0
     run = curves_run(noise_rows([[3, 4, 3], [4, 4, 4], [0, 1, 0]], wrong=(0, 1)))
     summary = curves_of(run)[CurveKind.NOISE].summary
-    assert (summary.value, summary.relation, summary.lower) == (0.0, ValueRelation.AT_LEAST, 0.0)
+    assert (summary.value, summary.relation, known(summary.estimate).lower) == (0.0, ValueRelation.AT_LEAST, 0.0)
 
 
 def test_ams_where_nothing_rises() -> None:
@@ -110,8 +110,8 @@ def test_images_that_nothing_changes_count_as_the_cap() -> None:
     summary = curve.summary
     assert summary.relation is ValueRelation.AT_LEAST
     assert summary.value == pytest.approx(0.32 * (0.5 + 1.5 + 4 + 4) / 4)
-    assert summary.upper == math.inf
-    assert known(summary.lower) < known(summary.value)
+    assert known(summary.estimate).upper == math.inf
+    assert known(known(summary.estimate).lower) < known(summary.value)
 
 
 def test_a_misclassified_image_is_an_error_from_the_start_whether_attacks_succeed_or_not() -> None:
@@ -125,7 +125,7 @@ def test_one_image_has_no_intervals() -> None:
     run = curves_run([attacked(0, 2), *noise_rows([[1], [5]]), noisy(0, fading(1.0), 0)])
     for curve in curves_of(run).values():
         assert curve.summary.value is not None
-        assert (curve.summary.lower, curve.summary.upper) == (None, None)
+        assert (known(curve.summary.estimate).lower, known(curve.summary.estimate).upper) == (None, None)
         assert np.array_equal(curve.lower, curve.errors)
 
 
@@ -184,7 +184,7 @@ def test_an_accuracy_that_does_not_cross_one_half(wrong: bool, right: int, value
     rows = [noisy(i, fading(0.5), right, correct=not wrong) for i in range(3)]
     summary = curves_of(curves_run(rows))[CurveKind.LINEAR].summary
     assert (summary.value, summary.relation) == (value, relation)
-    assert 0 <= known(summary.lower) <= value <= known(summary.upper) <= 1
+    assert 0 <= known(known(summary.estimate).lower) <= value <= known(known(summary.estimate).upper) <= 1
 
 
 def test_the_intervals_are_those_of_the_bootstrap_by_brute_force() -> None:
@@ -206,8 +206,8 @@ def test_the_intervals_are_those_of_the_bootstrap_by_brute_force() -> None:
     for kind, values in ((CurveKind.L2, attacks), (CurveKind.NOISE, noises)):
         ranked = np.sort(values)
         summary = found[kind].summary
-        assert summary.lower == pytest.approx(ranked[math.ceil(0.025 * REPLICATES - 1e-9) - 1])
-        assert summary.upper == pytest.approx(ranked[math.ceil(0.975 * REPLICATES - 1e-9) - 1])
+        assert known(summary.estimate).lower == pytest.approx(ranked[math.ceil(0.025 * REPLICATES - 1e-9) - 1])
+        assert known(summary.estimate).upper == pytest.approx(ranked[math.ceil(0.975 * REPLICATES - 1e-9) - 1])
 
 
 # --- which rows
@@ -244,15 +244,17 @@ def test_curves_of_two_runs_differ_on_the_images_that_both_have() -> None:
     changes = curve_changes(curves_run(base), curves_run(new[1:]))
     (change,) = changes.values()
     assert change.images == 4
-    assert change.value == pytest.approx(0.32)
-    assert (change.lower, change.upper, change.p_value) == pytest.approx((0.32, 0.32, 0.001)), "paired: all images differ alike"
+    assert change.estimate.value == pytest.approx(0.32)
+    assert (change.estimate.lower, change.estimate.upper, change.p_value) == pytest.approx((0.32, 0.32, 0.001)), (
+        "paired: all images differ alike"
+    )
     same = curve_changes(curves_run(base), curves_run(base))[CurveKind.L2]
-    assert (same.value, same.lower, same.upper, same.p_value) == (0.0, 0.0, 0.0, 1.0)
+    assert (same.estimate.value, same.estimate.lower, same.estimate.upper, same.p_value) == (0.0, 0.0, 0.0, 1.0)
 
 
 def test_a_noise_curve_that_does_not_end_opens_its_difference() -> None:
     ended = curves_run(noise_rows([[0, 1, 0], [3, 3, 2], [5, 5, 5]]))
     early = curves_run(noise_rows([[0, 1, 0], [1, 1, 0], [2, 1, 1]]))
     change = curve_changes(ended, early)[CurveKind.NOISE]
-    assert change.upper == math.inf, "the new curve may rise at any later level"
-    assert known(change.lower) < change.upper
+    assert change.estimate.upper == math.inf, "the new curve may rise at any later level"
+    assert known(change.estimate.lower) < change.estimate.upper

@@ -14,8 +14,8 @@ def test_scores_of_upper_bounds_pass_from_above_only(population: bool) -> None:
     """As a mean of the same rows: the true radii may be smaller."""
     many = [found(i, 2.0 + i / 100, 1.0 + i / 50) for i in range(60)]
     one = decided(many, "r_m(norm=l2) >= 1", population=population)
-    assert (one.verdict, one.lower) == ("inconclusive", 0.0)
-    assert one.value == pytest.approx(2.295)
+    assert (one.verdict, one.estimate.lower) == ("inconclusive", 0.0)
+    assert one.estimate.value == pytest.approx(2.295)
     assert "upper bounds" in one.evidence
     for text, verdict in (("r_m <= 4", "pass"), ("r_nu >= 0.1", "inconclusive"), ("r_nu >= 9", "fail")):
         assert decided(many, text, population=population).verdict == verdict, text
@@ -29,5 +29,5 @@ def test_scores_of_exact_radii() -> None:
     assert (one.verdict, one.exact) == ("pass", True)
     over = decided(exact, "r_m >= 2.295", population=True)
     (group,) = summarise(exact, LENGTHS)
-    assert (over.verdict, over.lower, over.upper) == ("inconclusive", group.mean.lower, group.mean.upper), "one number has one interval"
+    assert (over.verdict, over.estimate.bounds) == ("inconclusive", group.mean.population.bounds), "one number has one interval"
     assert decided(exact, "easy_less_hard_r_m >= 0").verdict == "pass"

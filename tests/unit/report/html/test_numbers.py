@@ -20,6 +20,7 @@ from robaudit.results import Votes
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
 from robaudit.stats.summary import GroupSummary, NoisyAccuracy
+from tests.unit.engine.tools import known
 from tests.unit.report.html.tools import Page, hand_made, rows
 
 DRAWS, IMAGES = 20, 12
@@ -82,7 +83,9 @@ def _ends(lower: float | None, upper: float | None) -> str:
 
 
 def _percents(one: NoisyAccuracy) -> str:
-    return f"{100 * one.value:.1f}% [{_down(100 * one.lower, 1):.1f}%, {-_down(-100 * one.upper, 1):.1f}%]"
+    return (
+        f"{100 * one.value:.1f}% [{_down(100 * known(one.population.lower), 1):.1f}%, {-_down(-100 * known(one.population.upper), 1):.1f}%]"
+    )
 
 
 def _half_up(value: float) -> str:
@@ -107,7 +110,11 @@ def test_accuracy_and_robustness_by_level(found: Page, said: Content) -> None:
         one = group.noisy_accuracy
         assert one is not None
         assert one.value == pytest.approx((sum(RIGHT[sigma]) - RIGHT[sigma][10]) / (DRAWS * IMAGES))  # no vote of image 10 is for its label
-        assert line == [f"{sigma:g}", _percents(one), f"{group.mean.value:.3f} {_ends(group.mean.lower, group.mean.upper)}"]
+        assert line == [
+            f"{sigma:g}",
+            _percents(one),
+            f"{group.mean.value:.3f} {_ends(known(group.mean.population.lower), known(group.mean.population.upper))}",
+        ]
 
 
 @pytest.mark.parametrize("quantity", ["p_robust", "log10_p_fail"])
@@ -119,14 +126,14 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
     assert heads == ["estimator", "sigma", "mean [95% interval]", "[these images]", "median", tail, *shares, "seconds"]
     groups = _groups(said, quantity)
     assert len(lines) == len(groups)
-    known = groups[0].quantity
+    scale = groups[0].quantity
     for line, group in zip(lines, groups, strict=True):
         values, mean = _values(made, group.key.estimator, group.key.at.number), group.mean
         mark = "~" if group.key.estimator == "taylor" else ""
         assert line[:2] == [group.key.estimator, f"{group.key.at.level:g}"]
-        assert line[2] == f"{mark}{np.mean(values):.3f} {_ends(mean.lower, mean.upper)}"
-        assert line[3] == _ends(mean.measured_lower, mean.measured_upper)
-        assert line[4:6] == [numbers.quantile_estimate(one, known.low, known.high) for one in (group.median, group.bad_end)]
+        assert line[2] == f"{mark}{np.mean(values):.3f} {_ends(known(mean.population.lower), known(mean.population.upper))}"
+        assert line[3] == _ends(mean.measured.lower, mean.measured.upper)
+        assert line[4:6] == [numbers.quantile_estimate(one, scale.low, scale.high) for one in (group.median, group.bad_end)]
         assert line[6:-1] == [numbers.share(one) for one in (group.below_half, group.below_ninety) if one is not None]
         if group.below_half is not None and group.below_ninety is not None:
             assert group.below_half.count == sum(value < 0.5 for value in values)

@@ -1,0 +1,109 @@
+"""A value with its interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+Bounds = tuple[float, float]
+"""The lower and the upper end of an interval; either may be infinite."""
+NO_METHOD = "none"
+"""The method where there is no interval."""
+
+
+class Covers(StrEnum):
+    """The coverage of an interval."""
+
+    MEASUREMENT = "measurement"
+    """The noise draws on the images that were audited."""
+    POPULATION = "population"
+    """The noise draws, and the choice of the images from the population that they represent."""
+    RUN = "run"
+    """The run itself: the value is a count."""
+    NOTHING = "nothing"
+    """There is no interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its interval.
+
+    Attributes:
+        value: the estimate.
+        lower, upper: its interval; None without an interval. Ends may be infinite.
+        method: the method of the interval, in a few words; "none" without one.
+        covers: what the interval covers: the measurement of these images, or also their choice; "nothing" without an interval.
+    """
+
+    value: float
+    lower: float | None = None
+    upper: float | None = None
+    method: str = NO_METHOD
+    covers: Covers = Covers.NOTHING
+
+    @classmethod
+    def of(cls, value: float, bounds: Bounds | None, method: str, covers: Covers) -> Estimate:
+        """The value with this interval, or without one where ``bounds`` is None."""
+        if bounds is None:
+            return cls(value)
+        return cls(value, bounds[0], bounds[1], method, covers)
+
+    @classmethod
+    def measured(cls, value: float, bounds: Bounds | None, method: str) -> Estimate:
+        """The value with an interval for exactly these images, or without one where ``bounds`` is None."""
+        return cls.of(value, bounds, method, Covers.MEASUREMENT)
+
+    @classmethod
+    def population(cls, value: float, bounds: Bounds | None, method: str) -> Estimate:
+        """The value with an interval for the population of such images, or without one where ``bounds`` is None."""
+        return cls.of(value, bounds, method, Covers.POPULATION)
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """Both ends of the interval; None without one."""
+        return None if self.lower is None or self.upper is None else (self.lower, self.upper)
+
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """Lower and upper, each None without an interval."""
+        return self.lower, self.upper
+
+    @property
+    def below(self) -> float:
+        """The distance from the lower end to the value; infinite without an interval."""
+        return math.inf if self.lower is None else self.value - self.lower
+
+    @property
+    def above(self) -> float:
+        """The distance from the value to the upper end; infinite without an interval."""
+        return math.inf if self.upper is None else self.upper - self.value
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there is an interval."""
+        return self.bounds is not None
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether there is an interval, and both of its ends are finite."""
+        return self.bounds is not None and all(map(math.isfinite, self.bounds))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the value is its whole interval."""
+        return self.lower == self.value == self.upper
+
+    def with_bounds(self, bounds: Bounds | None) -> Estimate:
+        """The same value with another interval of the same method, or without one."""
+        return Estimate.of(self.value, bounds, self.method, self.covers)
+
+    def over(self, number: float) -> Estimate:
+        """The estimate divided by a positive number."""
+        bounds = None if self.bounds is None else (self.bounds[0] / number, self.bounds[1] / number)
+        return Estimate.of(self.value / number, bounds, self.method, self.covers)
+
+    def negated(self) -> Estimate:
+        """The estimate of the negative of the value."""
+        bounds = None if self.bounds is None else (-self.bounds[1] + 0.0, -self.bounds[0] + 0.0)
+        return Estimate.of(-self.value + 0.0, bounds, self.method, self.covers)

@@ -1,0 +1,340 @@
+"""Records: dataclasses that pydantic writes as JSON objects, and the JSON schemas of these objects."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from operator import attrgetter
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import GetCoreSchemaHandler, TypeAdapter
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema, to_jsonable_python
+
+from robaudit.levels import LevelName, NoiseLevel
+from robaudit.text import Names, known_name
+
+CLASSES = frozenset({"label", "predicted", "flips_to", "base_predicted", "certified_class"})
+"""Keys of class indices: each is followed by the name of the class."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Inline:
+    """Annotates a field whose members are written in place of the field; all are null where the field is None.
+
+    Args:
+        names: attributes of the field's value, under their own names; without any, and without ``keys``: all members of the record.
+        keys: attributes under other keys; ``part.name`` is one of a part.
+    """
+
+    def __init__(self, *names: str, **keys: str) -> None:
+        self.attributes = {**{name: name for name in names}, **keys}
+
+
+class Nested:
+    """Annotates a field that is written as an object of some of its attributes, and as null where it is None.
+
+    Args:
+        title: the name of the object in a JSON schema.
+        names: attributes of the field's value.
+        about: describes the object in the schema.
+    """
+
+    def __init__(self, title: str, *names: str, about: str = "") -> None:
+        self.title = title
+        self.names = names
+        self.about = about
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """The schema of the object."""
+        owner = _without_none(source)
+        schema = _written_as(_chosen(owner, {name: name for name in self.names}), self.title, self.about, handler)
+        return schema if owner is source else core_schema.nullable_schema(schema)
+
+
+def published(*, after: str = "", key: str = "") -> Callable[[Function], Function]:
+    """Mark the function of a property as a member of its record.
+
+    Args:
+        after: the key that it follows; empty: it comes first.
+        key: its key; by default the name of the property.
+    """
+
+    def mark(function: Function) -> Function:
+        function.__dict__["published"] = (after, key)
+        return function
+
+    return mark
+
+
+class Record:
+    """A dataclass that is written as a JSON object: its fields in order, each under its name.
+
+    Exceptions are annotations of a field: :class:`Inline`, :class:`Nested`, and pydantic's ``Field(exclude=True)`` and
+    ``Field(serialization_alias="key")``. Properties take part where they are :func:`published`. A noise level is always written as its
+    three columns, a class index is followed by the name of the class, and numbers that are not finite are null.
+    """
+
+    __slots__ = ()
+
+    def document(self, names: Names | None = None) -> dict[str, Any]:
+        """The record as JSON values.
+
+        Args:
+            names: class names by index; each class is followed by its name.
+        """
+        written = _adapter(type(self)).dump_python(self, mode="json", context=names, warnings=False, fallback=_other)
+        document: dict[str, Any] = _finite(written)
+        return document
+
+    @classmethod
+    def json_members(cls) -> tuple[Member, ...]:
+        """The members in order."""
+        return tuple(_members(cls))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """The schema of the JSON object; it writes records and does not read them."""
+        reference = f"{cls.__module__}.{cls.__qualname__}"
+        return _written_as(cls.json_members(), reference, _first_line(cls), handler)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a record.
+
+    Attributes:
+        key: in the JSON object.
+        read: its value, from the record.
+        type: of the value.
+        about: its description.
+    """
+
+    key: str
+    read: Callable[[Any], Any]
+    type: Any
+    about: str = ""
+
+
+def _members(cls: Any) -> list[Member]:
+    """The members of a record as its fields and properties say."""
+    about = {name: text for base in reversed(cls.__mro__) for name, text in _attributes(base.__doc__ or "")}
+    hints = get_type_hints(cls, include_extras=True)
+    members: list[Member] = []
+    for field in fields(cls):
+        members += _members_of_field(field.name, hints[field.name], about.get(field.name, ""))
+    for name in dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base)):
+        function = _function(getattr(cls, name, None))
+        if "published" in getattr(function, "__dict__", ()):
+            after, key = function.__dict__["published"]
+            keys = [member.key for member in members]
+            place = keys.index(after) + 1 if after else 0
+            hint = get_type_hints(function, include_extras=True)["return"]
+            members[place:place] = _members_of_field(name, hint, _first_line(function), key)
+    return members
+
+
+def _members_of_field(name: str, hint: Any, about: str, key: str = "") -> Iterable[Member]:
+    """The members that a field gives: usually one."""
+    kind, *marks = get_args(hint) if get_origin(hint) is Annotated else [hint]
+    if _without_none(kind) is NoiseLevel:
+        marks = [Inline()]
+    member = Member(key or name, attrgetter(name), hint, about)
+    for mark in marks:
+        if isinstance(mark, Inline):
+            return _inlined(member, kind, mark)
+        if isinstance(mark, FieldInfo):
+            others = [other for other in marks if other is not mark]
+            plain = Annotated[kind, *others] if others else kind
+            return () if mark.exclude else (replace(member, key=mark.serialization_alias or member.key, type=plain),)
+    return (member,)
+
+
+def _inlined(member: Member, kind: Any, mark: Inline) -> Iterator[Member]:
+    """The members of a member's value, each null where the value is None."""
+    owner = _without_none(kind)
+    for inner in _chosen(owner, mark.attributes):
+
+        def read(record: Any, inner: Member = inner) -> Any:
+            value = member.read(record)
+            return None if value is None else inner.read(value)
+
+        yield Member(inner.key, read, inner.type if owner is kind else inner.type | None, inner.about)
+
+
+def _chosen(owner: Any, attributes: Mapping[str, str]) -> Iterator[Member]:
+    """Some attributes of a class as members; without any, all of its members."""
+    if owner is NoiseLevel:
+        for key, kind in (("noise", str), ("level_name", LevelName), ("level", float)):
+            yield Member(key, partial(_column, key), kind)
+    elif not attributes:
+        yield from owner.json_members()
+    for key, path in attributes.items():
+        hint, about = _attribute(owner, path)
+        yield from _members_of_field(path, hint, about, key)
+
+
+def _column(key: str, at: NoiseLevel) -> Any:
+    return at.document()[key]
+
+
+def _attribute(owner: Any, path: str) -> tuple[Any, str]:
+    """The type and the description of a field or a property of a class, or of one of its parts."""
+    name, _, rest = path.partition(".")
+    function = _function(getattr(owner, name, None))
+    if function is not None:
+        hint, about = get_type_hints(function, include_extras=True)["return"], _first_line(function)
+    else:
+        hint, about = get_type_hints(owner, include_extras=True)[name], dict(_attributes(owner.__doc__ or "")).get(name, "")
+    return _attribute(_without_none(get_args(hint)[0] if get_origin(hint) is Annotated else hint), rest) if rest else (hint, about)
+
+
+def _first_line(documented: Any) -> str:
+    return inspect.cleandoc(documented.__doc__ or "").partition("\n")[0]
+
+
+def _function(attribute: Any) -> Any:
+    """The function of a property, cached or not; None for anything else."""
+    if isinstance(attribute, property):
+        return attribute.fget
+    return attribute.func if isinstance(attribute, cached_property) else None
+
+
+def _without_none(kind: Any) -> Any:
+    """A type without the alternative None."""
+    others = [part for part in get_args(kind) if part is not NoneType]
+    return others[0] if len(others) == 1 and len(get_args(kind)) == 2 and NoneType in get_args(kind) else kind
+
+
+def _written_as(members: Iterable[Member], reference: str, about: str, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    """The schema that writes an object of these members."""
+    members = tuple(members)
+
+    def write(record: Any, info: core_schema.SerializationInfo) -> dict[str, Any]:
+        return with_names({member.key: member.read(record) for member in members}, info.context)
+
+    keys = {
+        member.key: core_schema.typed_dict_field(_schema_of(member.type, handler), metadata=_described(member.about)) for member in members
+    }
+    for key in sorted(CLASSES & keys.keys()):
+        keys[f"{key}_name"] = core_schema.typed_dict_field(handler.generate_schema(str | None))
+    typed = core_schema.typed_dict_schema(keys, metadata=_described(about))
+    serialization = core_schema.plain_serializer_function_ser_schema(write, info_arg=True, return_schema=typed)
+    return core_schema.any_schema(ref=reference, serialization=serialization)
+
+
+def _schema_of(kind: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    """The schema of a member. Pydantic does not know arrays: they are written as lists of whatever they hold."""
+    is_array = hasattr(get_origin(kind), "tolist")
+    return core_schema.any_schema() if is_array else handler.generate_schema(kind)
+
+
+def _described(about: str) -> dict[str, Any]:
+    """The metadata by which pydantic describes a part of a JSON schema, for readers of JSON."""
+    text = re.sub(r":\w+:`[~.\w]*?(\w+)`", r"\1", about).replace("``", "").replace("None", "null")
+    return {"pydantic_js_updates": {"description": text}} if text else {}
+
+
+def _attributes(docstring: str) -> Iterator[tuple[str, str]]:
+    """The name and description of each attribute in a class docstring."""
+    listed = inspect.cleandoc(docstring).partition("Attributes:\n")[2].partition("\n\n")[0]
+    for entry in re.split(r"\n    (?=\S)", "\n" + listed)[1:]:
+        names, _, text = " ".join(entry.split()).partition(": ")
+        yield from ((name, text) for name in names.split(", "))
+
+
+def _adapter(record: type[Record]) -> TypeAdapter[Any]:
+    """What writes a record, built once."""
+    if record not in _ADAPTERS:
+        _ADAPTERS[record] = TypeAdapter(record)
+    return _ADAPTERS[record]
+
+
+_ADAPTERS: dict[type[Record], TypeAdapter[Any]] = {}
+
+
+def json_schema(record: type[Record]) -> dict[str, Any]:
+    """The JSON schema of a record's objects; its docstring describes the keys."""
+    return _adapter(record).json_schema(mode="serialization", schema_generator=_JsonSchema)
+
+
+class _JsonSchema(GenerateJsonSchema):
+    """Schemas with nullable numbers and without titles that repeat the keys."""
+
+    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
+        return {**super().float_schema(schema), "type": ["number", "null"]}
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        inner = self.generate_inner(schema["schema"])
+        return inner if inner.get("type") == ["number", "null"] else super().nullable_schema(schema)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def json_values(value: Any, names: Names | None = None) -> Any:
+    """A result as JSON values; numbers that are not finite are null.
+
+    Args:
+        value: a record, a noise level, a mapping or a sequence of such values, or any other value that JSON has.
+        names: class names by index.
+    """
+    match value:
+        case Record():
+            return value.document(names)
+        case NoiseLevel():
+            return value.document()
+        case Mapping():
+            return {f"{key:g}" if isinstance(key, float) else str(key): json_values(item, names) for key, item in value.items()}
+        case tuple() | list():
+            return [json_values(item, names) for item in value]
+    return _finite(to_jsonable_python(value, fallback=_other))
+
+
+def _finite(value: Any) -> Any:
+    """JSON values with null for NaN and infinity, which JSON lacks: pydantic leaves them out only of JSON's text."""
+    match value:
+        case float():
+            return json_number(value)
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list():
+            return [_finite(item) for item in value]
+    return value
+
+
+def columns_of(record: Record) -> dict[str, Any]:
+    """The members of a record as they are, for a table; those of a part are a mapping."""
+    values = {member.key: member.read(record) for member in record.json_members()}
+    return {key: columns_of(value) if isinstance(value, Record) else value for key, value in values.items()}
+
+
+def json_number(value: float | None) -> float | None:
+    """A float for JSON; NaN and infinity, which JSON lacks, become None."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _other(value: Any) -> Any:
+    """NumPy's arrays and numbers as Python's."""
+    return value.tolist()
+
+
+def with_names(values: Mapping[str, Any], names: Names | None) -> dict[str, Any]:
+    """Values by name; each class (label, predicted, ...) is followed by its name, or None.
+
+    Args:
+        values: of a result or sample.
+        names: class names by index.
+    """
+    named: dict[str, Any] = {}
+    for key, value in values.items():
+        named[key] = value
+        if key in CLASSES:
+            named[f"{key}_name"] = known_name(value, names)
+    return named
