@@ -1,15 +1,16 @@
-"""The sections of a run: records and their tables, figure, lines of CSV and JSON; several runs stand side by side."""
+"""The sections of a run: a typed table each, from which all views derive; several runs stand side by side."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.plugins import SECTIONS, installed, load_plugin
+from robaudit.report.typed import TypedTable
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -88,12 +89,13 @@ class Entry(Generic[T]):
 
 
 class Section(ABC, Generic[T]):
-    """One view of runs.
+    """One view of runs: a typed table of each, and perhaps a figure.
 
     Register a subclass under the entry-point group ``robaudit.sections``; the built-in ones are registered the same way. Subclasses set
     ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they use; ``options``, which only they
     have; ``place``, where a page shows them: smaller is earlier; and ``main_only`` where a page shows them for the main result alone,
-    unless others are requested.
+    unless others are requested. They define :meth:`applies` and :meth:`table`; terminals, pages, Markdown, LaTeX, CSV and JSON derive
+    from that table. A section whose figure draws more than the table has, or that has several tables, computes :meth:`records` first.
     """
 
     title: ClassVar[str]
@@ -107,17 +109,35 @@ class Section(ABC, Generic[T]):
         """Whether the run has something to show, as far as its run.json tells."""
         return True
 
-    @abstractmethod
-    def records(self, run: Run, ask: Ask) -> Sequence[T]:
-        """The records to show.
+    def table(self, entry: Entry[T], ask: Ask) -> TypedTable:
+        """What there is to say of a run, or of one of its records.
 
         Raises:
             RobauditError: the run has none of the requested results.
         """
+        raise NotImplementedError(f"{type(self).__name__}.table")
 
-    @abstractmethod
+    def records(self, run: Run, ask: Ask) -> Sequence[T]:
+        """The records to show, each with a table: by default one, the table itself.
+
+        Raises:
+            RobauditError: the run has none of the requested results.
+        """
+        return [cast("T", self.table(Entry(run.info.name, run, cast("T", None)), ask))]
+
+    def typed(self, entry: Entry[T], ask: Ask) -> TypedTable:
+        """The table of a record, which may be the record itself."""
+        return entry.record if isinstance(entry.record, TypedTable) else self.table(entry, ask)
+
     def tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
-        """The records of one run, or of several side by side."""
+        """The tables of one run for people, or of several side by side."""
+        from robaudit.report.layout import laid_out
+
+        alike: dict[str, list[tuple[str, TypedTable]]] = {}
+        for entry in entries:
+            table = self.typed(entry, ask)
+            alike.setdefault(table.heading, []).append((entry.name, table))
+        return map(laid_out, alike.values())
 
     def page_tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
         """The tables for a page."""
@@ -153,15 +173,21 @@ class Section(ABC, Generic[T]):
         return type(self).figure is not Section.figure
 
     def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
-        """A record as JSON values."""
+        """A record that is not a table, as JSON values."""
         from robaudit.records import json_values
 
         document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
         return document
 
+    def objects(self, entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
+        """The objects of JSON: one for a record, or one for each row of a table."""
+        if isinstance(entry.record, TypedTable):
+            return entry.record.objects()
+        return [self.document(entry, ask)]
+
     def lines(self, entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
         """A record as lines of CSV, with values by column; a mapping takes several columns: ``mean``, ``mean_lower``, ..."""
-        yield self.document(entry, ask)
+        return self.typed(entry, ask).csv_lines()
 
     def columns(self) -> Sequence[str]:
         """The columns of a CSV file without lines."""
@@ -298,6 +324,6 @@ def section_json(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     from robaudit.runs.serialise import document_json
 
     section = section_of(name)
-    results = [{"run": entry.name, **section.document(entry, ask)} for entry in entries]
+    results = [{"run": entry.name, **values} for entry in entries for values in section.objects(entry, ask)]
     differences = [json_values(line) for line in section.differences(entries, ask)]
     return document_json({"section": name, "results": results, **({"differences": differences} if differences else {})})
