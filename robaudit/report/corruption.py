@@ -11,10 +11,12 @@ from robaudit.estimates import Estimate
 from robaudit.levels import LevelName
 from robaudit.numerics.images import LIKE_THESE
 from robaudit.report import numbers
+from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import PictureSize, Sketch, paneled, percent_scale, told_apart
 from robaudit.report.pictures.style import line_style, ring
 from robaudit.report.sections import Ask, Entry, Section
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.tables import Table
+from robaudit.report.typed import SHARE, Beside, Kind, TypedColumn, TypedTable
 from robaudit.runs.run import Run
 from robaudit.stats.corruption import CorruptionReport, corruption_report, mean_error
 
@@ -39,10 +41,27 @@ class CorruptionSection(Section[CorruptionReport]):
         """A report for each requested estimator, else for the first that counts votes."""
         return [corruption_report(run, estimator) for estimator in ask.estimators or (None,)]
 
+    def table(self, entry: Entry[CorruptionReport], ask: Ask) -> TypedTable:
+        """A row for each noise and severity; people see a line for each noise and run, a column for each severity, and the mean error."""
+        report = entry.record
+        means = report.mean_errors()
+        rows = [(label, level, cell, means.get(label)) for label, by_level in report.cells.items() for level, cell in by_level.items()]
+        return TypedTable(
+            f"Accuracy by severity: share of noisy copies classified correctly ({report.estimator})",
+            _COLUMNS,
+            rows,
+            about={"estimator": report.estimator},
+            facts=(f"without noise {report.clean:.1%}",),
+            notes=(f"[ ] 95 % interval, {LIKE_THESE}; of errors over severities and noises: bootstrap (percentiles).",),
+            remarks=tuple(_conclusions(report)),
+            beside=Beside.KEYS,
+        )
+
     def tables(self, entries: Sequence[Entry[CorruptionReport]], ask: Ask) -> Iterator[Table]:
-        """A line for each noise and run, a column for each severity, then the mean error."""
+        """A table for each estimator, which names its runs where it has several."""
         for estimator in dict.fromkeys(entry.record.estimator for entry in entries):
-            yield _table([entry for entry in entries if entry.record.estimator == estimator])
+            alike = [entry for entry in entries if entry.record.estimator == estimator]
+            yield laid_out([(entry.name, self.table(entry, ask)) for entry in alike], several=len(alike) > 1)
 
     def figure(self, entries: Sequence[Entry[CorruptionReport]], ask: Ask) -> Sketch:
         """Error against severity: a panel for the mean of the corruptions and for each, a line for each of the first eight reports."""
@@ -72,39 +91,6 @@ class CorruptionSection(Section[CorruptionReport]):
             sharey=True,
         )
 
-    def lines(self, entry: Entry[CorruptionReport], ask: Ask) -> Iterator[Mapping[str, Any]]:
-        """A line for each noise and severity."""
-        for label, by_level in entry.record.cells.items():
-            for level, cell in by_level.items():
-                ends = {"lower": cell.lower, "upper": cell.upper}
-                yield {"estimator": entry.record.estimator, "noise": label, "severity": level, "accuracy": cell.value, **ends}
-
-
-def _table(entries: Sequence[Entry[CorruptionReport]]) -> Table:
-    several = len(entries) > 1
-    reports = [entry.record for entry in entries]
-    levels = sorted({level for report in reports for level in report.levels})
-    rows = []
-    means = [entry.record.mean_errors() for entry in entries]
-    for label in dict.fromkeys(label for report in reports for label in report.cells):
-        for entry, errors in zip(entries, means, strict=True):
-            by_level = entry.record.cells.get(label, {})
-            values = (numbers.percents(by_level[level]) if level in by_level else "" for level in levels)
-            mean = _percent(errors[label]) if label in errors else ""
-            rows.append(cells((label, *([entry.name] if several else []), *values, mean)))
-    heads = (*(f"{level:g}" for level in levels), "mean error")
-    named = [(f"{entry.name}: " if several else "", entry.record) for entry in entries]
-    return Table(
-        f"Accuracy by severity: share of noisy copies classified correctly ({reports[0].estimator})",
-        (Column("noise"), *([Column("run")] if several else []), *(Column(head, number=True) for head in heads)),
-        tuple(rows),
-        lines=tuple(f"{name}without noise {report.clean:.1%}" for name, report in named),
-        notes=(
-            f"[ ] 95 % interval, {LIKE_THESE}; of errors over severities and noises: bootstrap (percentiles).",
-            *(f"{name}{text}" for name, report in named for text in _conclusions(report)),
-        ),
-    )
-
 
 def _conclusions(report: CorruptionReport) -> list[str]:
     left_out = [label for label in report.cells if label not in report.errors]
@@ -119,6 +105,15 @@ def _conclusions(report: CorruptionReport) -> list[str]:
 
 def _percent(error: Estimate) -> str:
     return numbers.percents(error) if error.has_interval else f"{error.value:.1%}"
+
+
+_SEVERITY = Kind(lambda level: f"{level:g}")
+_COLUMNS = (
+    TypedColumn("noise"),
+    TypedColumn("severity", _SEVERITY),
+    TypedColumn("accuracy", SHARE, across="severity", missing="", bare_ends=True),
+    TypedColumn("", Kind(_percent), head="mean error", missing=""),
+)
 
 
 # --- the figure

@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from robaudit.estimates import Estimate
-from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.report.tables import Column, Table, cells
 from robaudit.report.typed import Beside, TypedColumn, TypedTable, Value
 
 
-def laid_out(named: Sequence[tuple[str, TypedTable]]) -> Table:
+def laid_out(named: Sequence[tuple[str, TypedTable]], *, several: bool) -> Table:
     """The table for people.
 
     Args:
-        named: tables of the same heading, each with the name of its run.
+        named: tables with the same columns, each with the name of its run.
+        several: the runs are named.
     """
     tables = [table for _, table in named]
     first = tables[0]
-    several = len({name for name, _ in named}) > 1
-    columns, rows = _several_runs(named) if several else _one_run(tables)
+    heads = _heads(tables)
     return Table(
         first.heading,
-        columns,
-        rows,
+        _columns(first, heads, several=several),
+        tuple(map(cells, _rows(named, heads, several=several))),
         lines=(*first.lines, *_of_runs(named, [table.facts for table in tables], several=several)),
-        conclusions=(Cell(first.empty),) if first.empty and not rows else (),
         notes=(
             *dict.fromkeys(note for table in tables for note in table.notes),
             *_of_runs(named, [table.remarks for table in tables], several=several),
@@ -57,36 +55,26 @@ class _Line(NamedTuple):
     values: tuple[Value, ...]
 
 
-Laid = tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]
+def _columns(table: TypedTable, heads: Sequence[_Head], *, several: bool) -> tuple[Column, ...]:
+    """The columns: keys and, where they are named, runs; then numbers and prose."""
+    keys = [Column(column.head or column.name, detail=column.detail) for column in table.columns if _is_key(table, column)]
+    run = [Column("run")] if several else []
+    names = [*keys, *run] if table.beside is Beside.KEYS else [*run, *keys]
+    return (*names, *map(_column, heads))
 
 
-def _one_run(tables: Sequence[TypedTable]) -> Laid:
-    heads = _heads(tables)
-    lines = [line for table in tables for line in _lines(table, heads)]
-    columns = (*_key_columns(tables[0]), *map(_column, heads))
-    return columns, tuple(cells((*line.key, *_texts(line, heads))) for line in lines)
-
-
-def _several_runs(named: Sequence[tuple[str, TypedTable]]) -> Laid:
-    tables = [table for _, table in named]
-    heads = _heads(tables)
-    keys = _key_columns(tables[0])
+def _rows(named: Sequence[tuple[str, TypedTable]], heads: Sequence[_Head], *, several: bool) -> Iterator[tuple[str, ...]]:
+    """The texts of the lines, in the order of the columns."""
     lines = [(name, line) for name, table in named for line in _lines(table, heads)]
-    match tables[0].beside:
-        case Beside.LINES:
-            rows = [(name, *line.key, *_texts(line, heads)) for name, line in lines]
-            columns = (Column("run"), *keys, *map(_column, heads))
-        case Beside.KEYS:
-            found = {(line.key, name): line for name, line in lines}
-            order = [(line.key, name) for _, line in lines for name, _ in named]
-            rows = [(*key, name, *_texts(found.get((key, name)), heads)) for key, name in dict.fromkeys(order)]
-            columns = (*keys, Column("run"), *map(_column, heads))
-        case Beside.COLUMNS:
-            found = {(line.key, name): line for name, line in lines}
-            ordered = dict.fromkeys(line.key for _, line in _sorted(lines, heads, tables[0].largest))
-            rows = [(*key, *(text for name, _ in named for text in _texts(found.get((key, name)), heads))) for key in ordered]
-            columns = (*keys, *(_of_run(name, head, alone=len(heads) == 1) for name, _ in named for head in heads))
-    return columns, tuple(map(cells, rows))
+    if not several:
+        yield from ((*line.key, *_texts(line, heads)) for _, line in lines)
+    elif named[0][1].beside is Beside.LINES:
+        yield from ((name, *line.key, *_texts(line, heads)) for name, line in lines)
+    else:
+        found = {(line.key, name): line for name, line in lines}
+        for key in dict.fromkeys(line.key for _, line in lines):
+            for name in dict.fromkeys(name for name, _ in named):
+                yield (*key, name, *_texts(found.get((key, name)), heads))
 
 
 def _is_key(table: TypedTable, column: TypedColumn) -> bool:
@@ -94,10 +82,6 @@ def _is_key(table: TypedTable, column: TypedColumn) -> bool:
     spread = {other.across for other in table.columns}
     is_name = not (column.kind.number or column.kind.wrap)
     return column.head is not None and is_name and column.name not in spread - {""}
-
-
-def _key_columns(table: TypedTable) -> tuple[Column, ...]:
-    return tuple(Column(column.head or column.name, detail=column.detail) for column in table.columns if _is_key(table, column))
 
 
 def _heads(tables: Sequence[TypedTable]) -> list[_Head]:
@@ -146,22 +130,3 @@ def _texts(line: _Line | None, heads: Sequence[_Head]) -> list[str]:
 def _column(head: _Head) -> Column:
     kind = head.column.kind
     return Column(head.text, number=kind.number, wrap=kind.wrap, detail=head.column.detail)
-
-
-def _of_run(name: str, head: _Head, *, alone: bool) -> Column:
-    """The column of a run."""
-    kind = head.column.kind
-    return Column(name if alone else f"{head.text}, {name}", number=kind.number, wrap=kind.wrap, detail=head.column.detail)
-
-
-def _sorted(lines: Sequence[tuple[str, _Line]], heads: Sequence[_Head], largest: str) -> list[tuple[str, _Line]]:
-    """The lines by the value of a column, the largest first; without a column as they are."""
-    if not largest:
-        return list(lines)
-    (place,) = [i for i, head in enumerate(heads) if head.column.name == largest]
-
-    def value_of(entry: tuple[str, _Line]) -> float:
-        value = entry[1].values[place]
-        return value.value if isinstance(value, Estimate) else float(value or 0.0)
-
-    return sorted(lines, key=value_of, reverse=True)

@@ -137,7 +137,8 @@ class Section(ABC, Generic[T]):
         for entry in entries:
             table = self.typed(entry, ask)
             alike.setdefault(table.heading, []).append((entry.name, table))
-        return map(laid_out, alike.values())
+        several = len(runs_of(entries)) > 1
+        return [laid_out(named, several=several) for named in alike.values()]
 
     def page_tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
         """The tables for a page."""

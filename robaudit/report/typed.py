@@ -55,8 +55,6 @@ class Beside(Enum):
     """The lines of each run together, after its name."""
     KEYS = auto()
     """The lines that are about the same together, a line for each run."""
-    COLUMNS = auto()
-    """A column for each run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +107,7 @@ class TypedTable:
         facts: about the run, below the heading; of several runs each follows the name of its run.
         notes: how to read the table; of several runs each once.
         remarks: about the run, last; of several runs each follows the name of its run.
-        empty: a conclusion where there are no rows.
         beside: how several runs stand side by side.
-        largest: the column of numbers by which :attr:`Beside.COLUMNS` sorts the lines of several runs, the largest first.
     """
 
     heading: str
@@ -122,13 +118,7 @@ class TypedTable:
     facts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    empty: str = ""
     beside: Beside = Beside.LINES
-    largest: str = ""
-
-    def csv_columns(self) -> list[str]:
-        """The names of the columns of CSV, as far as they are known without a row."""
-        return [*self.about, *(column.name for column in self.columns if column.name)]
 
     def csv_lines(self) -> Iterator[dict[str, Any]]:
         """The rows for CSV, as values by column; those without a named value are left out."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from robaudit.errors import RunError
+from robaudit.estimates import Estimate
 from robaudit.levels import LevelName
 from robaudit.methods.radius.easiest import EasiestErrors, KeptCurve, easiest_errors, kept_curve
 from robaudit.methods.radius.scores import RADII
@@ -15,11 +17,14 @@ from robaudit.names import ResultName
 from robaudit.numerics.images import LIKE_THESE
 from robaudit.quantities import DIFFICULTY
 from robaudit.report import numbers
+from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import PictureSize, Sketch, cut, legend, level_name, percent_scale, rows_of, stacked
 from robaudit.report.pictures.style import FAINT, heat_colours, line_style
 from robaudit.report.sections import Ask, Entry, Section
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.tables import Table
+from robaudit.report.typed import NUMBER, SHARE, Kind, TypedColumn, TypedTable
 from robaudit.runs.run import Run
+from robaudit.stats.bootstrap import BOOTSTRAP
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -60,36 +65,32 @@ class EasiestSection(Section[Easiest]):
                 curve = None
         return [Easiest(easiest_errors(run, ask.estimators, ask.levels), curve)]
 
-    def tables(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Iterator[Table]:
-        """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images."""
-        several = len(entries) > 1
-        heads = [f"easiest {share:.0%}" for share in _SHARES]
-        name = [Column("run")] if several else []
+    def table(self, entry: Entry[Easiest], ask: Ask) -> TypedTable:
+        """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images: a row for each noise level and share."""
+        errors = entry.record.errors
         rows = [
-            cells((*([entry.name] if several else []), str(at), *values))
-            for entry in entries
-            for at, values in zip(entry.record.errors.levels, _by_level(entry.record.errors), strict=True)
+            (str(at), *at.document().values(), share, error)
+            for i, at in enumerate(errors.levels)
+            for share, error in zip(_SHARES, _means(errors, i), strict=True)
         ]
-        first = entries[0].record.errors
-        notes = [
-            f"{entry.record.errors.last} misclassified images of unknown loss come last." for entry in entries if entry.record.errors.last
-        ]
-        yield Table(
-            f"Mean error of the noisy copies, {ResultName.parse(first.estimator).estimator}",
-            (*name, Column("noise"), *(Column(head, number=True) for head in heads)),
-            tuple(rows),
-            lines=(count(first.images, "image"),),
-            notes=tuple(notes),
+        return TypedTable(
+            f"Mean error of the noisy copies, {ResultName.parse(errors.estimator).estimator}",
+            _COLUMNS,
+            rows,
+            about={"estimator": errors.estimator},
+            lines=(count(errors.images, "image"),),
         )
-        bands = [(entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None]
-        if bands:
-            rows = [cells((*([run] if several else []), *_kept(curve))) for run, curve in bands]
-            yield Table(
-                f"Mean over corruptions and severities: {', '.join(bands[0][1].labels)}",
-                (*name, *(Column(head, number=True) for head in heads)),
-                tuple(rows),
-                notes=(f"[ ] 95 % bootstrap interval, {LIKE_THESE}, each share alone.",),
-            )
+
+    def tables(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Iterator[Table]:
+        """The table of errors by noise level, and of their mean over corruptions and severities."""
+        several = len(entries) > 1
+        unsorted = [entry.record.errors.last for entry in entries if entry.record.errors.last]
+        notes = tuple(f"{last} misclassified images of unknown loss come last." for last in unsorted)
+        yield replace(laid_out([(entry.name, self.table(entry, ask)) for entry in entries], several=several), notes=notes)
+        curves = [(entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None]
+        if curves:
+            heading = f"Mean over corruptions and severities: {', '.join(curves[0][1].labels)}"
+            yield laid_out([(name, _mean_over_noises(heading, curve)) for name, curve in curves], several=several)
 
     def figure(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Sketch:
         """A heat map by noise level for each run, and the error by the share of images kept."""
@@ -108,30 +109,33 @@ class EasiestSection(Section[Easiest]):
         band = None if curve is None else [{"share": share, "lower": low, "upper": high} for share, (low, high) in curve.band]
         return {"estimator": errors.estimator, "images": errors.images, "clean_error": errors.clean, "errors": by_share, "band": band}
 
-    def lines(self, entry: Entry[Easiest], ask: Ask) -> Iterator[Mapping[str, Any]]:
-        """A line for each level and share of images kept."""
-        errors = entry.record.errors
-        for i, at in enumerate(errors.levels):
-            for share, error in zip(_SHARES, _means(errors, i), strict=True):
-                yield {"estimator": errors.estimator, **at.document(), "kept": share, "error": error}
-
 
 def _means(errors: EasiestErrors, level: int) -> list[float]:
     means = errors.kept()[:, level]
     return [float(means[max(1, round(share * errors.images)) - 1]) for share in _SHARES]
 
 
-def _by_level(errors: EasiestErrors) -> Iterator[list[str]]:
-    for i in range(len(errors.levels)):
-        yield [f"{mean:.1%}" for mean in _means(errors, i)]
+_KEPT = Kind(lambda share: f"easiest {share:.0%}")
+_COLUMNS = (
+    TypedColumn("", head="noise"),
+    TypedColumn("noise", head=None),
+    TypedColumn("level_name", head=None),
+    TypedColumn("level", NUMBER, head=None),
+    TypedColumn("kept", _KEPT),
+    TypedColumn("error", SHARE, across="kept"),
+)
 
 
-def _kept(curve: KeptCurve) -> Iterator[str]:
+def _mean_over_noises(heading: str, curve: KeptCurve) -> TypedTable:
+    """The mean error over corruptions and severities by the share of images kept; only people see it, JSON has its band."""
     band = dict(curve.band)
+    rows = []
     for share in _SHARES:
         value = float(curve.mean[max(1, round(share * len(curve.mean))) - 1])
-        near = next((ends for at, ends in band.items() if np.isclose(at, share)), None)
-        yield f"{value:.1%}" if near is None else numbers.with_percents(value, *near)
+        bounds = next((ends for at, ends in band.items() if np.isclose(at, share)), None)
+        rows.append((share, value if bounds is None else Estimate.population(value, bounds, BOOTSTRAP)))
+    columns = (TypedColumn("kept", _KEPT), TypedColumn("error", SHARE, across="kept"))
+    return TypedTable(heading, columns, rows, notes=(f"[ ] 95 % bootstrap interval, {LIKE_THESE}, each share alone.",))
 
 
 # --- the figure
