@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import EVERY_LEVEL, LevelChoice
@@ -125,17 +125,13 @@ class Section(ABC, Generic[T]):
         """
         return [cast("T", self.table(Entry(run.info.name, run, cast("T", None)), ask))]
 
-    def typed(self, entry: Entry[T], ask: Ask) -> TypedTable:
-        """The table of a record, which may be the record itself."""
-        return entry.record if isinstance(entry.record, TypedTable) else self.table(entry, ask)
-
     def tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
         """The tables of one run for people, or of several side by side."""
         from robaudit.report.layout import laid_out
 
         alike: dict[str, list[tuple[str, TypedTable]]] = {}
         for entry in entries:
-            table = self.typed(entry, ask)
+            table = _typed_table(self, entry, ask)
             alike.setdefault(table.heading, []).append((entry.name, table))
         several = len(runs_of(entries)) > 1
         return [laid_out(named, several=several) for named in alike.values()]
@@ -143,15 +139,6 @@ class Section(ABC, Generic[T]):
     def page_tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
         """The tables for a page."""
         return self.tables(entries, ask)
-
-    def shown(self, entries: Sequence[Entry[T]], ask: Ask, *, page: bool = False) -> list[Table]:
-        """The tables, and a line on runs that cannot be compared."""
-        from robaudit.compare.side_by_side import not_compared
-        from robaudit.report.tables import Table
-
-        tables = list((self.page_tables if page else self.tables)(entries, ask))
-        line = not_compared(runs_of(entries)) if tables else ""
-        return [*tables, Table(notes=(line,))] if line else tables
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
         """The request, narrowed to what a figure of these runs shows.
@@ -168,27 +155,16 @@ class Section(ABC, Generic[T]):
         """
         raise NotImplementedError
 
-    @property
-    def has_figure(self) -> bool:
-        """Whether the section defines :meth:`figure`."""
-        return type(self).figure is not Section.figure
-
     def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
-        """A record that is not a table, as JSON values."""
+        """A record as JSON values, where it is not a table: the rows of a table are objects of their own."""
         from robaudit.records import json_values
 
         document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
         return document
 
-    def objects(self, entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
-        """The objects of JSON: one for a record, or one for each row of a table."""
-        if isinstance(entry.record, TypedTable):
-            return entry.record.objects()
-        return [self.document(entry, ask)]
-
     def lines(self, entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
         """A record as lines of CSV, with values by column; a mapping takes several columns: ``mean``, ``mean_lower``, ..."""
-        return self.typed(entry, ask).csv_lines()
+        return _typed_table(self, entry, ask).csv_lines()
 
     def columns(self) -> Sequence[str]:
         """The columns of a CSV file without lines."""
@@ -198,6 +174,23 @@ class Section(ABC, Generic[T]):
         """The differences of further runs from the first, as values by column; none where runs are not compared."""
         return ()
 
+    @final
+    def shown(self, entries: Sequence[Entry[T]], ask: Ask, *, page: bool = False) -> list[Table]:
+        """The tables, and a line on runs that cannot be compared."""
+        from robaudit.compare.side_by_side import not_compared
+        from robaudit.report.tables import Table
+
+        tables = list((self.page_tables if page else self.tables)(entries, ask))
+        line = not_compared(runs_of(entries)) if tables else ""
+        return [*tables, Table(notes=(line,))] if line else tables
+
+    @final
+    @property
+    def has_figure(self) -> bool:
+        """Whether the section defines :meth:`figure`."""
+        return type(self).figure is not Section.figure
+
+    @final
     def find(self, runs: Sequence[Run], ask: Ask) -> list[Entry[T]]:
         """The records of some runs, run by run.
 
@@ -206,6 +199,18 @@ class Section(ABC, Generic[T]):
         """
         names = run_names(runs, ask.label)
         return [Entry(name, run, record) for run, name in zip(runs, names, strict=True) for record in self.records(run, ask)]
+
+
+def _typed_table(section: Section[T], entry: Entry[T], ask: Ask) -> TypedTable:
+    """The table of a record, which may be the record itself."""
+    return entry.record if isinstance(entry.record, TypedTable) else section.table(entry, ask)
+
+
+def _objects(section: Section[T], entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
+    """The objects of JSON: one of a record, or one of each row of a table."""
+    if isinstance(entry.record, TypedTable):
+        return entry.record.objects()
+    return [section.document(entry, ask)]
 
 
 def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
@@ -325,6 +330,6 @@ def section_json(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     from robaudit.runs.serialise import document_json
 
     section = section_of(name)
-    results = [{"run": entry.name, **values} for entry in entries for values in section.objects(entry, ask)]
+    results = [{"run": entry.name, **values} for entry in entries for values in _objects(section, entry, ask)]
     differences = [json_values(line) for line in section.differences(entries, ask)]
     return document_json({"section": name, "results": results, **({"differences": differences} if differences else {})})
