@@ -167,10 +167,12 @@ def blaming(place: str, owner: type | EntryPoint) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        from robaudit.memory import is_out_of_memory
-
         module, name = (owner.module, owner.attr) if isinstance(owner, EntryPoint) else (owner.__module__, owner.__qualname__)
-        if _is_in_package(module) or isinstance(error, RobauditError) or is_out_of_memory(error):
+        if _is_in_package(module) or isinstance(error, RobauditError):
+            raise
+        from robaudit.memory import is_out_of_memory  # imports torch
+
+        if is_out_of_memory(error):
             raise
         what = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}: {error}{_line(module, error)}"
         raise PluginError(f"{place} ({module}:{name})", what, "fix or uninstall the plugin") from error
