@@ -32,6 +32,7 @@ COMMANDS = "robaudit.commands"
 """Further commands of the program: functions for typer."""
 
 _T = TypeVar("_T", bound="BaseModel")
+_Object = TypeVar("_Object")
 
 
 def in_group(group: str) -> EntryPoints:
@@ -44,6 +45,25 @@ def _entry_points(_: tuple[str, ...], group: str) -> EntryPoints:
     return entry_points(group=group)
 
 
+def names_in(group: str) -> list[str]:
+    """The names in a group, in alphabetical order; nothing is imported."""
+    return sorted({point.name for point in in_group(group)})
+
+
+def entry_point(group: str, what: str, name: str) -> EntryPoint:
+    """The entry point of a name in a group.
+
+    Raises:
+        RobauditError: two packages register the name.
+    """
+    values = {point.value: point for point in in_group(group) if point.name == name}
+    if len(values) > 1:
+        first, second, *_ = sorted(values)
+        raise RobauditError(f"{what} {name}", f"registered twice, as {first} and {second}", "uninstall one of the packages")
+    (point,) = values.values()
+    return point
+
+
 def installed(group: str, what: str) -> dict[str, EntryPoint]:
     """Entry points of a group by name, in alphabetical order; nothing is imported.
 
@@ -54,13 +74,7 @@ def installed(group: str, what: str) -> dict[str, EntryPoint]:
     Raises:
         RobauditError: two packages register the same name, or none is registered at all.
     """
-    points: dict[str, EntryPoint] = {}
-    for point in sorted(in_group(group), key=lambda p: (p.name, p.value)):
-        other = points.setdefault(point.name, point)
-        if other.value != point.value:
-            raise RobauditError(
-                f"{what} {point.name}", f"registered twice, as {other.value} and {point.value}", "uninstall one of the packages"
-            )
+    points = {name: entry_point(group, what, name) for name in names_in(group)}
     if not points:
         raise RobauditError(f"{what}s", f"no entry point in the group {group}", "install the package (pip install .) instead of copying it")
     return points
@@ -108,11 +122,24 @@ def load_plugin(group: str, what: str, name: str) -> Any:
     Raises:
         RobauditError: the plugin cannot be imported.
     """
-    point = installed(group, what)[name]
+    point = entry_point(group, what, name)
     try:
         return point.load()
     except Exception as error:
         raise RobauditError(f"{what} {name}", f"its plugin {point.value} does not import: {error!r}", "fix or uninstall it") from error
+
+
+def load_object(group: str, what: str, name: str, kind: type[_Object]) -> _Object:
+    """The object of a class that is registered under the name of an installed plugin.
+
+    Raises:
+        RobauditError: the plugin cannot be imported, or is no such object.
+    """
+    found = load_plugin(group, what, name)
+    if not isinstance(found, kind):
+        value = entry_point(group, what, name).value
+        raise RobauditError(f"{what} {name}", f"{value} is {shown(found)}, not a {kind.__name__}", "fix or uninstall the plugin")
+    return found
 
 
 def reference() -> str:
@@ -125,14 +152,14 @@ class BrokenContractError(ValueError):
 
 
 @contextmanager
-def blaming(place: str, cls: type) -> Iterator[None]:
+def blaming(place: str, owner: type | EntryPoint) -> Iterator[None]:
     """Turn an exception in a third-party plugin into an error that names the plugin.
 
     Exceptions of our own plugins, user errors and failed allocations pass unchanged.
 
     Args:
         place: kind and name of the plugin, such as "estimator mc".
-        cls: its class.
+        owner: its class, or the entry point of an object.
 
     Raises:
         PluginError: the plugin raised an exception.
@@ -140,17 +167,24 @@ def blaming(place: str, cls: type) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        from robaudit.memory import is_out_of_memory
-
-        if is_ours(cls) or isinstance(error, RobauditError) or is_out_of_memory(error):
+        module, name = (owner.module, owner.attr) if isinstance(owner, EntryPoint) else (owner.__module__, owner.__qualname__)
+        if _is_in_package(module) or isinstance(error, RobauditError):
             raise
-        what = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}: {error}{_line(cls, error)}"
-        raise PluginError(f"{place} ({cls.__module__}:{cls.__qualname__})", what, "fix or uninstall the plugin") from error
+        from robaudit.memory import is_out_of_memory  # imports torch
+
+        if is_out_of_memory(error):
+            raise
+        what = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}: {error}{_line(module, error)}"
+        raise PluginError(f"{place} ({module}:{name})", what, "fix or uninstall the plugin") from error
 
 
 def is_ours(cls: type) -> bool:
     """Whether a plugin belongs to this package."""
-    return cls.__module__.partition(".")[0] == "robaudit"
+    return _is_in_package(cls.__module__)
+
+
+def _is_in_package(module: str) -> bool:
+    return module.partition(".")[0] == "robaudit"
 
 
 def shown(value: Any) -> str:
@@ -160,8 +194,8 @@ def shown(value: Any) -> str:
     return f"{kind} {value!r:.60}" if shape is None else f"a {kind} of shape {tuple(shape)}"
 
 
-def _line(cls: type, error: Exception) -> str:
+def _line(module: str, error: Exception) -> str:
     """The last line of the plugin in the traceback, if any."""
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    file = getattr(sys.modules.get(module), "__file__", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""

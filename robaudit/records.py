@@ -282,7 +282,7 @@ def json_values(value: Any, names: Names | None = None) -> Any:
     """A result as JSON values; numbers that are not finite are null.
 
     Args:
-        value: a record, a noise level, a mapping or a sequence of such values, or any other value that JSON has.
+        value: a record, a named tuple, a noise level, a mapping or a sequence of such values, or any other value that JSON has.
         names: class names by index.
     """
     match value:
@@ -292,6 +292,8 @@ def json_values(value: Any, names: Names | None = None) -> Any:
             return value.document()
         case Mapping():
             return {f"{key:g}" if isinstance(key, float) else str(key): json_values(item, names) for key, item in value.items()}
+        case tuple() if hasattr(value, "_asdict"):  # a named tuple, as a plugin's section may have
+            return json_values(value._asdict(), names)
         case tuple() | list():
             return [json_values(item, names) for item in value]
     return _finite(to_jsonable_python(value, fallback=_other))

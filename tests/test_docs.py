@@ -141,3 +141,10 @@ def test_the_design_notes_name_what_there_is() -> None:
 
 def test_the_picture_of_the_rooms_is_drawn_from_the_imports() -> None:
     assert rooms.PATH.read_text(encoding="utf-8") == rooms.svg(), "python -m tests.research.rooms draws it"
+
+
+def test_the_design_notes_lead_to_tests_that_exist() -> None:
+    text = (DOCS / "design.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"`(tests/[\w/]+(?:\.py)?)`", text))
+    assert len(paths) > 5
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

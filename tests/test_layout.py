@@ -81,6 +81,13 @@ def test_every_file_has_a_room() -> None:
     assert rooms == set(FLOOR)
 
 
+def test_the_tests_have_the_same_rooms() -> None:
+    folders = {path.name for path in (PACKAGE.parent / "tests" / "unit").iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(FLOOR)
+    families = {path.name for path in (PACKAGE.parent / "tests" / "unit" / "methods").iterdir() if (path / "__init__.py").exists()}
+    assert families == set(FAMILIES)
+
+
 def test_imports_go_down() -> None:
     upwards = []
     for path in FILES:

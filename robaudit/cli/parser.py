@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from inspect import cleandoc
+from types import FunctionType
 from typing import Any, cast, get_args, get_type_hints
 
 import typer
@@ -13,7 +14,7 @@ from typer.main import get_command
 
 from robaudit.cli import catalogue, compare, demo, estimate, gate, init, plot, reading, report, validate, verify
 from robaudit.errors import RobauditError
-from robaudit.plugins import COMMANDS, in_group, load_plugin
+from robaudit.plugins import COMMANDS, blaming, entry_point, load_object, names_in
 
 _SHOW, _LIST = "show", "list"
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -58,7 +59,7 @@ def program() -> TyperGroup:
         "validate": validate.validate,
         "verify": verify.verify,
     }
-    plugins = {point.name: _plugin(point.name) for point in in_group(COMMANDS)}
+    plugins = {name: _plugin(name) for name in names_in(COMMANDS)}
     for name, command in {**core, **plugins, _LIST: catalogue.list_}.items():
         _add(app, name, command)
     return cast("TyperGroup", get_command(app))
@@ -80,7 +81,7 @@ def _show() -> Any:
 def _plugin(name: str) -> Callable[..., Any]:
     """The command of a plugin; one that cannot be imported says so when it is called, and leaves the other commands alone."""
     try:
-        command: Callable[..., Any] = load_plugin(COMMANDS, "command", name)
+        command: Callable[..., Any] = load_object(COMMANDS, "command", name, FunctionType)
     except RobauditError as error:
         broken = error
 
@@ -88,7 +89,14 @@ def _plugin(name: str) -> Callable[..., Any]:
             """A command whose plugin cannot be imported."""
             raise broken
 
-    return command
+        return command
+
+    @functools.wraps(command)
+    def blamed(*args: Any, **options: Any) -> Any:
+        with blaming(f"command {name}", entry_point(COMMANDS, "command", name)):
+            return command(*args, **options)
+
+    return blamed
 
 
 def _add(app: typer.Typer, name: str, command: Callable[..., Any]) -> None:

@@ -17,6 +17,7 @@ from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Basis, ClassPart, Measured, Method
 from robaudit.gates.statistics import check_range, group_of, statistic_of
 from robaudit.numerics.images import these_images
+from robaudit.plugins import STATISTICS, blaming, entry_point
 from robaudit.records import Inline, Record, published
 from robaudit.runs.run import Run
 from robaudit.spec.gates import NO_WARNINGS, Gate
@@ -123,7 +124,9 @@ def decide(
         key = group_of(gate, results, results)
         full, evidence = (gate, next(iter(results.values()))) if key is None else (gate.about(key.estimator, key.at), results[key])
         check_range(full, evidence.scale)
-        decisions.append(settle(full, statistic_of(gate).measure(full, evidence), basis))
+        with blaming(f"gate statistic {gate.quantity}", entry_point(STATISTICS, "gate statistic", gate.quantity)):
+            measured = statistic_of(gate).measure(full, evidence)
+        decisions.append(settle(full, measured, basis))
     return tuple(decisions)
 
 

@@ -29,7 +29,7 @@ from robaudit.numerics.images import (
     restated,
     simultaneous,
 )
-from robaudit.plugins import STATISTICS, load_plugin, reference
+from robaudit.plugins import STATISTICS, load_object, reference
 from robaudit.quantities import LOSS, Quantity
 from robaudit.runs.frame import alike, antithetic
 from robaudit.runs.groups import GroupKey
@@ -255,10 +255,9 @@ def statistic_of(gate: Gate) -> Statistic:
     """The statistic that a gate compares with its threshold.
 
     Raises:
-        RobauditError: its plugin does not import.
+        RobauditError: its plugin does not import, or is no statistic.
     """
-    statistic: Statistic = load_plugin(STATISTICS, "gate statistic", gate.quantity)
-    return statistic
+    return load_object(STATISTICS, "gate statistic", gate.quantity, Statistic)
 
 
 def group_of(gate: Gate, keys: Iterable[GroupKey], results: Mapping[GroupKey, Evidence] | None = None) -> GroupKey | None:

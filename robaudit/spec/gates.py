@@ -6,14 +6,13 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import EntryPoint
 from operator import attrgetter
 from typing import Literal
 
-from robaudit.errors import SpecError, did_you_mean
+from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
 from robaudit.names import Part, PartName, ResultName
-from robaudit.plugins import STATISTICS, installed, load_plugin, reference
+from robaudit.plugins import STATISTICS, entry_point, load_plugin, names_in, reference, shown
 from robaudit.records import Member, Record
 from robaudit.spec.fields import as_number
 
@@ -31,30 +30,33 @@ class RunQuantities(Mapping[str, tuple[str, ...]]):
     """
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        if name not in self._installed():
+        if name not in self:
             raise KeyError(name)
-        return tuple(argument.name for argument in load_plugin(STATISTICS, _WHAT, name).arguments)
+        statistic = load_plugin(STATISTICS, _WHAT, name)
+        try:
+            return tuple(argument.name for argument in statistic.arguments)
+        except (AttributeError, TypeError) as error:
+            value = entry_point(STATISTICS, _WHAT, name).value
+            raise RobauditError(
+                f"{_WHAT} {name}", f"{value} is {shown(statistic)}, not a Statistic", "fix or uninstall the plugin"
+            ) from error
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._installed())
+        return iter(names_in(STATISTICS))
 
     def __len__(self) -> int:
-        return len(self._installed())
+        return len(names_in(STATISTICS))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._installed()
+        return name in names_in(STATISTICS)
 
     def arguments(self) -> list[str]:
         """The arguments of all statistics."""
         return list(dict.fromkeys(argument for name in sorted(self, key=self._from_elsewhere) for argument in self[name]))
 
-    @staticmethod
-    def _installed() -> dict[str, EntryPoint]:
-        return installed(STATISTICS, _WHAT)
-
     def _from_elsewhere(self, name: str) -> bool:
         """The core's own statistics come first."""
-        return not self._installed()[name].value.startswith("robaudit.gates.")
+        return not entry_point(STATISTICS, _WHAT, name).value.startswith("robaudit.gates.")
 
 
 QUANTITIES = RunQuantities()

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from robaudit.names import ResultName
 from robaudit.numerics.images import TAIL, repeats_scale
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson
-from robaudit.plugins import RELATIONS, in_group, load_plugin
+from robaudit.plugins import RELATIONS, load_object, names_in
 from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, IntervalKind
 from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
@@ -256,4 +256,4 @@ def installed_relations() -> tuple[Relation, ...]:
     Raises:
         RobauditError: a plugin does not import.
     """
-    return tuple(load_plugin(RELATIONS, "relation", point.name) for point in sorted(in_group(RELATIONS), key=lambda point: point.name))
+    return tuple(load_object(RELATIONS, "relation", name, Relation) for name in names_in(RELATIONS))

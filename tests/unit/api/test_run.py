@@ -46,6 +46,7 @@ def test_the_class_of_runs(run: Run) -> None:
     assert type(robaudit.read_run(run.path)) is type(run)
 
 
+@pytest.mark.families
 def test_rows_as_tables(run: Run) -> None:
     pandas = pytest.importorskip("pandas")
     columns = list(read_rows(run.path)[0])

@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from robaudit.auditing.chunk_sizes import MOST_IMAGES, ChunkSizer
-from robaudit.engine.registry import Task
+from robaudit.engine.registry import Task, reference_class
 from robaudit.memory import CPU
-from robaudit.methods.average_case.mc import MonteCarlo
 from tests.levels import sigma
 
-TASKS = tuple(Task(MonteCarlo(samples=999), "mc", sigma(level)) for level in (0.1, 0.2))
+TASKS = tuple(Task(reference_class().model_validate({"samples": 999}), "mc", sigma(level)) for level in (0.1, 0.2))
 
 
 class Counted(ChunkSizer):

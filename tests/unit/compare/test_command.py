@@ -19,6 +19,8 @@ from robaudit.runs.run import Run
 from tests.conftest import RunCli
 from tests.specs import laid_out, read_info
 
+pytestmark = pytest.mark.families
+
 
 def validate(text: str) -> dict[str, Any]:
     schema = json.loads(published("compare"))

@@ -25,6 +25,8 @@ from tests.states import change
 from tests.unit.compare.tools import width
 from tests.unit.engine.tools import known
 
+pytestmark = pytest.mark.families
+
 
 def group_of(base: Run, new: Run, estimator: str = "mc", **options: float) -> GroupComparison:
     return next(group for group in compare(base, new, **options).groups if group.key.estimator == estimator)  # type: ignore[arg-type]

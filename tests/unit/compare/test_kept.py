@@ -106,6 +106,7 @@ def test_mc_says_which_draws_kept_the_class() -> None:
     assert any(one.votes and one.votes.bits for one in found)
 
 
+@pytest.mark.families
 def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
     work = work_on(linear(3), images=2, sigma=0.8)
     many = build("mc", samples=MOST_STORED_DRAWS + 1).estimate(work)

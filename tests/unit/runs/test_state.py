@@ -134,6 +134,7 @@ def test_seconds_add_up_and_steps_keep_their_order() -> None:
         assert list(state.seconds().items()) == [("clean", 0.75), ("mc@gaussian:sigma=0.1", 1.0)]
 
 
+@pytest.mark.families
 def test_tasks_cost_what_their_passes_do() -> None:
     specs = [EstimatorSpec(name="mc", options={"samples": 99}), EstimatorSpec(name="taylor")]
     mc, taylor = (Task(one, label, sigma(0.1)) for label, one in build(specs).items())

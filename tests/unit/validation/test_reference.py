@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.auditing.prepare import on_stream
-from robaudit.methods.average_case.mc import MonteCarlo
+from robaudit.engine.registry import reference_class
 from robaudit.noise.registry import build
 from robaudit.spec.model import NoiseSpec
 from robaudit.validation.validate import STREAM
@@ -38,8 +38,9 @@ def test_no_seed_of_a_run_gives_the_references_noise(seed: int) -> None:
 
 def test_an_engine_on_a_stream_leaves_the_runs_engine_alone() -> None:
     work = work_on(curved(), seed=4)
-    before = MonteCarlo(samples=200).estimate(work)
+    votes = reference_class().model_validate({"samples": 200})
+    before = votes.estimate(work)
     other = on_stream(work.engine, build([NoiseSpec(sigma=(0.3,))], Path()), 4, STREAM)
     assert other.noises["gaussian"] is not work.engine.noises["gaussian"]
-    assert MonteCarlo(samples=200).estimate(replace(work, engine=other)) != before
-    assert MonteCarlo(samples=200).estimate(work) == before
+    assert votes.estimate(replace(work, engine=other)) != before
+    assert votes.estimate(work) == before

@@ -92,6 +92,7 @@ def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str
         assert gap_sentence(bias) in found.text("classes")
 
 
+@pytest.mark.families
 def test_a_choice_narrows_everything(run: Run, without_pictures: None, golden: Golden) -> None:
     chosen = gather([run], Ask(estimators=("softmax",), levels=LevelChoice(levels=(0.3,)), threshold=1.0), most=2)
     assert [(group.key.estimator, group.key.at.level) for group in chosen.views[0].groups] == [("softmax", 0.3)]
