@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -56,6 +58,19 @@ class Golden:
         if not fits(text, wanted):
             pytest.fail(f"tests/messages/{self._room}.txt, {self._test}\n  has:  {wanted}\n  said: {text}")
 
+    def lines(self, text: str, begin: str = "") -> None:
+        """Compare each line of a text, or those that begin so."""
+        for line in text.splitlines():
+            if line.startswith(begin) and line.strip():
+                self(line)
+
+    @contextmanager
+    def raises(self, kind: type[BaseException]) -> Iterator[None]:
+        """Expect an error of this class, which is the next message."""
+        with pytest.raises(kind) as error:
+            yield
+        self(error.value)
+
     def finished(self) -> None:
         """Check that all messages of the test were provoked, or keep them."""
         if self._write:
@@ -66,7 +81,7 @@ class Golden:
 
     def _text(self, message: BaseException | str) -> str:
         text = str(message)
-        text = re.sub(rf"{re.escape(str(self._folder))}/[^/\s'\")]+", "TMP", text)
+        text = re.sub(rf"{re.escape(str(self._folder))}/[\w-]+", "TMP", text)
         text = text.replace(str(ROOT), "REPO")
         return f"{type(message).__name__}: {text}" if isinstance(message, BaseException) else text
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from robaudit import audit
+from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
+from tests.golden import Golden
 from tests.specs import digits, read_rows, write
 
 NOISES = [
@@ -56,15 +58,13 @@ def test_a_noise_beside_others_gives_the_rows_that_it_gives_alone(run: Path, tmp
 
 
 @pytest.mark.parametrize(("noise", "estimator"), [(None, "difficulty"), ({"sigma": []}, "noise_tolerance")])
-def test_preview_of_no_noise_or_no_level_is_refused(tmp_path: Path, run_cli: RunCli, noise: object, estimator: str) -> None:
+def test_preview_of_no_noise_or_no_level_is_refused(tmp_path: Path, run_cli: RunCli, noise: object, estimator: str, refuse: Refuse) -> None:
     write(tmp_path, digits(limit=2, noise=noise, estimators=[estimator]))
-    refused = run_cli("plot", "spec.yaml", "--kind", "noise", "-o", "grid.svg")
-    assert (refused.code, refused.out) == (2, "")
-    assert refused.err.startswith("error: spec.yaml: has no noise at any level to draw; ")
+    refuse("plot", "spec.yaml", "--kind", "noise", "-o", "grid.svg")
     assert run_cli("plot", "spec.yaml", "--kind", "noise", "-o", "grid.svg", "--set", "noise.sigma=0.1", "--max-images", "1").code == 0
 
 
-def test_preview(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+def test_preview(run: Path, tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
     outcome = run_cli("plot", run.parent / "spec.yaml", "--kind", "noise", "-o", "all.svg", "--max-images", "1")
     assert outcome.code == 0, outcome.err
     whole = (tmp_path / "all.svg").read_text()
@@ -74,19 +74,16 @@ def test_preview(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     outcome = run_cli("plot", run.parent / "spec.yaml", "--kind", "noise", "-o", "one.svg", "--noise", "night", "--level", "7")
     assert outcome.code == 0, outcome.err
     assert "fog" not in (tmp_path / "one.svg").read_text()
-    for options, says in (
-        (["-o", "x.jpg"], "not a supported format"),
-        (["-o", "x.png", "--noise", "rain"], "the spec has no such noise"),
-        (["-o", "x.png", "--noise", "fog", "--level", "6"], "6 is not a level of corruption"),
-        (["-o", "x.png", "--max-images", "9"], "--max-images 9: does not fit the picture; give at most 8"),
+    for options in (
+        ["-o", "x.jpg"],
+        ["-o", "x.png", "--noise", "rain"],
+        ["-o", "x.png", "--noise", "fog", "--level", "6"],
+        ["-o", "x.png", "--max-images", "9"],
     ):
-        refused = run_cli("plot", run.parent / "spec.yaml", "--kind", "noise", *options)
-        assert (refused.code, refused.out) == (2, "")
-        assert says in refused.err
-        assert not (tmp_path / options[1]).exists()
+        refuse("plot", run.parent / "spec.yaml", "--kind", "noise", *options)
 
 
-def test_a_published_corrupted_set(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_published_corrupted_set(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
     """Arrays like CIFAR-10-C's, of the run's own images: accuracy under the files' corruption is counted from the files."""
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (6, 8, 8), dtype=np.uint8)
@@ -105,9 +102,9 @@ def test_a_published_corrupted_set(tmp_path: Path, run_cli: RunCli) -> None:
     np.save(tmp_path / "set" / "snow.npy", copies)
     refused = run_cli("estimate", spec, "--out", "run", "--limit", "3", "--extend")
     assert refused.code == 2
-    assert "snow" in refused.err
+    golden.lines(refused.err)
     assert run_cli("verify", "run").code == 2
     np.save(tmp_path / "set" / "labels.npy", np.tile(np.arange(6)[::-1], 5))
     other = run_cli("estimate", spec, "--out", "other")
     assert other.code == 2
-    assert "differs from the data set in 6 of 6 labels" in other.err
+    golden.lines(other.err)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from robaudit import audit
+from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, read_rows, write
 
@@ -57,18 +58,16 @@ def test_named_on_the_command_line(asked: str, found: tuple[str, ...], run: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    "text",
     [
-        ("mean(estimator=norms) <= 5", "does not say which results it is about; say estimator=norms:q=1 | norms:q=10"),
-        ("mean <= 5", "does not say which results it is about; say estimator=mc | norms:q=1 | norms:q=10"),
-        ("mean(estimator=norms, q=5) <= 5", "the run has no norms:q=5 for this gate; did you mean 'norms:q=1'?"),
-        ("mean(q=5) <= 5", "the run has no q=5 for this gate; known: mc, norms, norms:q=1, norms:q=10"),
-        ("mean(estimator=norms:q=1, q=10) <= 5", "says both q=10 and q=1; say one of them"),
-        ("mean(estimator=norms, q=x) <= 5", "q is 'x', not a number"),
-        ("accuracy(q=1) >= 0.5", "accuracy is about the clean images"),
+        "mean(estimator=norms) <= 5",
+        "mean <= 5",
+        "mean(estimator=norms, q=5) <= 5",
+        "mean(q=5) <= 5",
+        "mean(estimator=norms:q=1, q=10) <= 5",
+        "mean(estimator=norms, q=x) <= 5",
+        "accuracy(q=1) >= 0.5",
     ],
 )
-def test_gates_that_say_too_little(text: str, says: str, run: Path, run_cli: RunCli) -> None:
-    said = gate(run_cli, text, code=2)
-    assert says in said
-    assert said.count("\n") == 1
+def test_gates_that_say_too_little(text: str, run: Path, refuse: Refuse) -> None:
+    refuse("gate", run.name, text)

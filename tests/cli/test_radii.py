@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from robaudit import audit
+from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, write
 
@@ -50,22 +51,19 @@ def test_gates(gate: str, code: int, run: Path, run_cli: RunCli) -> None:
     assert run_cli("gate", "run", gate.format("(estimator=whole, norm=l2)")).code == code
 
 
-BAD = {
-    "r_m(norm=l2) >= 1": "gate 'r_m(norm=l2) >= 1': does not say which results it is about; say estimator=radii:norm=l2 | whole:norm=l2",
-    "r_m(estimator=whole) >= 1": "does not say which results it is about; say estimator=whole:norm=l2 | whole:norm=linf",
-    "r_m(norm=l7) >= 1": "norm: 'l7' is none of l1, l2, linf; write norm=l2, norm=linf or norm=l1",
-    "r_m(estimator=whole, norm=l2) >= -1": "r_m is at least 0, never -1; give a threshold in that range",
-    "relative_variation(estimator=whole, norm=l2) <= 5": "relative_variation lies from 0 to 1, never 5",
-    "r_x >= 1": "unknown quantity 'r_x'",
-}
-
-
-@pytest.mark.parametrize("gate", BAD)
-def test_gates_that_are_refused(gate: str, run: Path, run_cli: RunCli) -> None:
-    done = run_cli("gate", "run", gate)
-    assert (done.code, done.out) == (2, "")
-    assert BAD[gate] in done.err
-    assert done.err.count("\n") == 1
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "r_m(norm=l2) >= 1",
+        "r_m(estimator=whole) >= 1",
+        "r_m(norm=l7) >= 1",
+        "r_m(estimator=whole, norm=l2) >= -1",
+        "relative_variation(estimator=whole, norm=l2) <= 5",
+        "r_x >= 1",
+    ],
+)
+def test_gates_that_are_refused(gate: str, run: Path, refuse: Refuse) -> None:
+    refuse("gate", run.name, gate)
 
 
 def test_nothing_speaks_of_a_level_of_no_noise(run: Path, run_cli: RunCli) -> None:

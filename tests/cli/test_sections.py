@@ -16,6 +16,7 @@ from robaudit import audit
 from robaudit.report.sections import section_names
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
+from tests.golden import Golden
 from tests.specs import digits, read_rows, save_npz, write
 
 NOISE: list[dict[str, Any]] = [
@@ -240,9 +241,9 @@ def test_samples_side_by_side(run: Path, run_cli: RunCli) -> None:
     assert len(found["samples"][0]["results"]) == len([row for row in read_rows(run) if row["sample_id"] == found["samples"][0]["id"]])
 
 
-def test_images_clean_beside_noisy(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+def test_images_clean_beside_noisy(run: Path, run_cli: RunCli, tmp_path: Path, golden: Golden) -> None:
     options = ("--estimator", "mc", "--noise", "gaussian", "--bottom", "4", "--images", "worst")
-    assert run_cli("flag-samples", run, *options).err == "8 pictures in worst\n"
+    golden.lines(run_cli("flag-samples", run, *options).err)
     assert sorted(folder.name for folder in (tmp_path / "worst").iterdir()) == ["mc-0.1", "mc-0.3"]
     pictures = sorted((tmp_path / "worst" / "mc-0.3").iterdir())
     assert [path.name[:4] for path in pictures] == ["001-", "002-", "003-", "004-"]
@@ -274,7 +275,7 @@ def test_a_result_without_a_threshold(run: Path, run_cli: RunCli, refuse: Refuse
     assert "> 0.500" in run_cli("flag-samples", run, "--estimator", "radii:norm=l2", "--threshold", "0.4", "--bottom", "8").out
 
 
-def test_bias_by_a_column_of_the_data(tmp_path: Path, run_cli: RunCli) -> None:
+def test_bias_by_a_column_of_the_data(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
     """Groups are named by the column, whether the data are where they were or not."""
     lines = ["path,label,scanner"]
     for i in range(8):
@@ -290,12 +291,11 @@ def test_bias_by_a_column_of_the_data(tmp_path: Path, run_cli: RunCli) -> None:
     assert [(one["name"], one["images"], one["by"]) for one in of_csv] == [("A", "4", "scanner"), ("B", "3", "scanner")]
     both = run_cli("show", "csv", "classes", "--by", "scanner", "--with", "csv").out
     assert re.search(r"\nA .*\d", both)
-    refused = run_cli("bias-report", "csv", "--by", "camera")
-    assert (refused.code, refused.err) == (2, "error: data.csv: has no column 'camera'; --by: did you mean 'scanner'?\n")
+    refuse("bias-report", "csv", "--by", "camera")
     (tmp_path / "moved").mkdir()
     for file in tmp_path.glob("[0-9d]*.*"):
         file.rename(tmp_path / "moved" / file.name)
-    assert "no such file" in run_cli("bias-report", "csv", "--by", "scanner").err
+    refuse("bias-report", "csv", "--by", "scanner")
     spec["dataset"]["path"] = "moved/data.csv"
     write(tmp_path, spec, "moved.yaml")
     assert run_cli("bias-report", "csv", "--by", "scanner", "--data", "moved.yaml").out == table

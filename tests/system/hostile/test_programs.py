@@ -24,6 +24,7 @@ from robaudit.models.pretrained import filled
 from robaudit.spec.model import ModelSpec
 from tests import forks
 from tests.conftest import RunCli
+from tests.golden import Golden
 from tests.specs import digits, write
 from tests.system.hostile.archives import rewrite
 from tests.system.hostile.models import exported, scripted
@@ -107,45 +108,39 @@ def of_test(text: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("code", RUN_WHILE_READ.values(), ids=RUN_WHILE_READ)
-def test_code_that_torch_runs_while_it_reads(code: str, tmp_path: Path) -> None:
+def test_code_that_torch_runs_while_it_reads(code: str, tmp_path: Path, golden: Golden) -> None:
     path = with_code(tmp_path, inserted(of_test(code, tmp_path)))
-    assert "which torch would" in (said := refusal(path)), said
+    golden(refusal(path))
 
 
-def test_a_default_value_of_a_named_tuple(tmp_path: Path) -> None:
+def test_a_default_value_of_a_named_tuple(tmp_path: Path, golden: Golden) -> None:
     field = of_test(f"class Pair(NamedTuple):\n  x : Tensor = {WRITES}\n", tmp_path)
     path = with_code(tmp_path, lambda code: field + code)
-    assert "the default value " in refusal(path)
+    golden(refusal(path))
 
 
 CALLED = {
-    "a function": (f"y = {SAVES}", "aten::save"),
-    "another name": ("f = torch.save\n    y = f(x, 'CANARY')".replace("'", '"'), "aten::save"),
-    "a method": ('y = (x).save("CANARY", )', ".save"),
-    "an attribute by its name": ('f = getattr(x, "save")', ".save"),
-    "a namespace": ('y = ops.image.read_file("VICTIM")', "image::read_file"),
-    "a namespace with a name": ("y = ops.image", "image::"),
-    "printing": ('print("::error::")', "print"),
-    "a class of a library": ("y = __torch__.torch.classes.rnn.Cell.__new__(x)", "class::__torch__.torch.classes"),
-    "a type of a library": ("y = annotate(__torch__.torch.classes.rnn.Cell, x)", "class::__torch__.torch.classes"),
-    "threads": ("y = fork(x)", "fork"),
-    "indices without a check": (
-        "y = torch.max_pool2d_with_indices_backward(x, x, [2, 2], [2, 2], [0, 0], [1, 1], False, torch.tensor([9]))",
-        "aten::max_pool2d_with_indices_backward",
-    ),
-    "lengths without a check": (
-        'y = torch.segment_reduce(x, "sum", lengths=torch.tensor([9999]), unsafe=True)',
-        "aten::segment_reduce",
-    ),
+    "a function": f"y = {SAVES}",
+    "another name": "f = torch.save\n    y = f(x, 'CANARY')".replace("'", '"'),
+    "a method": 'y = (x).save("CANARY", )',
+    "an attribute by its name": 'f = getattr(x, "save")',
+    "a namespace": 'y = ops.image.read_file("VICTIM")',
+    "a namespace with a name": "y = ops.image",
+    "printing": 'print("::error::")',
+    "a class of a library": "y = __torch__.torch.classes.rnn.Cell.__new__(x)",
+    "a type of a library": "y = annotate(__torch__.torch.classes.rnn.Cell, x)",
+    "threads": "y = fork(x)",
+    "indices without a check": "y = torch.max_pool2d_with_indices_backward(x, x, [2, 2], [2, 2], [0, 0], [1, 1], False, torch.tensor([9]))",
+    "lengths without a check": 'y = torch.segment_reduce(x, "sum", lengths=torch.tensor([9999]), unsafe=True)',
 }
-"""Statements, and the name in the refusal."""
+"""Statements that call what no network needs."""
 
 
-@pytest.mark.parametrize(("statement", "says"), CALLED.values(), ids=CALLED)
-def test_calls_that_are_not_on_the_list(statement: str, says: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("statement", CALLED.values(), ids=CALLED)
+def test_calls_that_are_not_on_the_list(statement: str, tmp_path: Path, golden: Golden) -> None:
     method = f"  def other(SELF,\n    x: Tensor) -> NoneType:\n    {statement}\n    return None\n"
     path = with_code(tmp_path, inserted(of_test(method, tmp_path)))
-    assert f"calls '{says}" in (said := refusal(path)), said
+    golden(refusal(path))
 
 
 class Warns(torch.nn.Module):
@@ -192,9 +187,9 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("code", HIDDEN.values(), ids=HIDDEN)
-def test_code_that_torch_does_not_write(code: str, tmp_path: Path) -> None:
+def test_code_that_torch_does_not_write(code: str, tmp_path: Path, golden: Golden) -> None:
     path = with_code(tmp_path, inserted(code))
-    assert "its code " in (said := refusal(path)), said
+    golden(refusal(path))
 
 
 def test_every_command_that_loads_a_model_refuses_it(tmp_path: Path, run_cli: RunCli) -> None:
@@ -213,14 +208,14 @@ def test_every_command_that_loads_a_model_refuses_it(tmp_path: Path, run_cli: Ru
         assert "which torch would compute while it reads the file" in err, words
 
 
-def test_methods_that_double_and_double(tmp_path: Path) -> None:
+def test_methods_that_double_and_double(tmp_path: Path, golden: Golden) -> None:
     """torch replaces a call by the nodes of what it calls."""
     methods = ["  def m0(SELF,\n    x: Tensor) -> Tensor:\n    return torch.relu(x)\n"]
     for i in range(1, 26):
         body = f"    y = (self).m{i - 1}(x, )\n    return (self).m{i - 1}(y, )\n"
         methods.append(f"  def m{i}(SELF,\n    x: Tensor) -> Tensor:\n{body}")
     path = with_code(tmp_path, inserted("".join(methods)))
-    assert "nodes once its functions are expanded (at most 100,000)" in refusal(path)
+    golden(refusal(path))
 
 
 class Small(torch.nn.Module):
@@ -261,14 +256,11 @@ class Both(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        (b"Large\n", b"Small\n", "a value of another type"),  # an object of another class
-        (b"K\x07", b"N", "an attribute of type 'int' has a value of another type"),  # None in place of a number
-        (b"X\x01\x00\x00\x00c", b"X\x01\x00\x00\x00d", "has other attributes than its class"),
-    ],
+    ("old", "new"),
+    [(b"Large\n", b"Small\n"), (b"K\x07", b"N"), (b"X\x01\x00\x00\x00c", b"X\x01\x00\x00\x00d")],
+    ids=["an object of another class", "None in place of a number", "an attribute of another name"],
 )
-def test_attributes_of_another_type_than_declared(old: bytes, new: bytes, says: str, tmp_path: Path) -> None:
+def test_attributes_of_another_type_than_declared(old: bytes, new: bytes, tmp_path: Path, golden: Golden) -> None:
     """torch does not compare them, and takes an attribute by its number: beyond the object, if it is small."""
     path = tmp_path / "net.pt"
     with warnings.catch_warnings():
@@ -283,10 +275,10 @@ def test_attributes_of_another_type_than_declared(old: bytes, new: bytes, says: 
         return content.replace(old, new)
 
     rewrite(path, changed)
-    assert says in refusal(path)
+    golden(refusal(path))
 
 
-def test_a_pickle_in_capital_letters(tmp_path: Path) -> None:
+def test_a_pickle_in_capital_letters(tmp_path: Path, golden: Golden) -> None:
     """torch finds it, so it is looked at."""
     path = tmp_path / "net.pt"
     path.write_bytes(scripted())
@@ -296,14 +288,14 @@ def test_a_pickle_in_capital_letters(tmp_path: Path) -> None:
         for name, content in members.items():
             forged = name.endswith("/data.pkl")
             archive.writestr(name.replace("data.pkl", "DATA.PKL") if forged else name, b"\x80\x02K\x01." if forged else content)
-    assert "data.pkl: is no module" in refusal(path)
+    golden(refusal(path))
 
 
 # --- .pt2
 
 
 @pytest.mark.parametrize("hidden", ["metadata", "guards_code"])
-def test_code_under_a_name_that_is_not_read_elsewhere(hidden: str, tmp_path: Path) -> None:
+def test_code_under_a_name_that_is_not_read_elsewhere(hidden: str, tmp_path: Path, golden: Golden) -> None:
     """Descriptions of nodes are not checked, and a value of the graph may be called as they are."""
     path = tmp_path / "net.pt2"
     path.write_bytes(exported())
@@ -319,11 +311,11 @@ def test_code_under_a_name_that_is_not_read_elsewhere(hidden: str, tmp_path: Pat
         return json.dumps(program).encode()
 
     rewrite(path, changed)
-    assert "its graph has the size expression" in refusal(path)
+    golden(refusal(path))
 
 
 @pytest.mark.parametrize("name", ["max_pool2d_with_indices_backward", "segment_reduce", "from_file", "set_.source_Tensor"])
-def test_operators_of_pt2(name: str, tmp_path: Path) -> None:
+def test_operators_of_pt2(name: str, tmp_path: Path, golden: Golden) -> None:
     path = tmp_path / "net.pt2"
     path.write_bytes(exported())
     target = f"torch.ops.aten.{name}" + ("" if "." in name else ".default")
@@ -334,7 +326,7 @@ def test_operators_of_pt2(name: str, tmp_path: Path) -> None:
         return json.dumps(json.loads(content)).replace("torch.ops.aten.relu.default", target).encode()
 
     rewrite(path, changed)
-    assert f"calls 'aten::{name.partition('.')[0]}'" in refusal(path)
+    golden(refusal(path))
 
 
 # --- ONNX
@@ -372,7 +364,7 @@ def call(name: str, domain: str = "own") -> Any:
     return helper.make_node(name, ["x"], ["y"], domain=domain)
 
 
-def test_a_loop_without_an_end(tmp_path: Path) -> None:
+def test_a_loop_without_an_end(tmp_path: Path, golden: Golden) -> None:
     from onnx import TensorProto, helper
 
     state = helper.make_tensor_value_info("s", TensorProto.FLOAT, None)
@@ -383,33 +375,33 @@ def test_a_loop_without_an_end(tmp_path: Path) -> None:
     steps = [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Relu", ["s"], ["t"])]
     body = helper.make_graph(steps, "body", [count, go, state], [end, out])
     loop = helper.make_node("Loop", ["", "", "x"], ["y"], body=body)
-    assert "calls 'Loop'" in refusal(onnx_model([loop], [], [], tmp_path))
+    golden(refusal(onnx_model([loop], [], [], tmp_path)))
 
 
-def test_functions_that_double_and_double(tmp_path: Path) -> None:
+def test_functions_that_double_and_double(tmp_path: Path, golden: Golden) -> None:
     functions = [function("f0", [])]
     functions += [function(f"f{i}", [f"f{i - 1}"] * 2) for i in range(1, 26)]
     path = onnx_model([call("f25")], functions, ["own"], tmp_path)
-    assert f"has {2**25:,} nodes once its functions are expanded (at most 100,000)" in refusal(path)
+    golden(refusal(path))
 
 
-def test_functions_that_call_each_other(tmp_path: Path) -> None:
+def test_functions_that_call_each_other(tmp_path: Path, golden: Golden) -> None:
     functions = [function("f", ["g"]), function("g", ["f"])]
     path = onnx_model([call("f")], functions, ["own"], tmp_path)
-    assert "has a function that calls itself" in refusal(path)
+    golden(refusal(path))
 
 
 @pytest.mark.parametrize(
     "domain", ["com.microsoft.nchwc", "com.microsoft", "com.ms.internal.nhwc", "ai.onnx.ml", "com.microsoft.other", ""]
 )
-def test_functions_in_domains_of_onnxruntime(domain: str, tmp_path: Path) -> None:
+def test_functions_in_domains_of_onnxruntime(domain: str, tmp_path: Path, golden: Golden) -> None:
     """It would run its own operator of this name."""
     functions = [function("ReorderOutput", [], domain)]
     path = onnx_model([call("ReorderOutput", domain)], functions, [domain] if domain else [], tmp_path)
-    assert "defines the function 'ReorderOutput' in onnxruntime's own domain" in refusal(path)
+    golden(refusal(path))
 
 
-def test_a_function_behind_another_of_its_name(tmp_path: Path) -> None:
+def test_a_function_behind_another_of_its_name(tmp_path: Path, golden: Golden) -> None:
     """Which of the two runs is onnxruntime's choice."""
     from onnx import helper
 
@@ -417,22 +409,22 @@ def test_a_function_behind_another_of_its_name(tmp_path: Path) -> None:
     hidden.node.append(helper.make_node("Unlisted", ["a"], ["c"]))
     for functions in ([function("f", []), hidden], [hidden, function("f", [])]):
         path = onnx_model([call("f")], functions, ["own"], tmp_path)
-        assert "calls 'Unlisted'" in refusal(path)
+        golden(refusal(path))
 
 
-def test_an_attribute_that_onnxruntime_does_not_check(tmp_path: Path) -> None:
+def test_an_attribute_that_onnxruntime_does_not_check(tmp_path: Path, golden: Golden) -> None:
     from onnx import TensorProto, helper
 
     places = helper.make_node("Constant", [], ["i"], value=helper.make_tensor("i", TensorProto.INT64, [1, 1], [0]))
     gather = helper.make_node("GatherND", ["x", "i"], ["y"], batch_dims=-3)
-    assert "has a GatherND whose batch_dims" in refusal(onnx_model([places, gather], [], [], tmp_path))
+    golden(refusal(onnx_model([places, gather], [], [], tmp_path)))
 
 
 # --- folders of Transformers
 
 
 @pytest.mark.parametrize("place", ["config", "processor"])
-def test_a_processor_that_opens_files(place: str, tmp_path: Path) -> None:
+def test_a_processor_that_opens_files(place: str, tmp_path: Path, golden: Golden) -> None:
     pytest.importorskip("transformers")
     config: dict[str, Any] = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 8}
     processor: dict[str, Any] = {"repo_path": None, "class_info_file": str(tmp_path / "victim")}
@@ -440,12 +432,15 @@ def test_a_processor_that_opens_files(place: str, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     model_folder(config=config, preprocessor_config=processor)(tmp_path / "work")
     write(tmp_path, digits(model={"path": str(tmp_path / "work" / "net")}))
-    with pytest.raises(ModelError, match="its image_processor_type 'OneFormerImageProcessor' is not on the list"):
+    with pytest.raises(ModelError) as error:
         filled(load_spec(tmp_path / "spec.yaml"))
+    golden(error.value)
 
 
 @pytest.mark.parametrize("options", [{"model_args": {"checkpoint_path": "VICTIM"}}, {"architecture": "local-dir:FOLDER"}])
-def test_a_model_type_that_passes_on_options(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_type_that_passes_on_options(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     pytest.importorskip("transformers")
     text = json.dumps(options).replace("VICTIM", str(tmp_path / "victim")).replace("FOLDER", str(tmp_path))
     config = {"model_type": "timm_wrapper", "architectures": ["TimmWrapperForImageClassification"]}
@@ -455,5 +450,5 @@ def test_a_model_type_that_passes_on_options(options: dict[str, Any], tmp_path: 
     opened = list[str]()
     monkeypatch.setattr(torch, "load", lambda *args, **_: opened.append(str(args)))
     said = refusal(tmp_path / "work" / "net", architecture="transformers:TimmWrapperForImageClassification")
-    assert "its model_type 'timm_wrapper' is not on the list" in said
+    golden(said)
     assert not opened

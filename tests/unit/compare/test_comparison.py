@@ -19,6 +19,7 @@ from robaudit.runs.rows import Row, bits_of
 from robaudit.runs.run import Run, read_run
 from robaudit.spec.gates import parse_gate
 from robaudit.stats.flags import Certainty
+from tests.golden import Golden
 from tests.infos import changed
 from tests.states import change
 from tests.unit.compare.tools import width
@@ -128,24 +129,27 @@ def test_images_that_stop_by_themselves_have_ends_that_add_up(trained: Run, ordi
     assert known(group.mean.measured).lower == pytest.approx(lowest)
 
 
-def test_results_of_one_run_only(trained: Run, ordinary: Run) -> None:
+def test_results_of_one_run_only(trained: Run, ordinary: Run, golden: Golden) -> None:
     other = replace(trained, rows=[row if row.estimator == "mc" else replace(row, level=0.1) for row in trained.rows])
     found = compare(other, ordinary)
     assert "only in the base run: taylor at sigma 0.1, stops at sigma 0.1" in found.matching.warnings
     assert "only in the new run: taylor at sigma 0.3, stops at sigma 0.3" in found.matching.warnings
     assert [group.key.estimator for group in found.groups] == ["mc"]
-    with pytest.raises(RunError, match="no estimator at a noise level in common"):
+    with pytest.raises(RunError) as error:
         compare(ordinary, replace(ordinary, rows=[replace(row, level=0.7) for row in ordinary.rows]))
-    with pytest.raises(RunError, match="no sample in common"):
+    golden(error.value)
+    with pytest.raises(RunError) as error:
         compare(ordinary, replace(ordinary, rows=[replace(row, sample_id="x" + row.sample_id) for row in ordinary.rows]))
+    golden(error.value)
 
 
 @pytest.mark.parametrize("change", [{"clip": True}, {"kind": "blur"}, {"amount": 3}])
-def test_other_noise_is_refused(change: dict[str, object], ordinary: Run) -> None:
+def test_other_noise_is_refused(change: dict[str, object], ordinary: Run, golden: Golden) -> None:
     info = changed(ordinary.info)
     info.spec["noise"][0] |= change
-    with pytest.raises(RunError, match="differ in the noise gaussian; compare runs with the same noise"):
+    with pytest.raises(RunError) as error:
         compare(ordinary, replace(ordinary, info=info))
+    golden(error.value)
 
 
 def test_another_image_under_one_id_is_left_out(tmp_path: Path, trained: Run, ordinary: Run) -> None:
@@ -190,17 +194,15 @@ def test_flags_go_by_both_intervals(ordinary: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gate", "says"),
+    "gate",
     [
-        ("mean_drop <= 0.1", "does not say which results it is about"),
-        ("mean_drop(estimator=mmc) <= 0.1", "did you mean 'mc'"),
-        (
-            "accuracy_drop(sigma=0.3) <= 0.1",
-            "accuracy_drop is about the clean images; leave estimator and noise level out, or use noisy_accuracy_drop",
-        ),
-        ("noisy_accuracy_drop(estimator=taylor) <= 0.1", "no votes for labels"),
+        "mean_drop <= 0.1",
+        "mean_drop(estimator=mmc) <= 0.1",
+        "accuracy_drop(sigma=0.3) <= 0.1",
+        "noisy_accuracy_drop(estimator=taylor) <= 0.1",
     ],
 )
-def test_gates_that_cannot_be_decided(gate: str, says: str, trained: Run, ordinary: Run) -> None:
-    with pytest.raises(RobauditError, match=says):
+def test_gates_that_cannot_be_decided(gate: str, trained: Run, ordinary: Run, golden: Golden) -> None:
+    with pytest.raises(RobauditError) as error:
         decided(trained, ordinary, gate)
+    golden(error.value)

@@ -17,6 +17,7 @@ from robaudit.numerics.intervals import antithetic_share
 from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.runs.run import Run
+from tests.golden import Golden
 from tests.unit.engine.tools import known
 from tests.unit.gates.tools import gate, row, run_of, votes
 
@@ -71,28 +72,24 @@ def test_all_gates_together(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    "text",
     [
-        ("mean >= 0.9", "say estimator=mc | softmax | mmse and sigma=0.1 | 0.25"),
-        ("mean(sigma=0.1) >= 0.9", "say estimator=mc | softmax | mmse"),
-        ("noisy_accuracy >= 0.9", "say sigma=0.1 | 0.25"),
-        (
-            "noisy_accuracy(estimator=mmse) >= 0.9",
-            "no fixed number of votes for the labels in mmse at sigma 0.1; ask for mc at sigma 0.1 or",
-        ),
-        ("mean(estimator=mcc) >= 0.9", "the run has no mcc for this gate; did you mean 'mc'?"),
-        ("mean(estimator=mc, sigma=0.3) >= 0.9", "the run has no sigma 0.3; it has 0.1, 0.25"),
-        ("mean(estimator=mmse) <= 1.5", "mean of p_robust lies from 0 to 1, never 1.5"),
-        ("share_below(estimator=mmse, t=50) <= 0.5", "p_robust lies from 0 to 1, never 50"),
-        ("accuracy(sigma=0.1) >= 0.9", "leave estimator and noise level out"),
-        ("class_gap(estimator=mmse) <= 0.1", "the run has images of 1 class; a gap needs images of two"),
+        "mean >= 0.9",
+        "mean(sigma=0.1) >= 0.9",
+        "noisy_accuracy >= 0.9",
+        "noisy_accuracy(estimator=mmse) >= 0.9",
+        "mean(estimator=mcc) >= 0.9",
+        "mean(estimator=mc, sigma=0.3) >= 0.9",
+        "mean(estimator=mmse) <= 1.5",
+        "share_below(estimator=mmse, t=50) <= 0.5",
+        "accuracy(sigma=0.1) >= 0.9",
+        "class_gap(estimator=mmse) <= 0.1",
     ],
 )
-def test_what_is_refused(run: Run, text: str, says: str) -> None:
+def test_what_is_refused(run: Run, text: str, golden: Golden) -> None:
     with pytest.raises(SpecError) as error:
         decide(run, [gate(text)])
-    assert says in str(error.value)
-    assert str(error.value).startswith(f"gate {str(gate(text)).split('(', maxsplit=1)[0][:4]!r}"[:-1])
+    golden(error.value)
 
 
 def test_a_point_decides_only_where_there_is_no_interval(run: Run) -> None:
@@ -143,12 +140,14 @@ def test_nothing_left() -> None:
         decide(run_of([row(0, math.nan)]), [gate("mean >= 0.5")])
 
 
-def test_no_labels() -> None:
+def test_no_labels(golden: Golden) -> None:
     rows = votes([90, 80], 100, [None, None])
-    with pytest.raises(SpecError, match="no labels"):
+    with pytest.raises(SpecError) as error:
         decide(run_of(rows), [gate("accuracy >= 0.5")])
-    with pytest.raises(SpecError, match="no results with labels"):
+    golden(error.value)
+    with pytest.raises(SpecError) as error:
         decide(run_of(rows), [gate("noisy_accuracy >= 0.5")])
+    golden(error.value)
 
 
 @pytest.mark.parametrize("text", ["mean >= 0.72", "median >= 0.7", "worst_class >= 0.7", "noisy_accuracy >= 0.72", "p05 >= 0.55"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
 from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
+from tests.golden import Golden
 from tests.unit.gates.tools import gate
 
 
@@ -31,28 +32,26 @@ def test_gates_that_are(text: str, expected: Gate) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    "text",
     [
-        ("", "is not of the form"),
-        ("0.9 <= mean", "is not of the form"),
-        ("maen >= 0.9", "unknown quantity 'maen'; did you mean 'mean'?"),
-        ("mean > 0.9", "compares with '>'; write >= or <="),
-        ("share_below <= 0.9", "share_below needs t; write share_below(t=0.5)"),
-        ("mean(sigam=0.5) <= 0.9", "has no argument 'sigam'; did you mean 'sigma'?"),
-        ("mean(0.5) <= 0.9", "'0.5' is not of the form name=value"),
-        ("mean(sigma=1, sigma=2) <= 0.9", "sigma appears twice"),
-        ("mean(sigma=-1) <= 0.9", "sigma=-1 is not positive"),
-        ("mean(sigma=1, level=1) <= 0.9", "has both sigma and level; give one of them"),
-        ("mean >= ninety", "the threshold is 'ninety', not a number"),
-        ("share_below(t=inf) <= 1", "t is 'inf', not a number"),
+        "",
+        "0.9 <= mean",
+        "maen >= 0.9",
+        "mean > 0.9",
+        "share_below <= 0.9",
+        "mean(sigam=0.5) <= 0.9",
+        "mean(0.5) <= 0.9",
+        "mean(sigma=1, sigma=2) <= 0.9",
+        "mean(sigma=-1) <= 0.9",
+        "mean(sigma=1, level=1) <= 0.9",
+        "mean >= ninety",
+        "share_below(t=inf) <= 1",
     ],
 )
-def test_gates_that_are_none(text: str, says: str) -> None:
+def test_gates_that_are_none(text: str, golden: Golden) -> None:
     with pytest.raises(SpecError) as error:
         gate(text)
-    assert says in str(error.value)
-    assert str(error.value).startswith("--gate ")
-    assert "\n" not in str(error.value)
+    golden(error.value)
 
 
 @given(

@@ -16,6 +16,7 @@ from robaudit.numerics.intervals import (
     pooled_measurement_interval,
     quantile_ranks,
 )
+from tests.golden import Golden
 
 SAMPLES = 100
 
@@ -38,14 +39,14 @@ def test_clopper_pearson_never_covers_less_than_nominal(n: int) -> None:
 
 
 @pytest.mark.parametrize(("k", "n"), [(-1, 3), (4, 3), (float("nan"), 3)])
-def test_clopper_pearson_refuses_counts_that_are_none(k: float, n: int) -> None:
-    with pytest.raises(ValueError, match="successes"):
+def test_clopper_pearson_refuses_counts_that_are_none(k: float, n: int, golden: Golden) -> None:
+    with golden.raises(ValueError):
         clopper_pearson(k, n)
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
-def test_confidence_is_a_probability(confidence: float) -> None:
-    with pytest.raises(ValueError, match="confidence"):
+def test_confidence_is_a_probability(confidence: float, golden: Golden) -> None:
+    with golden.raises(ValueError):
         mean_interval([0.5, 0.6], 0.0, 1.0, confidence)
 
 
@@ -56,8 +57,8 @@ def test_unbounded_values_have_the_plain_t_interval() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [math.nan], [0.5, math.inf]])
-def test_mean_interval_refuses_what_has_no_mean(values: list[float]) -> None:
-    with pytest.raises(ValueError, match="finite"):
+def test_mean_interval_refuses_what_has_no_mean(values: list[float], golden: Golden) -> None:
+    with golden.raises(ValueError):
         mean_interval(values, 0.0, 1.0)
 
 

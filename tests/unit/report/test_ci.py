@@ -23,6 +23,7 @@ from robaudit.report.ci.document import Subject, Weights, gates_json, published
 from robaudit.report.ci.github import github, step_summary
 from robaudit.report.ci.junit import junit
 from robaudit.spec.gates import Gate
+from tests.golden import Golden
 from tests.levels import sigma
 
 SUBJECT = Subject("gate", "night <run>", Weights("net.pt", "ab" * 32), "cd" * 32, "0.1.0")
@@ -205,7 +206,7 @@ def _validator() -> Any:
 VALIDATOR = _validator()
 
 
-def test_step_summary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_summary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     path = tmp_path / "summary.md"
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     assert append_step_summary("a\n") is None
@@ -216,4 +217,6 @@ def test_step_summary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert path.read_text(encoding="utf-8").startswith("a\nb\n")
     assert 2**20 - 4 <= path.stat().st_size <= 2**20
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
-    assert "cannot be written" in str(append_step_summary("a\n"))
+    warning = append_step_summary("a\n")
+    assert warning is not None
+    golden(warning)

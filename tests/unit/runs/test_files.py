@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from robaudit.errors import RunError
 from robaudit.files import remove_leftovers, sealed, unsealed, write_atomically, writing
 from robaudit.runs.folder import locked
-
-REPLACED = r"was removed or replaced while robaudit was writing here; choose another --out"
+from tests.golden import Golden
 
 
 def names(folder: Path) -> set[str]:
@@ -78,7 +77,9 @@ def test_an_exception_within_leaves_the_old_file_alone(raised: BaseException, tm
 
 
 @pytest.mark.parametrize("call", ["fsync", "fchmod", "replace", "write"])
-def test_what_the_file_system_refuses_is_one_clear_error(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_file_system_refuses_is_one_clear_error(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
 
@@ -89,19 +90,21 @@ def test_what_the_file_system_refuses_is_one_clear_error(call: str, tmp_path: Pa
         monkeypatch.setattr("os.fdopen", lambda handle, mode: open("/dev/full", mode))  # noqa: PTH123, SIM115
     else:
         monkeypatch.setattr(f"os.{call}", refuse)
-    with pytest.raises(RunError, match="file: cannot be written: No space left on device; free the disk or choose another folder"):
+    with pytest.raises(RunError) as error:
         write_atomically(path, b"new")
+    golden(error.value)
     monkeypatch.undo()
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == {"file"}
 
 
 @pytest.mark.parametrize("what", ["missing", "a file"])
-def test_no_folder_to_write_into(what: str, tmp_path: Path) -> None:
+def test_no_folder_to_write_into(what: str, tmp_path: Path, golden: Golden) -> None:
     if what == "a file":
         (tmp_path / "folder").touch()
-    with pytest.raises(RunError, match="file: cannot be written: "):
+    with pytest.raises(RunError) as error:
         write_atomically(tmp_path / "folder" / "file", b"")
+    golden(error.value)
 
 
 def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -120,15 +123,16 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["pathlib.Path.unlink", "pathlib.Path.iterdir"])
-def test_leftovers_that_cannot_be_removed(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_that_cannot_be_removed(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     (tmp_path / ".run.json.0123456789abcdef.tmp").touch()
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(call, refuse)
-    with pytest.raises(RunError, match="cannot be written: Read-only file system"):
+    with pytest.raises(RunError) as error:
         remove_leftovers(tmp_path)
+    golden(error.value)
 
 
 def remove(folder: Path) -> None:
@@ -169,17 +173,18 @@ CHANGES = [remove, make_anew, make_anew_with_a_lock, delete_the_lock, make_the_l
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_folder_that_is_no_longer_ours(change: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_folder_that_is_no_longer_ours(change: Callable[[Path], None], tmp_path: Path, golden: Golden) -> None:
     (tmp_path / "run").mkdir()
     with locked(tmp_path / "run") as lock:
         lock.check()
         change(tmp_path / "run")
-        with pytest.raises(RunError, match=f"run: {REPLACED}"):
+        with pytest.raises(RunError) as error:
             lock.check()
+        golden(error.value)
 
 
 @pytest.mark.parametrize("change", [make_anew, make_anew_with_a_lock], ids=lambda change: change.__name__)
-def test_what_is_being_written_never_gets_into_another_folder(change: Callable[[Path], None], tmp_path: Path) -> None:
+def test_what_is_being_written_never_gets_into_another_folder(change: Callable[[Path], None], tmp_path: Path, golden: Golden) -> None:
     run = tmp_path / "run"
     run.mkdir()
     with locked(run) as lock:
@@ -187,14 +192,15 @@ def test_what_is_being_written_never_gets_into_another_folder(change: Callable[[
             change(run)
             sink.write(b"new")
         assert names(run) <= {".lock"}
-        with pytest.raises(RunError, match=REPLACED):
+        with pytest.raises(RunError) as error:
             write_atomically(run / "file", b"new", lock.check)
+        golden(error.value)
         assert names(run) <= {".lock"}
     moved = tmp_path / "moved"
     assert not moved.exists() or (moved / "file").read_bytes() == b"new", "it went where it was meant to"
 
 
-def test_a_lock_lost_while_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_lost_while_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     """Between opening the file and locking it somebody deletes the folder and makes it anew: two would write into it."""
     flock = __import__("fcntl").flock
 
@@ -203,24 +209,27 @@ def test_a_lock_lost_while_it_is_taken(tmp_path: Path, monkeypatch: pytest.Monke
         flock(handle, operation)
 
     monkeypatch.setattr("fcntl.flock", late)
-    with pytest.raises(RunError, match=REPLACED), locked(tmp_path):
+    with pytest.raises(RunError) as error, locked(tmp_path):
         pytest.fail("this lock is nobody's")
+    golden(error.value)
 
 
-def test_a_lock_that_leads_elsewhere(tmp_path: Path) -> None:
+def test_a_lock_that_leads_elsewhere(tmp_path: Path, golden: Golden) -> None:
     (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RunError, match="cannot be written: "), locked(tmp_path):
+    with pytest.raises(RunError) as error, locked(tmp_path):
         pytest.fail("a link is no lock")
+    golden(error.value)
     assert names(tmp_path) == {".lock"}
 
 
-def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with pytest.raises(RunError, match="cannot be locked: No locks available"), locked(tmp_path):
+    with pytest.raises(RunError) as error, locked(tmp_path):
         pytest.fail("it is not locked")
+    golden(error.value)
 
 
 PARENT = """
@@ -237,13 +246,14 @@ with locked(pathlib.Path(sys.argv[1])):
 """
 
 
-def test_a_child_that_outlives_its_parent_holds_no_lock(tmp_path: Path) -> None:
+def test_a_child_that_outlives_its_parent_holds_no_lock(tmp_path: Path, golden: Golden) -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         try:
-            with pytest.raises(RunError, match="another robaudit is writing here"), locked(tmp_path):
+            with pytest.raises(RunError) as error, locked(tmp_path):
                 pytest.fail("the parent holds it")
+            golden(error.value)
             parent.kill()
             parent.wait()
             os.kill(child, 0)  # it is still there
@@ -280,14 +290,15 @@ def test_a_child_that_leaves_the_block_closes_no_file_of_its_own(tmp_path: Path)
     assert subprocess.run([sys.executable, "-c", CHILD_LEAVES, tmp_path], check=False, timeout=60).returncode == 7
 
 
-def test_a_child_that_leaves_the_block_does_not_unlock(tmp_path: Path) -> None:
+def test_a_child_that_leaves_the_block_does_not_unlock(tmp_path: Path, golden: Golden) -> None:
     with locked(tmp_path):
         child = os.fork()
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
-        with pytest.raises(RunError, match="another robaudit is writing here"), locked(tmp_path):
+        with pytest.raises(RunError) as error, locked(tmp_path):
             pytest.fail("this process holds it")
+        golden(error.value)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()))

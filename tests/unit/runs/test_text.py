@@ -18,6 +18,7 @@ from robaudit.results import Votes
 from robaudit.runs.rows import COLUMNS, Row, read_line, read_row
 from robaudit.runs.serialise import document_json, row_text, stream_rows_json
 from robaudit.stats.summary import summary_json
+from tests.golden import Golden
 from tests.rows import ROW as PLAIN_ROW
 from tests.rows import ROWS, csv_text, json_text, summarise
 
@@ -90,13 +91,13 @@ def test_an_id_that_only_one_parser_accepts() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_json_never_holds_a_number_that_is_none(value: float) -> None:
+def test_json_never_holds_a_number_that_is_none(value: float, golden: Golden) -> None:
     text = json_text([replace(ROW, value=value, upper=math.inf)])
     document = json.loads(text, parse_constant=pytest.fail)
     assert (document["rows"][0]["value"], document["rows"][0]["upper"]) == (None, None)
     assert document["rows"][0]["error"] == f"value is {value!r}"
     assert math.isnan(next(stream_rows_json(io.BytesIO(text.encode()))).value)
-    with pytest.raises(ValueError, match="JSON"):
+    with golden.raises(ValueError):
         document_json({"value": value})
 
 
@@ -104,8 +105,8 @@ def test_json_never_holds_a_number_that_is_none(value: float) -> None:
     "odd",
     [{"split": -1}, {"split": "x"}, {"split": 0.5}, {"split": 10**9}, {"lost": -1}, {"lost": 0.5}, {"lost": 10**100}],
 )
-def test_odd_counts_of_draws_are_refused(odd: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=f"^votes.{next(iter(odd))}: "):
+def test_odd_counts_of_draws_are_refused(odd: dict[str, object], golden: Golden) -> None:
+    with golden.raises(ValueError):
         read_row({**ROW.document(), "votes": {"counts": [8, 2], **odd}})
 
 

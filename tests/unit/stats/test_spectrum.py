@@ -13,6 +13,7 @@ from robaudit.quantities import DIFFICULTY, P_ROBUST, Band, Interval
 from robaudit.results import Certificate, CleanImage
 from robaudit.runs.rows import Row
 from robaudit.stats.spectrum import SampleSpectrum, spectrum
+from tests.golden import Golden
 from tests.infos import changed
 from tests.radius_rows import row
 from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, tolerance, votes
@@ -98,8 +99,10 @@ def test_margin_and_difficulty_are_those_of_the_clean_logits() -> None:
     assert SampleSpectrum.of([certificate]).margin is None
 
 
-def test_refusals() -> None:
-    with pytest.raises(NothingLeftError, match="has no results"):
+def test_refusals(golden: Golden) -> None:
+    with pytest.raises(NothingLeftError) as error:
         spectrum(made([]))
-    with pytest.raises(RunError, match="has no sample 'x'"):
+    golden(error.value)
+    with pytest.raises(RunError) as unknown:
         spectrum(made([flip(0.1)]), ids=("x",))
+    golden(unknown.value)
