@@ -125,7 +125,7 @@ def load_plugin(group: str, what: str, name: str) -> Any:
     point = entry_point(group, what, name)
     try:
         return point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module that ends the program would end every command
         raise RobauditError(f"{what} {name}", f"its plugin {point.value} does not import: {error!r}", "fix or uninstall it") from error
 
 
@@ -144,7 +144,8 @@ def load_object(group: str, what: str, name: str, kind: type[_Object]) -> _Objec
 
 def reference() -> str:
     """The name of the reference estimator, for messages and defaults; nothing is imported."""
-    return next((point.name for point in in_group(REFERENCE)), "an estimator of a probability")
+    points = sorted(in_group(REFERENCE), key=lambda point: (not _is_in_package(point.module), point.name))  # ours comes first
+    return points[0].name if points else "an estimator of a probability"
 
 
 class BrokenContractError(ValueError):

@@ -17,7 +17,7 @@ from robaudit.api.results import Decisions, Page, Results
 from robaudit.errors import RobauditError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
-from robaudit.report.sections import ROWS, Ask, Entry, refuse_unused, section_names, section_of
+from robaudit.report.sections import ROWS, Ask, Entry, refuse_unused, section_names, section_of, section_options
 from robaudit.report.summary import SummarySection, group_mean, headline
 from robaudit.report.tables import markdown
 from robaudit.runs import run as stored
@@ -137,7 +137,7 @@ class Run(stored.Run):
         """
         arguments.choose("name", name, [section for section in section_names() if section != ROWS])
         view = section_of(name)
-        own = {option.name: option for option in view.options if options.get(option.name) is not None}
+        own = {option.name: option for option in section_options() if options.get(option.name) is not None}
         values = {key: option.read(tuple(map(str, arguments.several(options.pop(key)))), key) for key, option in own.items()}
         ask = replace(_ask(estimator, noise, level, sigma, label=label, **options), options=values)
         refuse_unused(name, ask)

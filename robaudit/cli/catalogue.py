@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from robaudit.cli.options import OUTPUT, SummaryFormatOption
-from robaudit.errors import SpecError
+from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -81,11 +81,13 @@ def _estimators() -> Iterator[Entry]:
     from pydantic import ValidationError
 
     from robaudit.engine import registry
+    from robaudit.plugins import blaming
 
     for name in sorted(registry.registered()):
         cls = registry.load(name)
         try:
-            forwards, backwards = cls().passes(10)
+            with blaming(f"estimator {name}", cls):
+                forwards, backwards = cls().passes(10)
             passes = "pass" if forwards + backwards == 1 else "passes"
             cost = f"{forwards:,} forward{f', {backwards:,} backward' if backwards else ''} {passes} an image, with 10 classes"
         except ValidationError:  # an option has no default
@@ -132,10 +134,13 @@ def _formats() -> Iterator[Entry]:
 
 
 def _objectives() -> Iterator[Entry]:
-    from robaudit.plugins import OBJECTIVES, installed, load_plugin
+    from robaudit.plugins import OBJECTIVES, installed, load_object
 
     for name in sorted(installed(OBJECTIVES, "objective")):
-        cls = load_plugin(OBJECTIVES, "objective", name)
+        cls: Any = load_object(OBJECTIVES, "objective", name, type)
+        if not hasattr(cls, "summary") or not hasattr(cls, "model_fields"):
+            what = f"{cls.__module__}:{cls.__qualname__} is not an objective"
+            raise RobauditError(f"objective {name}", what, "fix or uninstall the plugin")
         yield {"name": name, "summary": cls.summary, "options": _options(cls), "source": cls.source}
 
 

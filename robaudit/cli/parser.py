@@ -26,6 +26,10 @@ class Program(TyperGroup):
     Sections of ``show`` have options of their own, and are imported only when it is called: so the help of the program stays fast.
     """
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; while a shell completes a line, ``show`` with all its options."""
+        return _show() if cmd_name == _SHOW and ctx.resilient_parsing else super().get_command(ctx, cmd_name)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is called."""
         name, command, rest = super().resolve_command(ctx, args)
@@ -60,8 +64,16 @@ def program() -> TyperGroup:
         "verify": verify.verify,
     }
     plugins = {name: _plugin(name) for name in names_in(COMMANDS)}
-    for name, command in {**core, **plugins, _LIST: catalogue.list_}.items():
-        _add(app, name, command)
+    core[_LIST] = catalogue.list_
+    commands = {**core, **{name: command for name, command in plugins.items() if name not in core}}
+    for name in [*(name for name in commands if name != _LIST), _LIST]:
+        try:
+            _add(app, name, commands[name])
+        except Exception as error:
+            if name in core:
+                raise
+            what = f"typer cannot read it: {type(error).__name__}: {error}"
+            _add(app, name, _refusing(RobauditError(f"command {name}", what, "fix or uninstall the plugin")))
     return cast("TyperGroup", get_command(app))
 
 
@@ -83,13 +95,7 @@ def _plugin(name: str) -> Callable[..., Any]:
     try:
         command: Callable[..., Any] = load_object(COMMANDS, "command", name, FunctionType)
     except RobauditError as error:
-        broken = error
-
-        def command() -> None:
-            """A command whose plugin cannot be imported."""
-            raise broken
-
-        return command
+        return _refusing(error)
 
     @functools.wraps(command)
     def blamed(*args: Any, **options: Any) -> Any:
@@ -97,6 +103,16 @@ def _plugin(name: str) -> Callable[..., Any]:
             return command(*args, **options)
 
     return blamed
+
+
+def _refusing(error: RobauditError) -> Callable[..., Any]:
+    """A command in place of a broken one."""
+
+    def command() -> None:
+        """A command whose plugin is broken."""
+        raise error
+
+    return command
 
 
 def _add(app: typer.Typer, name: str, command: Callable[..., Any]) -> None:

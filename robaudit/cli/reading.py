@@ -146,7 +146,8 @@ def show_with_section_options() -> Callable[..., None]:
 
     written = inspect.signature(show, eval_str=True).parameters
     parameters = {name: one for name, one in written.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
-    known = typer.Argument(metavar="SECTION", help=f"What to show: {', '.join(section_names())}.")
+    names = section_names()
+    known = typer.Argument(metavar="SECTION", help=f"What to show: {', '.join(names)}.", autocompletion=lambda: names)
     parameters["section"] = parameters["section"].replace(annotation=Annotated[str, known])
     for option, section in section_options().items():
         typed = typer.Option(metavar=option.metavar, rich_help_panel=f"Section {section}", help=option.help)

@@ -158,7 +158,8 @@ def unfit(task: Task, form: Noise) -> Unfit | None:
         (Need.COVARIANCE, not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", f"use {reference()}"),
         (Need.BOUNDED, not form.bounded, "it is unbounded", "use uniform or spatial noise"),
     )
-    own = estimator.unfit(form, task.at.level)
+    with blaming(f"estimator {task.label}", type(estimator)):
+        own = estimator.unfit(form, task.at.level)
     unmet = (Unfit(what, instead) for need, lacking, what, instead in lacks if lacking and need in estimator.needs)
     return next(unmet, Unfit(own, "change the noise or the options") if own else None)
 

@@ -17,7 +17,7 @@ from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Basis, ClassPart, Measured, Method
 from robaudit.gates.statistics import check_range, group_of, statistic_of
 from robaudit.numerics.images import these_images
-from robaudit.plugins import STATISTICS, blaming, entry_point
+from robaudit.plugins import STATISTICS, BrokenContractError, blaming, entry_point, shown
 from robaudit.records import Inline, Record, published
 from robaudit.runs.run import Run
 from robaudit.spec.gates import NO_WARNINGS, Gate
@@ -123,9 +123,11 @@ def decide(
     for gate in gates:
         key = group_of(gate, results, results)
         full, evidence = (gate, next(iter(results.values()))) if key is None else (gate.about(key.estimator, key.at), results[key])
-        check_range(full, evidence.scale)
         with blaming(f"gate statistic {gate.quantity}", entry_point(STATISTICS, "gate statistic", gate.quantity)):
+            check_range(full, evidence.scale)
             measured = statistic_of(gate).measure(full, evidence)
+            if not isinstance(measured, Measured):
+                raise BrokenContractError(f"measure() returned {shown(measured)}, not a Measured")
         decisions.append(settle(full, measured, basis))
     return tuple(decisions)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
-from robaudit.errors import SpecError, did_you_mean
+from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.levels import EVERY_LEVEL, LevelChoice
-from robaudit.plugins import SECTIONS, installed, load_plugin
+from robaudit.plugins import SECTIONS, blaming, load_object, names_in
 from robaudit.report.typed import TypedTable
 from robaudit.text import count
 
@@ -180,7 +181,8 @@ class Section(ABC, Generic[T]):
         from robaudit.compare.side_by_side import not_compared
         from robaudit.report.tables import Table
 
-        tables = list((self.page_tables if page else self.tables)(entries, ask))
+        with blaming(f"section {type(self).__name__}", type(self)):
+            tables = list((self.page_tables if page else self.tables)(entries, ask))
         line = not_compared(runs_of(entries)) if tables else ""
         return [*tables, Table(notes=(line,))] if line else tables
 
@@ -198,7 +200,18 @@ class Section(ABC, Generic[T]):
             RobauditError: as :meth:`records`.
         """
         names = run_names(runs, ask.label)
-        return [Entry(name, run, record) for run, name in zip(runs, names, strict=True) for record in self.records(run, ask)]
+        with blaming(f"section {type(self).__name__}", type(self)):
+            return [Entry(name, run, record) for run, name in zip(runs, names, strict=True) for record in self.records(run, ask)]
+
+    @final
+    def suits(self, run: Run) -> bool:
+        """Whether the run has something to show.
+
+        Raises:
+            PluginError: a plugin raised an exception.
+        """
+        with blaming(f"section {type(self).__name__}", type(self)):
+            return self.applies(run)
 
 
 def _typed_table(section: Section[T], entry: Entry[T], ask: Ask) -> TypedTable:
@@ -247,13 +260,9 @@ def runs_of(entries: Iterable[Entry[Any]]) -> dict[str, Run]:
 
 
 def section_names() -> list[str]:
-    """The names of the installed sections, then ``rows``, in the order they are offered; nothing is imported.
-
-    Raises:
-        RobauditError: two packages register the same name.
-    """
+    """The names of the installed sections, then ``rows``, in the order they are offered; nothing is imported."""
     own = [*_FIRST, *_LAST]
-    return [*_FIRST, *(name for name in installed(SECTIONS, "section") if name not in own), *_LAST]
+    return [*_FIRST, *(name for name in names_in(SECTIONS) if name not in own), *_LAST]
 
 
 def section_of(name: str) -> Section[Any]:
@@ -261,25 +270,37 @@ def section_of(name: str) -> Section[Any]:
 
     Raises:
         SpecError: there is no such section.
-        RobauditError: its plugin does not import.
+        RobauditError: two packages register it, or its plugin does not import or is no section.
     """
-    if name not in installed(SECTIONS, "section"):
+    if name not in names_in(SECTIONS):
         raise SpecError(f"section {name}", "there is no such section", did_you_mean(name, section_names()))
-    section: Section[Any] = load_plugin(SECTIONS, "section", name)()
-    return section
+    cls = load_object(SECTIONS, "section", name, type)
+    if not issubclass(cls, Section) or not hasattr(cls, "title"):
+        what = f"{cls.__module__}:{cls.__qualname__} is not a Section with a title"
+        raise RobauditError(f"section {name}", what, "fix or uninstall the plugin")
+    with blaming(f"section {name}", cls):
+        return cls()
+
+
+def working_sections() -> dict[str, Section[Any]]:
+    """The installed sections by name, without those of plugins that are broken: asked for by name, these say what is wrong."""
+    sections: dict[str, Section[Any]] = {}
+    for name in section_names():
+        with contextlib.suppress(RobauditError):
+            if name != ROWS:
+                sections[name] = section_of(name)
+    return sections
 
 
 def sections_of(run: Run) -> dict[str, Section[Any]]:
     """The sections that have something to show of a run, in the order of a page."""
-    every = {name: section_of(name) for name in section_names() if name != ROWS}
-    applying = {name: section for name, section in every.items() if section.applies(run)}
+    applying = {name: section for name, section in working_sections().items() if section.suits(run)}
     return dict(sorted(applying.items(), key=lambda item: item[1].place))
 
 
 def section_options() -> dict[SectionOption, str]:
     """The options that only one section has, with the name of that section."""
-    names = [name for name in section_names() if name != ROWS]
-    return {option: name for name in names for option in section_of(name).options}
+    return {option: name for name, section in working_sections().items() for option in section.options}
 
 
 def used(name: str) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Literal
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
 from robaudit.names import Part, PartName, ResultName
-from robaudit.plugins import STATISTICS, entry_point, load_plugin, names_in, reference, shown
+from robaudit.plugins import STATISTICS, entry_point, in_group, load_plugin, names_in, reference, shown
 from robaudit.records import Member, Record
 from robaudit.spec.fields import as_number
 
@@ -51,12 +52,16 @@ class RunQuantities(Mapping[str, tuple[str, ...]]):
         return name in names_in(STATISTICS)
 
     def arguments(self) -> list[str]:
-        """The arguments of all statistics."""
-        return list(dict.fromkeys(argument for name in sorted(self, key=self._from_elsewhere) for argument in self[name]))
+        """The arguments of all statistics that work; a broken plugin says what is wrong when a gate names it."""
+        found: dict[str, None] = {}
+        for name in sorted(self, key=self._from_elsewhere):
+            with contextlib.suppress(RobauditError):
+                found |= dict.fromkeys(self[name])
+        return list(found)
 
     def _from_elsewhere(self, name: str) -> bool:
         """The core's own statistics come first."""
-        return not entry_point(STATISTICS, _WHAT, name).value.startswith("robaudit.gates.")
+        return not any(point.name == name and point.module.startswith("robaudit.gates.") for point in in_group(STATISTICS))
 
 
 QUANTITIES = RunQuantities()

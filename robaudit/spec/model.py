@@ -23,7 +23,7 @@ from pydantic import (
 
 from robaudit.errors import DataError, SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NONE, LevelName, NoiseLevel
-from robaudit.plugins import DATASETS, installed, load_class, reference
+from robaudit.plugins import DATASETS, blaming, installed, load_class, reference
 from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
 from robaudit.spec.fields import (
     MISSING_KEY,
@@ -209,8 +209,13 @@ def dataset_kind(name: str) -> type[BaseDatasetSpec]:
 
 def recognised(written: str, base: Path) -> dict[str, Any] | None:
     """The dataset section for a path relative to the folder ``base``, of the first kind that recognises it; None if none does."""
-    sections = ((kind, dataset_kind(kind).recognised(written, base / written)) for kind in dataset_kinds())
-    return next(({"kind": kind, **keys} for kind, keys in sections if keys is not None), None)
+    for kind in dataset_kinds():
+        section = dataset_kind(kind)
+        with blaming(f"data set kind {kind}", section):
+            keys = section.recognised(written, base / written)
+        if keys is not None:
+            return {"kind": kind, **keys}
+    return None
 
 
 def _of_its_kind(value: object, info: ValidationInfo) -> object:

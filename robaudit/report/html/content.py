@@ -13,7 +13,7 @@ from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
 from robaudit.report.chosen import principal
 from robaudit.report.pictures import kinds_of_picture
-from robaudit.report.sections import CLASSES, FLAGGED, LEVELS, Ask, Entry, Section, run_names, section_of
+from robaudit.report.sections import CLASSES, FLAGGED, LEVELS, Ask, Entry, Section, run_names, working_sections
 from robaudit.report.tables import Table
 from robaudit.runs.run import Run, chosen
 from robaudit.stats.classes import ClassBias
@@ -108,7 +108,7 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
         documents, problem = decisions_of(run) if decisions is None else (tuple(decision.document() for decision in decisions), "")
         problems += [f"no gates: {problem}"] if problem else []
         views.append(_view(name, run, run_ask, documents))
-    sections = {name: section_of(name) for name in kinds_of_picture()}
+    sections = {name: section for name, section in working_sections().items() if name in kinds_of_picture()}
     order = sorted(sections, key=lambda name: (name != LEVELS, sections[name].place))
     parts = (_part(name, sections[name], views, request, most) for name in order)
     return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
@@ -132,7 +132,7 @@ def _part(name: str, section: Section[Any], views: Sequence[RunView], ask: Ask, 
     for view in views:
         run_ask = replace(view.ask, estimators=view.shown) if section.main_only else view.ask
         run_ask = replace(run_ask, bottom=max(1, most)) if name == FLAGGED else replace(run_ask, threshold=None)
-        if name == FLAGGED or section.applies(view.run):
+        if name == FLAGGED or section.suits(view.run):
             try:
                 added = section.find([view.run], run_ask)
             except (RunError, NothingLeftError):  # none among the requested results
