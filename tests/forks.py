@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from robaudit.cli import main
+from robaudit.cli import main, parser
 
 _BROKEN = 70
 
@@ -87,6 +87,9 @@ def _child(folder: Path, command: list[str], path: Sequence[Path], out: int, err
     for stream, number in ((out, 1), (err, 2)):
         os.dup2(stream, number)
     sys.path[:0] = map(str, path)
+    if path:  # the parser has the commands of installed packages
+        parser.program.cache_clear()
+        parser._show.cache_clear()
     importlib.invalidate_caches()
     sys.argv = command
     with warnings.catch_warnings(), open(1, "w", closefd=False) as sys.stdout, open(2, "w", closefd=False) as sys.stderr:
