@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from robaudit.errors import PluginError, RobauditError, SpecError, did_you_mean
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 ESTIMATORS, NOISES, OBJECTIVES = "robaudit.estimators", "robaudit.noise", "robaudit.objectives"
 """Entry-point groups of the plugins that a spec names."""
@@ -31,8 +28,7 @@ REFERENCE = "robaudit.reference"
 COMMANDS = "robaudit.commands"
 """Further commands of the program: functions for typer."""
 
-_T = TypeVar("_T", bound="BaseModel")
-_Object = TypeVar("_Object")
+_T = TypeVar("_T")
 
 
 def in_group(group: str) -> EntryPoints:
@@ -105,14 +101,25 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
         RobauditError: the plugin cannot be imported, is not a subclass of ``base``, or does not define all that it must.
     """
     refuse_unknown(group, what, name, where)
-    points = installed(group, what)
+    return class_of(group, what, name, base)
+
+
+def class_of(group: str, what: str, name: str, base: type[_T]) -> type[_T]:
+    """The class behind a name that some package registers.
+
+    Raises:
+        RobauditError: two packages register it, or it cannot be imported, is not a subclass of ``base``, or does not define all that it
+            must.
+    """
     cls = load_plugin(group, what, name)
+    value = entry_point(group, what, name).value
     if not (isinstance(cls, type) and issubclass(cls, base)):
-        raise RobauditError(
-            f"{what} {name}", f"{points[name].value} is not a subclass of robaudit.{base.__name__}", "fix or uninstall the plugin"
-        )
-    if missing := sorted({*getattr(cls, "__abstractmethods__", ()), *(name for name in cls.__class_vars__ if not hasattr(cls, name))}):
-        raise RobauditError(f"{what} {name}", f"{points[name].value} does not define {', '.join(missing)}", "fix or uninstall the plugin")
+        raise RobauditError(f"{what} {name}", f"{value} is not a subclass of robaudit.{base.__name__}", "fix or uninstall the plugin")
+    declared = getattr(cls, "__class_vars__", base.__annotations__)  # of a pydantic model, or of a plain class
+    missing = {*getattr(cls, "__abstractmethods__", ()), *(variable for variable in declared if not hasattr(cls, variable))}
+    if missing:
+        what_lacks = f"{value} does not define {', '.join(sorted(missing))}"
+        raise RobauditError(f"{what} {name}", what_lacks, "fix or uninstall the plugin")
     return cls
 
 
@@ -129,7 +136,7 @@ def load_plugin(group: str, what: str, name: str) -> Any:
         raise RobauditError(f"{what} {name}", f"its plugin {point.value} does not import: {error!r}", "fix or uninstall it") from error
 
 
-def load_object(group: str, what: str, name: str, kind: type[_Object]) -> _Object:
+def load_object(group: str, what: str, name: str, kind: type[_T]) -> _T:
     """The object of a class that is registered under the name of an installed plugin.
 
     Raises:

@@ -137,7 +137,8 @@ class Run(stored.Run):
         """
         arguments.choose("name", name, [section for section in section_names() if section != ROWS])
         view = section_of(name)
-        own = {option.name: option for option in section_options() if options.get(option.name) is not None}
+        known = view.options if {option.name for option in view.options} >= options.keys() - {*_OPTIONS} else section_options()
+        own = {option.name: option for option in known if options.get(option.name) is not None}
         values = {key: option.read(tuple(map(str, arguments.several(options.pop(key)))), key) for key, option in own.items()}
         ask = replace(_ask(estimator, noise, level, sigma, label=label, **options), options=values)
         refuse_unused(name, ask)

@@ -63,17 +63,12 @@ def program() -> TyperGroup:
         "validate": validate.validate,
         "verify": verify.verify,
     }
-    plugins = {name: _plugin(name) for name in names_in(COMMANDS)}
-    core[_LIST] = catalogue.list_
-    commands = {**core, **{name: command for name, command in plugins.items() if name not in core}}
-    for name in [*(name for name in commands if name != _LIST), _LIST]:
-        try:
-            _add(app, name, commands[name])
-        except Exception as error:
-            if name in core:
-                raise
-            what = f"typer cannot read it: {type(error).__name__}: {error}"
-            _add(app, name, _refusing(RobauditError(f"command {name}", what, "fix or uninstall the plugin")))
+    for name, command in core.items():
+        _add(app, name, command)
+    for name in names_in(COMMANDS):
+        if name not in (*core, _LIST):  # a plugin does not replace a command of ours
+            _add_plugin(app, name)
+    _add(app, _LIST, catalogue.list_)
     return cast("TyperGroup", get_command(app))
 
 
@@ -90,12 +85,20 @@ def _show() -> Any:
     return get_command(app)
 
 
-def _plugin(name: str) -> Callable[..., Any]:
-    """The command of a plugin; one that cannot be imported says so when it is called, and leaves the other commands alone."""
+def _add_plugin(app: typer.Typer, name: str) -> None:
+    """Add the command of a plugin; a broken one says what is wrong when it is called, and leaves the other commands alone."""
     try:
-        command: Callable[..., Any] = load_object(COMMANDS, "command", name, FunctionType)
+        command = load_object(COMMANDS, "command", name, FunctionType)
+        _add(app, name, _blamed(name, command))
     except RobauditError as error:
-        return _refusing(error)
+        _add(app, name, _refusing(error))
+    except Exception as error:  # noqa: BLE001  whatever typer makes of its parameters
+        what = f"typer cannot read it: {type(error).__name__}: {error}"
+        _add(app, name, _refusing(RobauditError(f"command {name}", what, "fix or uninstall the plugin")))
+
+
+def _blamed(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
+    """A plugin's command, whose exceptions name the plugin."""
 
     @functools.wraps(command)
     def blamed(*args: Any, **options: Any) -> Any:

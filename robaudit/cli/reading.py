@@ -121,7 +121,8 @@ def show(
 
     Example: robaudit show runs/spec-1a2b3c4d certified --radius 0.5 --with runs/other-5e6f7a8b
     """
-    own = {option.name: option for option in section_options()}
+    given = {name: texts for name, texts in options.items() if texts}
+    known = {option.name: option for option in section_options()} if given else {}
     ask = Ask(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
@@ -132,7 +133,7 @@ def show(
         bottom=bottom,
         id=tuple(id_ or ()),
         label=tuple(label or ()),
-        options={name: own[name].read(texts, f"--{name}") for name, texts in options.items() if texts},
+        options={name: known[name].read(texts, f"--{name}") for name, texts in given.items()},
     )
     _show(section, [run, *(with_ or ())], ask, format_, output)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.levels import EVERY_LEVEL, LevelChoice
-from robaudit.plugins import SECTIONS, blaming, load_object, names_in
+from robaudit.plugins import SECTIONS, blaming, class_of, names_in
 from robaudit.report.typed import TypedTable
 from robaudit.text import count
 
@@ -274,10 +274,7 @@ def section_of(name: str) -> Section[Any]:
     """
     if name not in names_in(SECTIONS):
         raise SpecError(f"section {name}", "there is no such section", did_you_mean(name, section_names()))
-    cls = load_object(SECTIONS, "section", name, type)
-    if not issubclass(cls, Section) or not hasattr(cls, "title"):
-        what = f"{cls.__module__}:{cls.__qualname__} is not a Section with a title"
-        raise RobauditError(f"section {name}", what, "fix or uninstall the plugin")
+    cls = class_of(SECTIONS, "section", name, Section)
     with blaming(f"section {name}", cls):
         return cls()
 
@@ -303,11 +300,10 @@ def section_options() -> dict[SectionOption, str]:
     return {option: name for name, section in working_sections().items() for option in section.options}
 
 
-def used(name: str) -> frozenset[str]:
-    """The parts of :class:`Ask`, and the options, that a section uses."""
-    if name == ROWS:
+def _used(section: Section[Any] | None) -> frozenset[str]:
+    """The parts of :class:`Ask`, and the options, that a section uses; None: rows."""
+    if section is None:
         return Section.uses
-    section = section_of(name)
     return section.uses | {"label"} | {option.name for option in section.options}
 
 
@@ -319,9 +315,10 @@ def refuse_unused(name: str, ask: Ask) -> None:
     """
     nothing = Ask()
     asked = [part.name for part in fields(Ask) if part.name != "options" and getattr(ask, part.name) != getattr(nothing, part.name)]
+    own = _used(None if name == ROWS else section_of(name))
     for part in [*asked, *ask.options]:
-        if part not in used(name):
-            known = [other for other in section_names() if part in used(other)]
+        if part not in own:
+            known = [other for other, section in {**working_sections(), ROWS: None}.items() if part in _used(section)]
             flag = _FLAGS.get(part, f"--{part.replace('_', '-')}")
             raise SpecError(flag, f"does not apply to the section {name}", f"use it with {', '.join(known)}")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint
 from typing import Annotated
 
 from robaudit.numerics.images import TAIL
-from robaudit.plugins import RELATIONS, blaming
+from robaudit.plugins import RELATIONS, blaming, entry_point, names_in
 from robaudit.records import Inline, Record, published
 from robaudit.runs.groups import GroupKey, by_sample
 from robaudit.runs.rows import Row
@@ -127,6 +126,8 @@ def check(run: Run) -> Consistency:
     that contradict each other at 95 % stay in memory.
     """
     relations = installed_relations()
+    points = [entry_point(RELATIONS, "relation", name) for name in names_in(RELATIONS)]  # in the same order
+    owners = dict(zip((relation.name for relation in relations), points, strict=True))
     setting, images, random = Setting.of(run.info), 0, 0
     pairs, seen = Counter[str](), Counter[str]()
     suspects: dict[str, list[BoundingPair]] = {relation.name: [] for relation in relations}
@@ -134,7 +135,9 @@ def check(run: Run) -> Consistency:
         images += 1
         for relation in relations:
             before = pairs[relation.name]
-            for pair in _pairs(relation, rows, setting):
+            with blaming(f"relation {relation.name!r}", owners[relation.name]):
+                claimed = list(relation.pairs(rows, setting))
+            for pair in claimed:
                 pairs[relation.name] += 1
                 random += pair.least.random or pair.most.random
                 if relation.excludes(pair, TAIL):
@@ -150,18 +153,6 @@ def check(run: Run) -> Consistency:
         ),
         contradictions=tuple(_contradiction(relation, pair, tail, setting) for relation in relations for pair in excluded[relation.name]),
     )
-
-
-def _pairs(relation: Relation, rows: Sequence[Row], setting: Setting) -> list[BoundingPair]:
-    """The pairs of claims that a relation compares.
-
-    Raises:
-        PluginError: a plugin raised an exception.
-    """
-    function = relation.pairs
-    owner = EntryPoint(relation.name, f"{function.__module__}:{getattr(function, '__qualname__', relation.name)}", RELATIONS)
-    with blaming(f"relation {relation.name!r}", owner):
-        return list(function(rows, setting))
 
 
 def _contradiction(relation: Relation, pair: BoundingPair, tail: float, setting: Setting) -> Contradiction:

@@ -61,9 +61,9 @@ class LineRow(Record):
     row: Annotated[
         Row,
         Inline(
-            value="value",
-            lower="lower",
-            upper="upper",
+            "value",
+            "lower",
+            "upper",
             interval="interval.text",
             flips_to="flips_to",
             certified_class="certified_class",

@@ -140,9 +140,9 @@ class CertifiedAccuracy(Record):
     ) -> Annotated[
         Certificates,
         Inline(
-            images="images",
-            unlabelled="unlabelled",
-            not_finite="not_finite",
+            "images",
+            "unlabelled",
+            "not_finite",
             alpha="stated_alpha",
             false_certificates_at_most="false_certificates",
             largest_possible="possible",
