@@ -1,8 +1,9 @@
 """Audit how robust an image classifier is to everyday sensor noise.
 
-On Intel's processors, importing the package asks MKL for reproducible sums (``MKL_CBWR``, unless it is set). MKL otherwise picks its
-kernels by the size of a batch, so that the last bits of an image's logits depend on how many images pass through the network with it.
-MKL reads the variable at its first matrix product, and later changes have no effect. On AMD's processors the default is already
+On Intel's processors, importing the package asks MKL for reproducible sums (``MKL_CBWR``, unless it
+is set). MKL otherwise picks its kernels by the size of a batch, so that the last bits of an image's
+logits depend on how many images pass through the network with it. MKL reads the variable at its
+first matrix product, and later changes have no effect. On AMD's processors the default is already
 reproducible, and this mode is not with two threads.
 """
 
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
     from robaudit.errors import RobauditError as RobauditError, RobauditWarning as RobauditWarning
     from robaudit.engine.estimator import Estimator as Estimator, Need as Need
     from robaudit.engine.batch import ImageBatch as ImageBatch
-    from robaudit.levels import LevelChoice as LevelChoice, LevelName as LevelName, NoiseLevel as NoiseLevel
+    from robaudit.levels import (
+        LevelChoice as LevelChoice,
+        LevelName as LevelName,
+        NoiseLevel as NoiseLevel,
+    )
     from robaudit.names import Part as Part, PartName as PartName
     from robaudit.noise.base import AdditiveNoise as AdditiveNoise, Noise as Noise
     from robaudit.numerics.intervals import clopper_pearson as clopper_pearson
@@ -52,7 +57,13 @@ if TYPE_CHECKING:
         IntervalKind as IntervalKind,
         Quantity as Quantity,
     )
-    from robaudit.results import Certificate as Certificate, LossNorm as LossNorm, Result as Result, Searched as Searched, Votes as Votes
+    from robaudit.results import (
+        Certificate as Certificate,
+        LossNorm as LossNorm,
+        Result as Result,
+        Searched as Searched,
+        Votes as Votes,
+    )
     from robaudit.runs.rows import Row as Row
     from robaudit.spec.load import load_spec as load_spec
     from robaudit.spec.model import AuditSpec as AuditSpec
@@ -70,7 +81,17 @@ _HOMES = {
     "clopper_pearson": "robaudit.numerics.intervals",
     "margins": "robaudit.numerics.margins",
     **dict.fromkeys(
-        ("CERTIFIED", "CONFIDENCE", "LOSS", "P_ROBUST", "RADIUS", "Interval", "IntervalKind", "Quantity"), "robaudit.quantities"
+        (
+            "CERTIFIED",
+            "CONFIDENCE",
+            "LOSS",
+            "P_ROBUST",
+            "RADIUS",
+            "Interval",
+            "IntervalKind",
+            "Quantity",
+        ),
+        "robaudit.quantities",
     ),
     **dict.fromkeys(("Certificate", "LossNorm", "Result", "Searched", "Votes"), "robaudit.results"),
     "Row": "robaudit.runs.rows",

@@ -23,7 +23,9 @@ class RobauditError(Exception):
     exit_code = 2
 
     def __init__(self, where: str, what: str, remedy: str = "") -> None:
-        self.where, self.what, self.remedy = (clipped(printable(text), _LONGEST) for text in (where, *map(_one_line, (what, remedy))))
+        self.where, self.what, self.remedy = (
+            clipped(printable(text), _LONGEST) for text in (where, *map(_one_line, (what, remedy)))
+        )
         super().__init__(f"{self.where}: {self.what}" + (f"; {self.remedy}" if remedy else ""))
 
     def __reduce__(self) -> tuple[type[RobauditError], tuple[str, str, str]]:
@@ -55,9 +57,13 @@ class SampleError(DataError):
     """One sample cannot be used; ``--on-error skip`` lists it and continues."""
 
     def or_skip(self) -> SampleError:
-        """The same error for a run that stops at it: the remedy says how to continue without the sample."""
+        """The same error for a run that stops at it: the remedy says how to continue without the
+        sample."""
         return SampleError(
-            self.where, self.what, f"{self.remedy + '; or ' if self.remedy else ''}continue without it: robaudit estimate --on-error skip"
+            self.where,
+            self.what,
+            f"{self.remedy + '; or ' if self.remedy else ''}continue without it: robaudit "
+            "estimate --on-error skip",
         )
 
 
@@ -87,13 +93,18 @@ def needs_extra(where: str, library: str, extra: str) -> RobauditError:
         library: its name on the package index.
         extra: its name in pyproject.toml.
     """
-    return RobauditError(where, f"needs {library}, which is not installed", f"pip install 'robaudit[{extra}]'")
+    return RobauditError(
+        where, f"needs {library}, which is not installed", f"pip install 'robaudit[{extra}]'"
+    )
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """``did you mean 'path'?`` for the choice nearest to the word; without one, the list of choices."""
+    """``did you mean 'path'?`` for the choice nearest to the word; without one, the list of
+    choices."""
     names = sorted(map(str, choices))[:_MOST_CHOICES]
-    near = [name for name in names if name.casefold() == word.casefold()] or difflib.get_close_matches(word, names, n=1, cutoff=0.55)
+    near = [
+        name for name in names if name.casefold() == word.casefold()
+    ] or difflib.get_close_matches(word, names, n=1, cutoff=0.55)
     if near:
         return f"did you mean {near[0]!r}?"
     return "known: " + ", ".join(names) if names else ""

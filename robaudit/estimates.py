@@ -33,7 +33,8 @@ class Estimate:
         value: the estimate.
         lower, upper: its interval; None without an interval. Ends may be infinite.
         method: the method of the interval, in a few words; "none" without one.
-        covers: what the interval covers: the measurement of these images, or also their choice; "nothing" without an interval.
+        covers: what the interval covers: the measurement of these images, or also their choice;
+            "nothing" without an interval.
     """
 
     value: float
@@ -51,12 +52,14 @@ class Estimate:
 
     @classmethod
     def measured(cls, value: float, bounds: Bounds | None, method: str) -> Estimate:
-        """The value with an interval for exactly these images, or without one where ``bounds`` is None."""
+        """The value with an interval for exactly these images, or without one where ``bounds`` is
+        None."""
         return cls.of(value, bounds, method, Covers.MEASUREMENT)
 
     @classmethod
     def population(cls, value: float, bounds: Bounds | None, method: str) -> Estimate:
-        """The value with an interval for the population of such images, or without one where ``bounds`` is None."""
+        """The value with an interval for the population of such images, or without one where
+        ``bounds`` is None."""
         return cls.of(value, bounds, method, Covers.POPULATION)
 
     @property

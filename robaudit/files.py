@@ -1,4 +1,5 @@
-"""Read and write files: atomically, so that a reader sees the old or the new content and never a mixture, and with checksums."""
+"""Read and write files: atomically, so that a reader sees the old or the new content and never a
+mixture, and with checksums."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ class Sink:
     """Writes a file piece by piece, and computes its digest on the way."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        self._path, self._file, self._digest = path, file, hashlib.sha256()
+        self._path = path
+        self._file = file
+        self._digest = hashlib.sha256()
 
     def write(self, data: bytes) -> None:
         """Append bytes.
@@ -43,15 +46,18 @@ class Sink:
 
 @contextlib.contextmanager
 def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sink]:
-    """Write to a temporary file beside ``path``; at the end fsync it, rename it to ``path`` and fsync the folder.
+    """Write to a temporary file beside ``path``; at the end fsync it, rename it to ``path`` and
+    fsync the folder.
 
-    If anything is raised before the rename, the old file is untouched and the temporary file is removed. A killed process leaves the
-    temporary file behind: see :func:`remove_leftovers`.
+    If anything is raised before the rename, the old file is untouched and the temporary file is
+    removed. A killed process leaves the temporary file behind: see :func:`remove_leftovers`.
 
     Args:
         path: the file.
-        check: raises if the folder is not the right one (as :meth:`robaudit.runs.folder.Lock.check`). It is called once the folder is
-            open; everything is then written into that folder, even if another folder takes its name meanwhile.
+        check: raises if the folder is not the right one (as
+            :meth:`robaudit.runs.folder.Lock.check`). It is called once the folder is open;
+            everything is then written into that folder, even if another folder takes its name
+            meanwhile.
 
     Raises:
         RunError: the file system refuses (full, read-only, gone).
@@ -79,7 +85,12 @@ def _nothing() -> None:
 def _writing_in(folder: int, path: Path) -> Iterator[Sink]:
     name = f".{path.name[:50]}.{secrets.token_hex(8)}.tmp"  # file names have a maximum length
     with _refusals(path):
-        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        handle = os.open(
+            name,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+            dir_fd=folder,
+        )
     file = os.fdopen(handle, "wb")
     try:
         yield Sink(path, file)
@@ -109,7 +120,8 @@ def write_atomically(path: Path, data: bytes, check: Callable[[], None] | None =
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a folder; no other process may be writing there.
+    """Remove the temporary files that killed processes left in a folder; no other process may be
+    writing there.
 
     Raises:
         RunError: the file system refuses.
@@ -126,7 +138,11 @@ def _refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(str(path), f"cannot be written: {error.strerror or error}", "free the disk or choose another folder") from error
+        raise RunError(
+            str(path),
+            f"cannot be written: {error.strerror or error}",
+            "free the disk or choose another folder",
+        ) from error
 
 
 def expanded(written: str) -> Path:
@@ -155,7 +171,10 @@ def unsealed(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """
     rest = {key: value for key, value in document.items() if key != SEAL}
     if SEAL in document and document[SEAL] != _digest(rest):
-        remedy = f"restore it or run the audit again in another folder (after an intended edit, remove the key {SEAL!r})"
+        remedy = (
+            "restore it or run the audit again in another folder (after an intended edit, "
+            f"remove the key {SEAL!r})"
+        )
         raise RunError(str(path), "is damaged (its checksum does not match)", remedy)
     return rest
 
@@ -174,15 +193,20 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(_content(path))
     except FileNotFoundError as error:
-        raise RunError(str(path), "no such file", "name a folder that robaudit estimate has written") from error
+        raise RunError(
+            str(path), "no such file", "name a folder that robaudit estimate has written"
+        ) from error
     except OSError as error:
         raise RunError(str(path), f"cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise RunError(str(path), "is damaged (not valid JSON)", "run the audit again in another folder") from error
+        raise RunError(
+            str(path), "is damaged (not valid JSON)", "run the audit again in another folder"
+        ) from error
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a regular file; other files are refused: a pipe may never be written to, and a device has no end."""
+    """The bytes of a regular file; other files are refused: a pipe may never be written to, and a
+    device has no end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(None, "it is not a regular file", str(path))
     try:

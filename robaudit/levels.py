@@ -44,10 +44,12 @@ class NoiseLevel:
     """A noise of a run at one of its levels: the address of a result, together with its estimator.
 
     Attributes:
-        noise: label of the noise: the spec's ``name``, or its kind; None for a result without noise.
+        noise: label of the noise: the spec's ``name``, or its kind; None for a result without
+            noise.
         level: the number; None for a result about the noise as a whole, or without noise.
         name: meaning of the level; None without a level.
-        text: for people: "sigma 0.05" for the noise labelled "gaussian", "rain severity 3" for others.
+        text: for people: "sigma 0.05" for the noise labelled "gaussian", "rain severity 3" for
+            others.
     """
 
     noise: str | None = None
@@ -82,7 +84,8 @@ class NoiseLevel:
 
     @property
     def strength(self) -> float:
-        """A number that grows with the strength of the noise (fewer photons are more noise); 0 without a level."""
+        """A number that grows with the strength of the noise (fewer photons are more noise); 0
+        without a level."""
         return -self.number if self.name is LevelName.PHOTONS else self.number
 
     @property
@@ -115,7 +118,8 @@ class NoiseLevel:
 
 
 def from_weak_to_strong(levels: Iterable[NoiseLevel]) -> list[NoiseLevel]:
-    """Each level once: noises in order of first appearance, the levels of each from weak to strong."""
+    """Each level once: noises in order of first appearance, the levels of each from weak to
+    strong."""
     distinct = list(dict.fromkeys(levels))
     labels = list(dict.fromkeys(at.noise for at in distinct))
     return sorted(distinct, key=lambda at: (labels.index(at.noise), at.strength))
@@ -145,7 +149,8 @@ def level_name_in(entry: Mapping[str, Any]) -> LevelName:
 
 
 def without_levels(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A noise of a spec's document without its levels; results with equal entries are of the same noise."""
+    """A noise of a spec's document without its levels; results with equal entries are of the same
+    noise."""
     return {key: value for key, value in entry.items() if key not in LEVEL_KEYS}
 
 
@@ -193,7 +198,8 @@ class LevelChoice:
     def among(self, present: Iterable[NoiseLevel], where: str) -> list[NoiseLevel]:
         """The chosen levels, in their order.
 
-        A number means the equal level, or else the only level within half a percent of it: tables print 8/255 as 0.0314.
+        A number means the equal level, or else the only level within half a percent of it: tables
+        print 8/255 as 0.0314.
 
         Raises:
             RunError: no level has this label or number.
@@ -206,12 +212,18 @@ class LevelChoice:
         for what, wanted in (("sigma", self.sigmas), ("level", self.levels)):
             if not wanted:
                 continue
-            able = [at for at in matching if (what == "level" and at.level is not None) or at.name is LevelName.SIGMA]
+            able = [
+                at
+                for at in matching
+                if (what == "level" and at.level is not None) or at.name is LevelName.SIGMA
+            ]
             numbers = list(dict.fromkeys(at.level for at in able if at.level is not None))
             meant = [_nearest(number, numbers) for number in wanted]
             for number in meant:
                 if number not in numbers:
-                    named = ", ".join(map(str, numbers if all(at.usual for at in matching) else matching))
+                    named = ", ".join(
+                        map(str, numbers if all(at.usual for at in matching) else matching)
+                    )
                     raise RunError(where, f"has no {what} {number}", f"it has {named}")
             matching = [at for at in able if at.level in meant]
         return matching

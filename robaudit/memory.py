@@ -18,26 +18,34 @@ from robaudit.errors import RobauditError, SpecError
 from robaudit.system import give_back, group_memory, text
 
 CPU = torch.device("cpu")
-_FREE_SHARE = 0.8  # of the free memory, unless the user names an amount: the machine has other work, too
+_FREE_SHARE = (
+    0.8  # of the free memory, unless the user names an amount: the machine has other work, too
+)
 _LEAST = 2**26  # bytes; with less, nothing can be computed
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-# Messages of torch, its libraries and ONNX Runtime, provoked with RLIMIT_AS and RLIMIT_DATA on the CPU. oneDNN's (the last) names no
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+# Messages of torch, its libraries and ONNX Runtime, provoked with RLIMIT_AS and RLIMIT_DATA on the
+# CPU. oneDNN's (the last) names no
 # cause, but a network that has run once fails to create another primitive only for lack of memory.
 _MESSAGES = re.compile(
-    r"out of memory|not enough memory|(?:can't|cannot|failed to) allocate|bad_alloc|ALLOC(?:ATION)?_FAILED"
+    r"out of memory|not enough memory|(?:can't|cannot|failed to) "
+    r"allocate|bad_alloc|ALLOC(?:ATION)?_FAILED"
     r"|could not (?:create|execute) a primitive\s*$",
     re.IGNORECASE | re.MULTILINE,
 )
 
 
 def memory_limit(requested: int | Literal["auto"], share: float = 1.0) -> int:
-    """Bytes of main memory that this process may hold: what it holds plus four fifths of what is free, or the requested amount.
+    """Bytes of main memory that this process may hold: what it holds plus four fifths of what is
+    free, or the requested amount.
 
-    Call it after the model is loaded. The limit never exceeds what the machine and the control groups of the process leave free.
+    Call it after the model is loaded. The limit never exceeds what the machine and the control
+    groups of the process leave free.
 
     Args:
         requested: total bytes that the process may hold, or "auto".
-        share: of the free memory, for one of several processes on this machine; a requested amount applies to each of them.
+        share: of the free memory, for one of several processes on this machine; a requested amount
+            applies to each of them.
 
     Raises:
         SpecError: the process already holds as much as the user allows.
@@ -50,8 +58,17 @@ def memory_limit(requested: int | Literal["auto"], share: float = 1.0) -> int:
     if room < _LEAST:
         remedy = f"give at least {size_text(math.ceil((1.2 * held + 4 * _LEAST) / 1e8) * 10**8)}"
         if requested != "auto" and requested - held < _LEAST:
-            raise SpecError(f"--memory {size_text(requested)}", f"the process alone holds {size_text(held)}", remedy)
-        raise RobauditError("memory", f"{size_text(max(0, free))} are free beside the {size_text(held)} that the process holds", remedy)
+            raise SpecError(
+                f"--memory {size_text(requested)}",
+                f"the process alone holds {size_text(held)}",
+                remedy,
+            )
+        raise RobauditError(
+            "memory",
+            f"{size_text(max(0, free))} are free beside the {size_text(held)} that the process "
+            "holds",
+            remedy,
+        )
     return held + room
 
 
@@ -70,7 +87,8 @@ def free_bytes(device: torch.device) -> int:
 
 
 def reset_peak(device: torch.device = CPU) -> None:
-    """Start measuring :func:`peak`. Only Linux can reset a process's peak; elsewhere an earlier, higher peak counts."""
+    """Start measuring :func:`peak`. Only Linux can reset a process's peak; elsewhere an earlier,
+    higher peak counts."""
     give_back()
     if device.type != "cpu":
         torch.cuda.reset_peak_memory_stats(device)
@@ -107,9 +125,11 @@ def size_text(size: int) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception, or its cause, reports a failed allocation of main memory or of a device's memory.
+    """Whether an exception, or its cause, reports a failed allocation of main memory or of a
+    device's memory.
 
-    Leave the ``except`` block before retrying with less: the traceback keeps the tensors of the attempt alive.
+    Leave the ``except`` block before retrying with less: the traceback keeps the tensors of the
+    attempt alive.
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True

@@ -31,7 +31,9 @@ class Part:
     @property
     def value(self) -> str:
         """The number as text: ``100``; for a norm ``l1``, ``l2`` or ``linf``."""
-        named = {number: name for name, number in _NORMS.items()} if self.name is PartName.NORM else {}
+        named = (
+            {number: name for name, number in _NORMS.items()} if self.name is PartName.NORM else {}
+        )
         return named.get(self.number, f"{self.number:.15g}")
 
     def __str__(self) -> str:
@@ -86,18 +88,22 @@ class ResultName:
         estimator, _, rest = text.rpartition(":")
         name, _, number = rest.partition("=")
         try:
-            return ResultName(estimator, Part.parse(name, number)) if estimator else ResultName(text)
+            return (
+                ResultName(estimator, Part.parse(name, number)) if estimator else ResultName(text)
+            )
         except ValueError:
             return ResultName(text)
 
 
 def matches(name: str, wanted: str) -> bool:
-    """Whether ``wanted`` means the result ``name``: it is this name, or the estimator's, which means all of its values."""
+    """Whether ``wanted`` means the result ``name``: it is this name, or the estimator's, which
+    means all of its values."""
     return str(ResultName.parse(wanted)) in (name, ResultName.parse(name).estimator)
 
 
 def series(names: Iterable[str]) -> dict[tuple[str, PartName], Sequence[tuple[float, str]]]:
-    """Results that differ only in a number: the ascending numbers with the results' names, by estimator and name of the part."""
+    """Results that differ only in a number: the ascending numbers with the results' names, by
+    estimator and name of the part."""
     groups: dict[tuple[str, PartName], dict[float, str]] = {}
     for name in names:
         parsed = ResultName.parse(name)

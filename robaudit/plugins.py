@@ -32,7 +32,8 @@ _T = TypeVar("_T")
 
 
 def in_group(group: str) -> EntryPoints:
-    """The entry points of a group; the metadata of all packages are read once for each ``sys.path``."""
+    """The entry points of a group; the metadata of all packages are read once for each
+    ``sys.path``."""
     return _entry_points(tuple(sys.path), group)
 
 
@@ -55,7 +56,11 @@ def entry_point(group: str, what: str, name: str) -> EntryPoint:
     values = {point.value: point for point in in_group(group) if point.name == name}
     if len(values) > 1:
         first, second, *_ = sorted(values)
-        raise RobauditError(f"{what} {name}", f"registered twice, as {first} and {second}", "uninstall one of the packages")
+        raise RobauditError(
+            f"{what} {name}",
+            f"registered twice, as {first} and {second}",
+            "uninstall one of the packages",
+        )
     (point,) = values.values()
     return point
 
@@ -72,7 +77,11 @@ def installed(group: str, what: str) -> dict[str, EntryPoint]:
     """
     points = {name: entry_point(group, what, name) for name in names_in(group)}
     if not points:
-        raise RobauditError(f"{what}s", f"no entry point in the group {group}", "install the package (pip install .) instead of copying it")
+        raise RobauditError(
+            f"{what}s",
+            f"no entry point in the group {group}",
+            "install the package (pip install .) instead of copying it",
+        )
     return points
 
 
@@ -98,7 +107,8 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported, is not a subclass of ``base``, or does not define all that it must.
+        RobauditError: the plugin cannot be imported, is not a subclass of ``base``, or does not
+            define all that it must.
     """
     refuse_unknown(group, what, name, where)
     return class_of(group, what, name, base)
@@ -108,15 +118,23 @@ def class_of(group: str, what: str, name: str, base: type[_T]) -> type[_T]:
     """The class behind a name that some package registers.
 
     Raises:
-        RobauditError: two packages register it, or it cannot be imported, is not a subclass of ``base``, or does not define all that it
-            must.
+        RobauditError: two packages register it, or it cannot be imported, is not a subclass of
+            ``base``, or does not define all that it must.
     """
     cls = load_plugin(group, what, name)
     value = entry_point(group, what, name).value
     if not (isinstance(cls, type) and issubclass(cls, base)):
-        raise RobauditError(f"{what} {name}", f"{value} is not a subclass of robaudit.{base.__name__}", "fix or uninstall the plugin")
-    declared = getattr(cls, "__class_vars__", base.__annotations__)  # of a pydantic model, or of a plain class
-    missing = {*getattr(cls, "__abstractmethods__", ()), *(variable for variable in declared if not hasattr(cls, variable))}
+        raise RobauditError(
+            f"{what} {name}",
+            f"{value} is not a subclass of robaudit.{base.__name__}",
+            "fix or uninstall the plugin",
+        )
+    # of a pydantic model, or of a plain class
+    declared = getattr(cls, "__class_vars__", base.__annotations__)
+    missing = {
+        *getattr(cls, "__abstractmethods__", ()),
+        *(variable for variable in declared if not hasattr(cls, variable)),
+    }
     if missing:
         what_lacks = f"{value} does not define {', '.join(sorted(missing))}"
         raise RobauditError(f"{what} {name}", what_lacks, "fix or uninstall the plugin")
@@ -132,8 +150,15 @@ def load_plugin(group: str, what: str, name: str) -> Any:
     point = entry_point(group, what, name)
     try:
         return point.load()
-    except (Exception, SystemExit) as error:  # a module that ends the program would end every command
-        raise RobauditError(f"{what} {name}", f"its plugin {point.value} does not import: {error!r}", "fix or uninstall it") from error
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a module that ends the program would end every command
+        raise RobauditError(
+            f"{what} {name}",
+            f"its plugin {point.value} does not import: {error!r}",
+            "fix or uninstall it",
+        ) from error
 
 
 def load_object(group: str, what: str, name: str, kind: type[_T]) -> _T:
@@ -145,13 +170,20 @@ def load_object(group: str, what: str, name: str, kind: type[_T]) -> _T:
     found = load_plugin(group, what, name)
     if not isinstance(found, kind):
         value = entry_point(group, what, name).value
-        raise RobauditError(f"{what} {name}", f"{value} is {shown(found)}, not a {kind.__name__}", "fix or uninstall the plugin")
+        raise RobauditError(
+            f"{what} {name}",
+            f"{value} is {shown(found)}, not a {kind.__name__}",
+            "fix or uninstall the plugin",
+        )
     return found
 
 
 def reference() -> str:
     """The name of the reference estimator, for messages and defaults; nothing is imported."""
-    points = sorted(in_group(REFERENCE), key=lambda point: (not _is_in_package(point.module), point.name))  # ours comes first
+    # ours comes first
+    points = sorted(
+        in_group(REFERENCE), key=lambda point: (not _is_in_package(point.module), point.name)
+    )
     return points[0].name if points else "an estimator of a probability"
 
 
@@ -175,15 +207,25 @@ def blaming(place: str, owner: type | EntryPoint) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        module, name = (owner.module, owner.attr) if isinstance(owner, EntryPoint) else (owner.__module__, owner.__qualname__)
+        module, name = (
+            (owner.module, owner.attr)
+            if isinstance(owner, EntryPoint)
+            else (owner.__module__, owner.__qualname__)
+        )
         if _is_in_package(module) or isinstance(error, RobauditError):
             raise
         from robaudit.memory import is_out_of_memory  # imports torch
 
         if is_out_of_memory(error):
             raise
-        what = str(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}: {error}{_line(module, error)}"
-        raise PluginError(f"{place} ({module}:{name})", what, "fix or uninstall the plugin") from error
+        what = (
+            str(error)
+            if isinstance(error, BrokenContractError)
+            else f"raised {type(error).__name__}: {error}{_line(module, error)}"
+        )
+        raise PluginError(
+            f"{place} ({module}:{name})", what, "fix or uninstall the plugin"
+        ) from error
 
 
 def is_ours(cls: type) -> bool:
@@ -205,5 +247,9 @@ def shown(value: Any) -> str:
 def _line(module: str, error: Exception) -> str:
     """The last line of the plugin in the traceback, if any."""
     file = getattr(sys.modules.get(module), "__file__", None)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == file
+    ]
     return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""

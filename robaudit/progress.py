@@ -12,23 +12,34 @@ from rich.table import Column
 
 from robaudit.errors import RobauditError
 
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-_LONGEST_SHOWN, _LONGEST_BUDGET = 1000 * _DAY, 1e8  # seconds
-_DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
+_MINUTE = 60.0
+_HOUR = 3600.0
+_DAY = 86400.0
+# seconds
+_LONGEST_SHOWN = 1000 * _DAY
+_LONGEST_BUDGET = 1e8
+_DURATION = re.compile(
+    r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?",
+    re.ASCII,
+)
 _SECONDS_BETWEEN_UPDATES = 0.5
 AUDITING = "auditing"
 """The activity that is shown until an estimator is named."""
 SECONDS_BETWEEN_LINES = 30.0
 """Between lines of progress without a terminal."""
 _NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
-_NARROWEST_NAME, _WIDEST_NAME, _BESIDE_NAME = 12, 32, 48  # columns of the activity, and of everything beside it
+# columns of the activity, and of everything beside it
+_NARROWEST_NAME = 12
+_WIDEST_NAME = 32
+_BESIDE_NAME = 48
 _SPEED_WINDOW = 600.0  # seconds over which the speed of an audit is averaged
 
 Clock = Callable[[], float]
 
 
 class Listener:
-    """Callbacks for the notes, warnings and progress of an audit; this base class ignores them all."""
+    """Callbacks for the notes, warnings and progress of an audit; this base class ignores them
+    all."""
 
     def note(self, text: str) -> None:
         """Receive information of interest."""
@@ -43,7 +54,8 @@ class Listener:
         """The audit of ``total`` samples starts; ``done`` of them are already on disk."""
 
     def working(self, share: float) -> None:
-        """Receive the share of the session's work that is done, by expected cost; called often, also between writes."""
+        """Receive the share of the session's work that is done, by expected cost; called often,
+        also between writes."""
 
     def advance(self, samples: int) -> None:
         """Receive the number of further samples on disk."""
@@ -57,9 +69,11 @@ class Listener:
 
 
 class AuditProgress:
-    """The progress of an audit, for a bar, a line or a log; rich computes the speed and the time left.
+    """The progress of an audit, for a bar, a line or a log; rich computes the speed and the time
+    left.
 
-    The bar follows the work, so that it also moves between writes; the numbers count the samples on disk.
+    The bar follows the work, so that it also moves between writes; the numbers count the samples on
+    disk.
 
     Args:
         total: samples.
@@ -80,10 +94,19 @@ class AuditProgress:
         action: str = AUDITING,
         unit: str = "samples",
     ) -> None:
-        self.total, self.done, self._before, self._what, self._unit = total, done, done, "", unit
-        self._clock, self._last = clock, float("-inf")
-        self._display = display or Progress(disable=True, get_time=clock, speed_estimate_period=_SPEED_WINDOW)
-        self._id = self._display.add_task(action, total=total, completed=done, samples=self._samples(), rate="")
+        self.total = total
+        self.done = done
+        self._before = done
+        self._what = ""
+        self._unit = unit
+        self._clock = clock
+        self._last = float("-inf")
+        self._display = display or Progress(
+            disable=True, get_time=clock, speed_estimate_period=_SPEED_WINDOW
+        )
+        self._id = self._display.add_task(
+            action, total=total, completed=done, samples=self._samples(), rate=""
+        )
         self._display.advance(self._id, 0)  # from here on the speed is measured
         self._task = next(task for task in self._display.tasks if task.id == self._id)
 
@@ -96,7 +119,9 @@ class AuditProgress:
         """Set the share of the session's work that is done; it never decreases."""
         completed = self._before + min(share, 1.0) * (self.total - self._before)
         now = self._clock()
-        if completed > self._task.completed and (completed >= self.total or now - self._last >= _SECONDS_BETWEEN_UPDATES):
+        if completed > self._task.completed and (
+            completed >= self.total or now - self._last >= _SECONDS_BETWEEN_UPDATES
+        ):
             self._last = now
             self._display.update(self._id, completed=completed, rate=self.rate())
 
@@ -118,7 +143,8 @@ class AuditProgress:
         return rate_text(speed) if self.done > self._before and speed else ""
 
     def left(self) -> str:
-        """The time left; empty when the audit is done, or when there is nothing to predict it from."""
+        """The time left; empty when the audit is done, or when there is nothing to predict it
+        from."""
         seconds = self._task.time_remaining
         if seconds is None or self.done >= self.total:
             return ""
@@ -126,23 +152,48 @@ class AuditProgress:
         return f"{about}{duration_text(seconds)} left"
 
     def line(self) -> str:
-        """The progress on one line: ``128 of 1000 samples, 12.3/s, 71 s left (mc at sigma 0.05)``."""
+        """The progress on one line: ``128 of 1000 samples, 12.3/s, 71 s left (mc at sigma
+        0.05)``."""
         what = f" ({self._what})" if self._what and self.done < self.total else ""
-        return ", ".join(part for part in (f"{self.done} of {self.total} {self._unit}", self.rate(), self.left()) if part) + what
+        return (
+            ", ".join(
+                part
+                for part in (f"{self.done} of {self.total} {self._unit}", self.rate(), self.left())
+                if part
+            )
+            + what
+        )
 
     def _samples(self) -> str:
         return f"{self.done:>{len(str(self.total))}}/{self.total} {self._unit}"
 
 
 def audit_bar(console: Console, clock: Clock, action: str = AUDITING) -> Progress:
-    """A bar that fits the terminal: activity, samples on disk, speed and time left, redrawn several times a second."""
+    """A bar that fits the terminal: activity, samples on disk, speed and time left, redrawn several
+    times a second."""
     roomy = console.width >= _NARROW
-    name = Column(width=max(_NARROWEST_NAME, min(_WIDEST_NAME, console.width - _BESIDE_NAME)), no_wrap=True)
+    name = Column(
+        width=max(_NARROWEST_NAME, min(_WIDEST_NAME, console.width - _BESIDE_NAME)), no_wrap=True
+    )
     rate = Column(min_width=8, no_wrap=True)  # so that the bar keeps its width
     return Progress(
-        *((SpinnerColumn("line"), TextColumn("{task.description}", markup=False, table_column=name)) if roomy else (TextColumn(action),)),
+        *(
+            (
+                SpinnerColumn("line"),
+                TextColumn("{task.description}", markup=False, table_column=name),
+            )
+            if roomy
+            else (TextColumn(action),)
+        ),
         BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1)),
-        *((TextColumn("{task.fields[samples]}"), TextColumn("{task.fields[rate]}", table_column=rate)) if roomy else ()),
+        *(
+            (
+                TextColumn("{task.fields[samples]}"),
+                TextColumn("{task.fields[rate]}", table_column=rate),
+            )
+            if roomy
+            else ()
+        ),
         TimeRemainingColumn(),
         TextColumn("left"),
         console=console,
@@ -166,19 +217,28 @@ def parse_duration(text: str, where: str = "--budget") -> float:
     match = _DURATION.fullmatch(text.strip().lower().replace("min", "m"))
     total = 0.0
     if match is not None:
-        total = sum(float(part or 0) * unit for part, unit in zip(match.groups(), (_HOUR, _MINUTE, 1.0), strict=True))
+        total = sum(
+            float(part or 0) * unit
+            for part, unit in zip(match.groups(), (_HOUR, _MINUTE, 1.0), strict=True)
+        )
     if not 0 < total <= _LONGEST_BUDGET:
-        raise RobauditError(f"{where} {text}", "is not a duration", "give one such as 90s, 10m, 2h or 1h30m")
+        raise RobauditError(
+            f"{where} {text}", "is not a duration", "give one such as 90s, 10m, 2h or 1h30m"
+        )
     return total
 
 
 def duration_text(seconds: float) -> str:
-    """A duration to two figures: ``71 s``, ``4.2 min``, ``12 min``, ``3.3 h``, ``27 h``, ``3.3 days``."""
+    """A duration to two figures: ``71 s``, ``4.2 min``, ``12 min``, ``3.3 h``, ``27 h``, ``3.3
+    days``."""
     if not seconds < _LONGEST_SHOWN:
         return f"over {_LONGEST_SHOWN / _DAY:.0f} days"
     if seconds < 99.5:
         return f"{max(1.0, seconds):.0f} s"
-    unit, name = next(((unit, name) for unit, name in ((_MINUTE, "min"), (_HOUR, "h")) if seconds < 72 * unit), (_DAY, "days"))
+    unit, name = next(
+        ((unit, name) for unit, name in ((_MINUTE, "min"), (_HOUR, "h")) if seconds < 72 * unit),
+        (_DAY, "days"),
+    )
     number = seconds / unit
     return f"{number:.0f} {name}" if number >= 9.95 else f"{number:.2g} {name}"
 

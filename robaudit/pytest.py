@@ -1,6 +1,7 @@
 """Gates as tests: ``from robaudit.pytest import assert_robust``.
 
-The import is light: neither torch nor the rest of robaudit is imported before a test asserts something.
+The import is light: neither torch nor the rest of robaudit is imported before a test asserts
+something.
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ def assert_robust(
     strict: bool = False,
     **audit: Any,
 ) -> Run:
-    """Audit a network in a test, and fail the test unless all gates pass; the message has a line for each gate.
+    """Audit a network in a test, and fail the test unless all gates pass; the message has a line
+    for each gate.
 
     Args:
         net: as for :func:`robaudit.audit`; or a spec.
         dataset: as for :func:`robaudit.audit`.
         gates: such as ``"mean >= 0.9"``.
-        inconclusive: what the test does if a gate is inconclusive and none fails: "fail", "xfail" or "pass".
+        inconclusive: what the test does if a gate is inconclusive and none fails: "fail", "xfail"
+            or "pass".
         population: the intervals also cover the choice of the images.
         point: let values without an interval decide.
-        confidence: of the intervals, with ``until_decided=True`` of all analyses together; default 0.95.
+        confidence: of the intervals, with ``until_decided=True`` of all analyses together; default
+            0.95.
         strict: the run must not have warned, either.
         audit: further arguments of :func:`robaudit.audit`, such as ``sigma=0.05``.
 
@@ -57,12 +61,18 @@ def assert_robust(
 
     with _one_line():
         if inconclusive not in _CHOICES:
-            raise RobauditError("inconclusive", f"{inconclusive!r} is unknown", "fail, xfail or pass")
+            raise RobauditError(
+                "inconclusive", f"{inconclusive!r} is unknown", "fail, xfail or pass"
+            )
         until = {"confidence": confidence} if audit.get("until_decided") else {}
         run = audited(net, dataset, **{"progress": False, **audit, **until, "gates": gates})
         each = None if until else confidence
-        decisions = run.gate(gates, population=population, point=point, confidence=each, strict=strict)
-    if decisions.verdict == "fail" or (decisions.verdict == "inconclusive" and inconclusive == "fail"):
+        decisions = run.gate(
+            gates, population=population, point=point, confidence=each, strict=strict
+        )
+    if decisions.verdict == "fail" or (
+        decisions.verdict == "inconclusive" and inconclusive == "fail"
+    ):
         pytest.fail(_message(run, decisions), pytrace=False)
     if decisions.verdict == "inconclusive" and inconclusive == "xfail":
         pytest.xfail(_message(run, decisions))

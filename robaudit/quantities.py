@@ -13,7 +13,8 @@ _APPROXIMATE = "approximate"
 
 
 class Band(IntEnum):
-    """The place of a quantity between the clean image and proofs, in the order in which all results of an image are shown."""
+    """The place of a quantity between the clean image and proofs, in the order in which all results
+    of an image are shown."""
 
     CLEAN = 0
     AVERAGE = 1
@@ -49,31 +50,55 @@ class Quantity:
 
     @property
     def is_share(self) -> bool:
-        """Whether it ranges from 0 to 1, so that 0.5 and 0.9 are sensible thresholds for any such quantity."""
+        """Whether it ranges from 0 to 1, so that 0.5 and 0.9 are sensible thresholds for any such
+        quantity."""
         return (self.low, self.high) == (0.0, 1.0)
 
     def document(self) -> dict[str, Any]:
         """The quantity as JSON values; an infinite end of the range becomes null."""
         ends = {"low": self.low, "high": self.high}
         low, high = (None if math.isinf(end) else end for end in ends.values())
-        return {"name": self.name, "unit": self.unit, "low": low, "high": high, "higher_is_better": self.higher_is_better}
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "low": low,
+            "high": high,
+            "higher_is_better": self.higher_is_better,
+        }
 
     @classmethod
     def from_document(cls, values: Mapping[str, Any]) -> Quantity:
         """The inverse of :meth:`document`."""
-        low, high = (end if values[key] is None else values[key] for key, end in (("low", -math.inf), ("high", math.inf)))
+        low, high = (
+            end if values[key] is None else values[key]
+            for key, end in (("low", -math.inf), ("high", math.inf))
+        )
         own = BUILT_IN.get(values["name"])
         words = {} if own is None else {"meaning": own.meaning, "band": own.band}
         return cls(**{**values, "low": low, "high": high, **words})
 
 
 P_ROBUST = Quantity(
-    "p_robust", "probability", 0.0, 1.0, meaning="probability that noise leaves the prediction unchanged", band=Band.AVERAGE
+    "p_robust",
+    "probability",
+    0.0,
+    1.0,
+    meaning="probability that noise leaves the prediction unchanged",
+    band=Band.AVERAGE,
 )
-"""P[argmax f(x + eps) = argmax f(x)] (Han et al., Average-case robustness): relative to the class predicted on the clean image."""
+"""P[argmax f(x + eps) = argmax f(x)] (Han et al., Average-case robustness): relative to the class
+predicted on the clean image."""
 
-CONFIDENCE = Quantity("confidence", "score", 0.0, 1.0, meaning="softmax score of the clean image (no noise enters it)", band=Band.CLEAN)
-"""A softmax score of the clean image; no noise is involved, so it is not a probability of robustness."""
+CONFIDENCE = Quantity(
+    "confidence",
+    "score",
+    0.0,
+    1.0,
+    meaning="softmax score of the clean image (no noise enters it)",
+    band=Band.CLEAN,
+)
+"""A softmax score of the clean image; no noise is involved, so it is not a probability of
+robustness."""
 
 LOG10_P_FAIL = Quantity(
     "log10_p_fail",
@@ -81,10 +106,12 @@ LOG10_P_FAIL = Quantity(
     -math.inf,
     0.0,
     higher_is_better=False,
-    meaning="probability that noise changes the prediction, as a power of ten: -6 is one in a million",
+    meaning="probability that noise changes the prediction, as a power of ten: -6 is one in a "
+    "million",
     band=Band.AVERAGE,
 )
-"""log10 P[argmax f(x + eps) != argmax f(x)] = log10(1 - p_robust): -6 is one failure in a million noisy images."""
+"""log10 P[argmax f(x + eps) != argmax f(x)] = log10(1 - p_robust): -6 is one failure in a million
+noisy images."""
 
 
 LOSS = Quantity(
@@ -96,13 +123,20 @@ LOSS = Quantity(
     meaning="cross-entropy under noise: for q = 1 its mean, towards its maximum as q grows",
     band=Band.BETWEEN,
 )
-"""(E[l^q])^(1/q) of the cross-entropy l under the noise, or its maximum (Rice et al., Robustness between the worst and average case)."""
+"""(E[l^q])^(1/q) of the cross-entropy l under the noise, or its maximum (Rice et al., Robustness
+between the worst and average case)."""
 
 
 RADIUS = Quantity(
-    "radius", "input norm", 0.0, math.inf, meaning="norm of the smallest change of the image that changes the prediction", band=Band.FOUND
+    "radius",
+    "input norm",
+    0.0,
+    math.inf,
+    meaning="norm of the smallest change of the image that changes the prediction",
+    band=Band.FOUND,
 )
-"""The norm of the smallest perturbation that changes the class (Giraudon et al., Intrinsic robustness); the result's name has the norm."""
+"""The norm of the smallest perturbation that changes the class (Giraudon et al., Intrinsic
+robustness); the result's name has the norm."""
 
 CERTIFIED = Quantity(
     "certified_radius",
@@ -112,8 +146,9 @@ CERTIFIED = Quantity(
     meaning="norm up to which the class provably stays the same; 0 where nothing is certified",
     band=Band.CERTIFIED,
 )
-"""A radius within which the class provably stays the same, 0 where nothing is certified (Cohen et al. 2019; Smoothed robustness
-analysis): of the network itself, or, in a result of a noise level, of the network smoothed by that noise."""
+"""A radius within which the class provably stays the same, 0 where nothing is certified (Cohen et
+al. 2019; Smoothed robustness analysis): of the network itself, or, in a result of a noise level, of
+the network smoothed by that noise."""
 
 TOLERANCE = Quantity(
     "noise_tolerance",
@@ -123,7 +158,8 @@ TOLERANCE = Quantity(
     meaning="largest noise level that leaves the prediction unchanged often enough",
     band=Band.TOLERANCE,
 )
-"""The largest level of a noise that keeps the class with a given probability, in the level's own unit (Giraudon et al., section 4)."""
+"""The largest level of a noise that keeps the class with a given probability, in the level's own
+unit (Giraudon et al., section 4)."""
 
 DIFFICULTY = Quantity(
     "difficulty",
@@ -133,11 +169,22 @@ DIFFICULTY = Quantity(
     meaning="logit of the clean score of the class: larger is easier (no noise enters it)",
     band=Band.CLEAN,
 )
-"""g = log(p / (1 - p)) of the score p of a class on the clean image: larger is easier (Giraudon et al., Intrinsic robustness)."""
+"""g = log(p / (1 - p)) of the score p of a class on the clean image: larger is easier (Giraudon et
+al., Intrinsic robustness)."""
 
 
 BUILT_IN: Mapping[str, Quantity] = {
-    quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS, RADIUS, CERTIFIED, TOLERANCE, DIFFICULTY)
+    quantity.name: quantity
+    for quantity in (
+        P_ROBUST,
+        CONFIDENCE,
+        LOG10_P_FAIL,
+        LOSS,
+        RADIUS,
+        CERTIFIED,
+        TOLERANCE,
+        DIFFICULTY,
+    )
 }
 """The quantities of this package by name."""
 
@@ -148,7 +195,8 @@ class IntervalKind(StrEnum):
     NONE = "none"
     CLOPPER_PEARSON = "clopper-pearson"
     ANTITHETIC = "antithetic pairs"
-    """For votes whose copies come in pairs of opposite noise (:func:`robaudit.numerics.intervals.antithetic_share`)."""
+    """For votes whose copies come in pairs of opposite noise
+    (:func:`robaudit.numerics.intervals.antithetic_share`)."""
     CONFIDENCE_SEQUENCE = "confidence-sequence"
     JACKKNIFE = "jackknife"
     LOGNORMAL = "lognormal"
@@ -173,8 +221,10 @@ class Interval:
 
     Attributes:
         kind: the method.
-        covers_bias: False where it is approximate: it covers sampling only, not the estimator's own bias. No gate relies on it.
-        remark: anything else of note ("4 repeats"); for :attr:`IntervalKind.OTHER` the name of the method.
+        covers_bias: False where it is approximate: it covers sampling only, not the estimator's own
+            bias. No gate relies on it.
+        remark: anything else of note ("4 repeats"); for :attr:`IntervalKind.OTHER` the name of the
+            method.
         text: the text form: "lognormal:chains:approximate".
 
     Raises:
@@ -191,7 +241,10 @@ class Interval:
         remark = (self.remark,) if self.remark or self.kind is IntervalKind.OTHER else ()
         text = ":".join((*own_name, *remark, *(() if self.covers_bias else (_APPROXIMATE,))))
         if _split(text) != (self.kind, self.covers_bias, self.remark):
-            raise ValueError(f"an interval {self.kind} with the remark {self.remark!r} would read back as another; choose another remark")
+            raise ValueError(
+                f"an interval {self.kind} with the remark {self.remark!r} would read back as "
+                "another; choose another remark"
+            )
         object.__setattr__(self, "text", text)
 
     def __str__(self) -> str:
@@ -207,7 +260,11 @@ def _split(text: str) -> tuple[IntervalKind, bool, str]:
     head = text.removesuffix(f":{_APPROXIMATE}")
     name, colon, remark = head.partition(":")
     known = name in _NAMED and bool(remark) == bool(colon)
-    return IntervalKind(name) if known else IntervalKind.OTHER, head == text, remark if known else head
+    return (
+        IntervalKind(name) if known else IntervalKind.OTHER,
+        head == text,
+        remark if known else head,
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,5 @@
-"""Records: dataclasses that pydantic writes as JSON objects, and the JSON schemas of these objects."""
+"""Records: dataclasses that pydantic writes as JSON objects, and the JSON schemas of these
+objects."""
 
 from __future__ import annotations
 
@@ -26,10 +27,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Inline:
-    """Annotates a field whose members are written in place of the field; all are null where the field is None.
+    """Annotates a field whose members are written in place of the field; all are null where the
+    field is None.
 
     Args:
-        names: attributes of the field's value, under their own names; without any, and without ``keys``: all members of the record.
+        names: attributes of the field's value, under their own names; without any, and without
+            ``keys``: all members of the record.
         keys: attributes under other keys; ``part.name`` is one of a part.
     """
 
@@ -38,7 +41,8 @@ class Inline:
 
 
 class Nested:
-    """Annotates a field that is written as an object of some of its attributes, and as null where it is None.
+    """Annotates a field that is written as an object of some of its attributes, and as null where
+    it is None.
 
     Args:
         title: the name of the object in a JSON schema.
@@ -51,10 +55,14 @@ class Nested:
         self.names = names
         self.about = about
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
         """The schema of the object."""
         owner = _without_none(source)
-        schema = _written_as(_chosen(owner, {name: name for name in self.names}), self.title, self.about, handler)
+        schema = _written_as(
+            _chosen(owner, {name: name for name in self.names}), self.title, self.about, handler
+        )
         return schema if owner is source else core_schema.nullable_schema(schema)
 
 
@@ -76,9 +84,10 @@ def published(*, after: str = "", key: str = "") -> Callable[[Function], Functio
 class Record:
     """A dataclass that is written as a JSON object: its fields in order, each under its name.
 
-    Exceptions are annotations of a field: :class:`Inline`, :class:`Nested`, and pydantic's ``Field(exclude=True)`` and
-    ``Field(serialization_alias="key")``. Properties take part where they are :func:`published`. A noise level is always written as its
-    three columns, a class index is followed by the name of the class, and numbers that are not finite are null.
+    Exceptions are annotations of a field: :class:`Inline`, :class:`Nested`, and pydantic's
+    ``Field(exclude=True)`` and ``Field(serialization_alias="key")``. Properties take part where
+    they are :func:`published`. A noise level is always written as its three columns, a class index
+    is followed by the name of the class, and numbers that are not finite are null.
     """
 
     __slots__ = ()
@@ -89,7 +98,9 @@ class Record:
         Args:
             names: class names by index; each class is followed by its name.
         """
-        written = _adapter(type(self)).dump_python(self, mode="json", context=names, warnings=False, fallback=_other)
+        written = _adapter(type(self)).dump_python(
+            self, mode="json", context=names, warnings=False, fallback=_other
+        )
         document: dict[str, Any] = _finite(written)
         return document
 
@@ -99,7 +110,9 @@ class Record:
         return tuple(_members(cls))
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
         """The schema of the JSON object; it writes records and does not read them."""
         reference = f"{cls.__module__}.{cls.__qualname__}"
         return _written_as(cls.json_members(), reference, _first_line(cls), handler)
@@ -124,7 +137,11 @@ class Member:
 
 def _members(cls: Any) -> list[Member]:
     """The members of a record as its fields and properties say."""
-    about = {name: text for base in reversed(cls.__mro__) for name, text in _attributes(base.__doc__ or "")}
+    about = {
+        name: text
+        for base in reversed(cls.__mro__)
+        for name, text in _attributes(base.__doc__ or "")
+    }
     hints = get_type_hints(cls, include_extras=True)
     members: list[Member] = []
     for field in fields(cls):
@@ -152,7 +169,11 @@ def _members_of_field(name: str, hint: Any, about: str, key: str = "") -> Iterab
         if isinstance(mark, FieldInfo):
             others = [other for other in marks if other is not mark]
             plain = Annotated[kind, *others] if others else kind
-            return () if mark.exclude else (replace(member, key=mark.serialization_alias or member.key, type=plain),)
+            return (
+                ()
+                if mark.exclude
+                else (replace(member, key=mark.serialization_alias or member.key, type=plain),)
+            )
     return (member,)
 
 
@@ -165,7 +186,9 @@ def _inlined(member: Member, kind: Any, mark: Inline) -> Iterator[Member]:
             value = member.read(record)
             return None if value is None else inner.read(value)
 
-        yield Member(inner.key, read, inner.type if owner is kind else inner.type | None, inner.about)
+        yield Member(
+            inner.key, read, inner.type if owner is kind else inner.type | None, inner.about
+        )
 
 
 def _chosen(owner: Any, attributes: Mapping[str, str]) -> Iterator[Member]:
@@ -189,10 +212,18 @@ def _attribute(owner: Any, path: str) -> tuple[Any, str]:
     name, _, rest = path.partition(".")
     function = _function(getattr(owner, name, None))
     if function is not None:
-        hint, about = get_type_hints(function, include_extras=True)["return"], _first_line(function)
+        hint = get_type_hints(function, include_extras=True)["return"]
+        about = _first_line(function)
     else:
-        hint, about = get_type_hints(owner, include_extras=True)[name], dict(_attributes(owner.__doc__ or "")).get(name, "")
-    return _attribute(_without_none(get_args(hint)[0] if get_origin(hint) is Annotated else hint), rest) if rest else (hint, about)
+        hint = get_type_hints(owner, include_extras=True)[name]
+        about = dict(_attributes(owner.__doc__ or "")).get(name, "")
+    return (
+        _attribute(
+            _without_none(get_args(hint)[0] if get_origin(hint) is Annotated else hint), rest
+        )
+        if rest
+        else (hint, about)
+    )
 
 
 def _first_line(documented: Any) -> str:
@@ -209,10 +240,16 @@ def _function(attribute: Any) -> Any:
 def _without_none(kind: Any) -> Any:
     """A type without the alternative None."""
     others = [part for part in get_args(kind) if part is not NoneType]
-    return others[0] if len(others) == 1 and len(get_args(kind)) == 2 and NoneType in get_args(kind) else kind
+    return (
+        others[0]
+        if len(others) == 1 and len(get_args(kind)) == 2 and NoneType in get_args(kind)
+        else kind
+    )
 
 
-def _written_as(members: Iterable[Member], reference: str, about: str, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+def _written_as(
+    members: Iterable[Member], reference: str, about: str, handler: GetCoreSchemaHandler
+) -> core_schema.CoreSchema:
     """The schema that writes an object of these members."""
     members = tuple(members)
 
@@ -220,17 +257,23 @@ def _written_as(members: Iterable[Member], reference: str, about: str, handler: 
         return with_names({member.key: member.read(record) for member in members}, info.context)
 
     keys = {
-        member.key: core_schema.typed_dict_field(_schema_of(member.type, handler), metadata=_described(member.about)) for member in members
+        member.key: core_schema.typed_dict_field(
+            _schema_of(member.type, handler), metadata=_described(member.about)
+        )
+        for member in members
     }
     for key in sorted(CLASSES & keys.keys()):
         keys[f"{key}_name"] = core_schema.typed_dict_field(handler.generate_schema(str | None))
     typed = core_schema.typed_dict_schema(keys, metadata=_described(about))
-    serialization = core_schema.plain_serializer_function_ser_schema(write, info_arg=True, return_schema=typed)
+    serialization = core_schema.plain_serializer_function_ser_schema(
+        write, info_arg=True, return_schema=typed
+    )
     return core_schema.any_schema(ref=reference, serialization=serialization)
 
 
 def _schema_of(kind: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-    """The schema of a member. Pydantic does not know arrays: they are written as lists of whatever they hold."""
+    """The schema of a member. Pydantic does not know arrays: they are written as lists of whatever
+    they hold."""
     is_array = hasattr(get_origin(kind), "tolist")
     return core_schema.any_schema() if is_array else handler.generate_schema(kind)
 
@@ -282,7 +325,8 @@ def json_values(value: Any, names: Names | None = None) -> Any:
     """A result as JSON values; numbers that are not finite are null.
 
     Args:
-        value: a record, a named tuple, a noise level, a mapping or a sequence of such values, or any other value that JSON has.
+        value: a record, a named tuple, a noise level, a mapping or a sequence of such values, or
+            any other value that JSON has.
         names: class names by index.
     """
     match value:
@@ -291,7 +335,10 @@ def json_values(value: Any, names: Names | None = None) -> Any:
         case NoiseLevel():
             return value.document()
         case Mapping():
-            return {f"{key:g}" if isinstance(key, float) else str(key): json_values(item, names) for key, item in value.items()}
+            return {
+                f"{key:g}" if isinstance(key, float) else str(key): json_values(item, names)
+                for key, item in value.items()
+            }
         case tuple() if hasattr(value, "_asdict"):  # a named tuple, as a plugin's section may have
             return json_values(value._asdict(), names)
         case tuple() | list():
@@ -300,7 +347,8 @@ def json_values(value: Any, names: Names | None = None) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """JSON values with null for NaN and infinity, which JSON lacks: pydantic leaves them out only of JSON's text."""
+    """JSON values with null for NaN and infinity, which JSON lacks: pydantic leaves them out only
+    of JSON's text."""
     match value:
         case float():
             return json_number(value)
@@ -314,7 +362,10 @@ def _finite(value: Any) -> Any:
 def columns_of(record: Record) -> dict[str, Any]:
     """The members of a record as they are, for a table; those of a part are a mapping."""
     values = {member.key: member.read(record) for member in record.json_members()}
-    return {key: columns_of(value) if isinstance(value, Record) else value for key, value in values.items()}
+    return {
+        key: columns_of(value) if isinstance(value, Record) else value
+        for key, value in values.items()
+    }
 
 
 def json_number(value: float | None) -> float | None:

@@ -42,9 +42,17 @@ Number = Annotated[float, Strict(), Field(gt=-LARGEST, lt=LARGEST)]
 WholeOrNot = Annotated[int, Strict(), Field(gt=-(2**63), lt=2**63)] | Number
 """A number; integers stay integers."""
 Value = Annotated[
-    Annotated[float, Strict()], BeforeValidator(lambda value: math.nan if value is None else value), AfterValidator(_not_too_large)
+    Annotated[float, Strict()],
+    BeforeValidator(lambda value: math.nan if value is None else value),
+    AfterValidator(_not_too_large),
 ]
-Bits64 = Annotated[Text, Field(pattern=r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$", max_length=MOST_STORED_DRAWS)]
+Bits64 = Annotated[
+    Text,
+    Field(
+        pattern=r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+        max_length=MOST_STORED_DRAWS,
+    ),
+]
 """Bits as base64."""
 
 
@@ -52,7 +60,8 @@ Bits64 = Annotated[Text, Field(pattern=r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==
 class Checked:
     """A dataclass that checks its numbers on construction.
 
-    NumPy's numbers become Python's. An optional number that is not finite, or at least :data:`LARGEST`, becomes None.
+    NumPy's numbers become Python's. An optional number that is not finite, or at least
+    :data:`LARGEST`, becomes None.
     """
 
     def __post_init__(self) -> None:
@@ -74,7 +83,11 @@ class Checked:
         """The fields as JSON values, without those at their defaults."""
         cls: Any = type(self)
         names, defaults, values = _fields(cls)
-        return {name: value for name, default, value in zip(names, defaults, values(self), strict=True) if value is not default}
+        return {
+            name: value
+            for name, default, value in zip(names, defaults, values(self), strict=True)
+            if value is not default
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +97,10 @@ class Votes(Checked):
     Attributes:
         counts: by class index.
         lost: copies whose logits were not finite: they vote for no class.
-        split: the antithetic pairs (draws 2j and 2j + 1) that disagree: a single copy kept the class; None: draws are independent.
-        bits: which of a fixed number of draws kept the class, packed by :func:`robaudit.runs.rows.packed`; None where all or
+        split: the antithetic pairs (draws 2j and 2j + 1) that disagree: a single copy kept the
+            class; None: draws are independent.
+        bits: which of a fixed number of draws kept the class, packed by
+            :func:`robaudit.runs.rows.packed`; None where all or
         none did, or they
             are not recorded.
     """
@@ -107,15 +122,18 @@ class Votes(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Certificate(Checked):
-    """A proof or a statistical guarantee that the class stays the same within the radius, the result's value.
+    """A proof or a statistical guarantee that the class stays the same within the radius, the
+    result's value.
 
     Attributes:
         label: the certified class; None where the estimator abstains.
         alpha: the probability that the certificate is false; None: it is a proof.
-        p_lower: the lower bound of the probability of the class under the noise, for a certificate of the majority vote.
+        p_lower: the lower bound of the probability of the class under the noise, for a certificate
+            of the majority vote.
         kept, draws: the noisy copies with that class, and all copies.
         largest: the largest radius that this many copies can certify, however robust the image is.
-        asked: the radius in question, for an estimator that stops once it is decided whether this radius is certified.
+        asked: the radius in question, for an estimator that stops once it is decided whether this
+            radius is certified.
         p_error: an upper bound of the probability that noise of this level changes the class.
     """
 
@@ -167,8 +185,10 @@ class CleanImage(Checked):
     """How easy the clean image is.
 
     Attributes:
-        margin: the logit of the predicted class (in a result of `difficulty`, of its class) minus the largest other logit.
-        difficulty: log(p / (1 - p)) of the score p of the predicted class; None in a result of `difficulty`, whose value it is.
+        margin: the logit of the predicted class (in a result of `difficulty`, of its class) minus
+            the largest other logit.
+        difficulty: log(p / (1 - p)) of the score p of the predicted class; None in a result of
+            `difficulty`, whose value it is.
     """
 
     margin: Number | None = None
@@ -192,20 +212,23 @@ class NormalFit(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Result(Checked):
-    """The output of an estimator for one image: at one noise level, under one noise, or without noise.
+    """The output of an estimator for one image: at one noise level, under one noise, or without
+    noise.
 
-    Fields up to ``interval`` are columns of samples.csv; samples.json has all of them. The types are those of a stored
-    result: :func:`robaudit.runs.rows.read_row` checks them.
+    Fields up to ``interval`` are columns of samples.csv; samples.json has all of them. The types
+    are those of a stored result: :func:`robaudit.runs.rows.read_row` checks them.
 
     Attributes:
         value: in the units of the estimator's quantity; NaN where it has none.
         lower, upper: 95 % interval; None where none is claimed, or on a side where it is open.
         std_error: standard error of the value, or None.
         flips_to: index of the class the image most likely flips to, or None when none was seen.
-        forwards, backwards: network passes behind the value, shared or not, including the clean pass.
+        forwards, backwards: network passes behind the value, shared or not, including the clean
+            pass.
         note: a short remark for the reader, usually empty.
         interval: method and coverage of the interval.
-        votes, certificate, search, loss, clean, fit: typed parts for gates, statistics and ``verify``; None where the estimator has none.
+        votes, certificate, search, loss, clean, fit: typed parts for gates, statistics and
+            ``verify``; None where the estimator has none.
         numbers: further numbers by name, for people: no code reads them.
 
     Raises:
@@ -234,17 +257,31 @@ class Result(Checked):
         """Check the result against its quantity and the model's classes.
 
         Raises:
-            BrokenContractError: a value outside the quantity's range or its own interval, or a class that the model does not have.
+            BrokenContractError: a value outside the quantity's range or its own interval, or a
+                class that the model does not have.
         """
         if not math.isfinite(self.value):
             pass
         elif not quantity.low <= self.value <= quantity.high:
-            raise BrokenContractError(f"value is {self.value:g}; {quantity.name} is from {quantity.low:g} to {quantity.high:g}")
-        elif self.lower is not None and self.upper is not None and not self.lower <= self.value <= self.upper:
-            raise BrokenContractError(f"value is {self.value:g}, outside its interval of {self.lower:g} to {self.upper:g}")
+            raise BrokenContractError(
+                f"value is {self.value:g}; {quantity.name} is from {quantity.low:g} to "
+                f"{quantity.high:g}"
+            )
+        elif (
+            self.lower is not None
+            and self.upper is not None
+            and not self.lower <= self.value <= self.upper
+        ):
+            raise BrokenContractError(
+                f"value is {self.value:g}, outside its interval of {self.lower:g} to {self.upper:g}"
+            )
         counts = None if self.votes is None else self.votes.counts
-        if (self.flips_to is not None and self.flips_to >= classes) or len(counts or range(classes)) != classes:
-            raise BrokenContractError(f"flips_to is {self.flips_to} and votes {counts}; the model has {classes} classes")
+        if (self.flips_to is not None and self.flips_to >= classes) or len(
+            counts or range(classes)
+        ) != classes:
+            raise BrokenContractError(
+                f"flips_to is {self.flips_to} and votes {counts}; the model has {classes} classes"
+            )
 
 
 PARTS: tuple[str, ...] = ("votes", "certificate", "search", "loss", "clean", "fit")
@@ -261,7 +298,8 @@ def _fields(cls: type) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any]
 
 @functools.cache
 def _checks(cls: type) -> tuple[tuple[str, type, bool, _Check], ...]:
-    """For each field with numbers: name, type (object: always check), whether it may be None, and the check of an unusual value."""
+    """For each field with numbers: name, type (object: always check), whether it may be None, and
+    the check of an unusual value."""
     hints = get_type_hints(cls)
     checks = list[tuple[str, type, bool, _Check]]()
     for member in fields(cls):
@@ -269,7 +307,12 @@ def _checks(cls: type) -> tuple[tuple[str, type, bool, _Check], ...]:
         optional = type(None) in get_args(hint)
         inner = get_args(hint)[0] if optional else hint
         kind = get_origin(inner) or inner
-        check = {int: _whole, float: _finite if optional else _number, tuple: _counts, Mapping: _numbers}.get(kind)
+        check = {
+            int: _whole,
+            float: _finite if optional else _number,
+            tuple: _counts,
+            Mapping: _numbers,
+        }.get(kind)
         if check is not None:
             checks.append((member.name, kind if kind in (int, float) else object, optional, check))
     return tuple(checks)
@@ -302,5 +345,8 @@ def _numbers(_: str, values: Mapping[str, Any]) -> Mapping[str, float]:
     """The numbers that JSON can represent; integers stay integers."""
     if not values:
         return values
-    numbers = {name: number if type(number) is int and abs(number) < 2**63 else _finite(name, number) for name, number in values.items()}
+    numbers = {
+        name: number if type(number) is int and abs(number) < 2**63 else _finite(name, number)
+        for name, number in values.items()
+    }
     return {name: number for name, number in numbers.items() if number is not None}

@@ -1,4 +1,5 @@
-"""System limits of this process: cores, memory of its control groups, and malloc's treatment of freed blocks (standard library only)."""
+"""System limits of this process: cores, memory of its control groups, and malloc's treatment of
+freed blocks (standard library only)."""
 
 from __future__ import annotations
 
@@ -11,19 +12,26 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+# glibc's malloc.h
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
 _LARGEST_MMAP_THRESHOLD = 32 * 2**20  # glibc accepts no more
 _KEEP = 2**31 - 1
-_SPINS = "2000"  # about 50 microseconds; GNU's default is 300,000, and with 0 the embedded network takes a third longer on a quiet machine
+# about 50 microseconds; GNU's default is 300,000, and with 0 the embedded network takes a third
+# longer on a quiet machine
+_SPINS = "2000"
 
 
 def cores(root: Path = Path("/")) -> int:
-    """Cores that this process may use: those it may run on, or fewer if its control groups have a CPU quota; at least 1.
+    """Cores that this process may use: those it may run on, or fewer if its control groups have a
+    CPU quota; at least 1.
 
     Args:
         root: where /proc and /sys are mounted, for tests.
     """
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     for folder in _groups(root):
         quota = text(folder / "cpu.max").split()
         if len(quota) == 2 and quota[0].isdecimal():  # without a quota: max
@@ -32,7 +40,8 @@ def cores(root: Path = Path("/")) -> int:
 
 
 def group_memory(root: Path = Path("/")) -> float:
-    """Bytes that the control groups of this process leave free (file cache counts as free); infinite without a limit.
+    """Bytes that the control groups of this process leave free (file cache counts as free);
+    infinite without a limit.
 
     Args:
         root: where /proc and /sys are mounted, for tests.
@@ -61,13 +70,16 @@ def give_back() -> None:
 
 
 def share_cores() -> None:
-    """Let waiting threads sleep soon, and start no more threads than this process has cores; call it before torch is imported.
+    """Let waiting threads sleep soon, and start no more threads than this process has cores; call
+    it before torch is imported.
 
-    OpenMP's threads spin while they wait for each other. Where another process wants the cores, a spinning thread keeps the one it
-    waits for from running, and small networks become many times slower (docs/research/benchmarks.md, "Busy machines"). GNU's runtime, which
-    comes with torch's wheels for Linux, reads how long to spin when it is loaded. OpenMP itself starts one thread for each core that
-    this process may run on; a control group's quota may allow fewer (a container with two cores' worth of time on a machine of 64).
-    The user's own settings take precedence. The Python API leaves its caller's process alone.
+    OpenMP's threads spin while they wait for each other. Where another process wants the cores, a
+    spinning thread keeps the one it waits for from running, and small networks become many times
+    slower (docs/research/benchmarks.md, "Busy machines"). GNU's runtime, which comes with torch's
+    wheels for Linux, reads how long to spin when it is loaded. OpenMP itself starts one thread for
+    each core that this process may run on; a control group's quota may allow fewer (a container
+    with two cores' worth of time on a machine of 64). The user's own settings take precedence. The
+    Python API leaves its caller's process alone.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
@@ -78,8 +90,9 @@ def share_cores() -> None:
 def keep_freed_memory() -> None:
     """Ask glibc to keep freed blocks instead of returning them to the kernel.
 
-    A convolutional network frees and allocates the same megabytes in every pass, and the page faults of new blocks take up to half
-    of the time. It affects speed only, and the whole process: the Python API leaves its caller's alone.
+    A convolutional network frees and allocates the same megabytes in every pass, and the page
+    faults of new blocks take up to half of the time. It affects speed only, and the whole process:
+    the Python API leaves its caller's alone.
     """
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError, AttributeError):
@@ -91,7 +104,8 @@ def keep_freed_memory() -> None:
 def _groups(root: Path) -> Iterator[Path]:
     """Folders of the control groups (version 2) of this process, each before its parents.
 
-    A container may see its own group as the root under any path: folders that do not exist simply hold no files.
+    A container may see its own group as the root under any path: folders that do not exist simply
+    hold no files.
     """
     tree = root / "sys/fs/cgroup"
     if match := re.search(r"^0::/(.*)$", text(root / "proc/self/cgroup"), re.MULTILINE):

@@ -13,15 +13,22 @@ _COMMAND = re.compile(r"^ *:(?=:)|#(?=#(?:\[|vso\[|teamcity\[))", re.MULTILINE)
 
 
 def printable(text: str) -> str:
-    """The text with control characters (which could steer a terminal) and lone surrogates written as escapes."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    """The text with control characters (which could steer a terminal) and lone surrogates written
+    as escapes."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    )
 
 
 def harmless(text: str) -> str:
-    """Lines of text that steer neither a terminal nor a CI system: everything that a command prints passes through here.
+    """Lines of text that steer neither a terminal nor a CI system: everything that a command prints
+    passes through here.
 
-    Control and bidirectional characters become escapes, and so does the first character of what CI systems take for a command: ``::`` at
-    the beginning of a line, and ``##[``, ``##vso[`` and ``##teamcity[`` anywhere. The escapes are those of JSON, so JSON stays what it is.
+    Control and bidirectional characters become escapes, and so does the first character of what CI
+    systems take for a command: ``::`` at the beginning of a line, and ``##[``, ``##vso[`` and
+    ``##teamcity[`` anywhere. The escapes are those of JSON, so JSON stays what it is.
     """
     visible = text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
     return _COMMAND.sub(lambda match: f"{match[0][:-1]}\\u{ord(match[0][-1]):04x}", visible)
@@ -42,9 +49,12 @@ def clipped(text: str, width: int) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, at most 200 characters, without the path of an OSError; the error's type if there is no text."""
+    """The first line of an error's text, at most 200 characters, without the path of an OSError;
+    the error's type if there is no text."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:200]
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[
+        :200
+    ]
 
 
 def count(number: int, noun: str) -> str:
@@ -88,7 +98,8 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
 
 
 def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Distinct class names by index: duplicate and empty names get the id or index, ``crane (134)``.
+    """Distinct class names by index: duplicate and empty names get the id or index, ``crane
+    (134)``.
 
     Args:
         names: by class index.
@@ -98,9 +109,15 @@ def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[st
     if not shared:
         return tuple(names)
     marks = range(len(names)) if ids is None else ids
-    return distinct([f"{name} ({mark})".strip() if name in shared else name for name, mark in zip(names, marks, strict=True)])
+    return distinct(
+        [
+            f"{name} ({mark})".strip() if name in shared else name
+            for name, mark in zip(names, marks, strict=True)
+        ]
+    )
 
 
 def shortened(text: str, width: int) -> str:
-    """At most ``width`` characters; a longer text keeps its end, which tells files apart: ``...tabby/017.png``."""
+    """At most ``width`` characters; a longer text keeps its end, which tells files apart:
+    ``...tabby/017.png``."""
     return text if len(text) <= width else "..." + text[3 - width :]

@@ -20,13 +20,20 @@ from tests.specs import WEIGHTS
 def why_not() -> str:
     """Why tests that compare bits would fail on this machine; empty where they hold.
 
-    The check that every run makes of its own network is made of the embedded one and of a fully connected one.
+    The check that every run makes of its own network is made of the embedded one and of a fully
+    connected one.
     """
     embedded = digits_cnn()
     embedded.load_state_dict(load_file(WEIGHTS))
     images = torch.rand(7, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    for network in (embedded, nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))):
+    for network in (
+        embedded,
+        nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)),
+    ):
         found, _ = check_rows(Engine(from_module(network), {}, 10), images, gradients=True)
         if found.kind is not RowBits.BITWISE:
-            return f"logits depend on the size of the batch here (by up to {found.largest_difference:.1g} of their spread)"
+            return (
+                "logits depend on the size of the batch here (by up to "
+                f"{found.largest_difference:.1g} of their spread)"
+            )
     return ""

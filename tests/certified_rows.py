@@ -18,16 +18,35 @@ AT = NoiseLevel(GAUSSIAN, 0.25, LevelName.SIGMA)
 NAME = "certified_radius:norm=l2"
 
 
-def certificate(index: int, radius: float, of_class: int | None = 0, label: int | None = 0, predicted: int = 0, **others: Any) -> Row:
-    """One certified radius at sigma .25, of an image of class 0 that is predicted right unless it is said otherwise."""
+def certificate(
+    index: int,
+    radius: float,
+    of_class: int | None = 0,
+    label: int | None = 0,
+    predicted: int = 0,
+    **others: Any,
+) -> Row:
+    """One certified radius at sigma .25, of an image of class 0 that is predicted right unless it
+    is said otherwise."""
     stated = replace(others.pop("stated", Certificate()), label=of_class)
-    about: dict[str, Any] = {"estimator": NAME, "quantity": CERTIFIED.name, "upper": None, "interval": CERTIFICATE, "certificate": stated}
+    about: dict[str, Any] = {
+        "estimator": NAME,
+        "quantity": CERTIFIED.name,
+        "upper": None,
+        "interval": CERTIFICATE,
+        "certificate": stated,
+    }
     correct = None if label is None else predicted == label
-    return row(index, radius, **{"at": AT, **about, "label": label, "predicted": predicted, "correct": correct, **others})
+    return row(
+        index,
+        radius,
+        **{"at": AT, **about, "label": label, "predicted": predicted, "correct": correct, **others},
+    )
 
 
 def stating(alpha: float, largest: float, decide: float | None = None) -> Certificate:
-    """The certificate of an estimator that can be wrong, reaches only so far, and may stop once it knows an answer."""
+    """The certificate of an estimator that can be wrong, reaches only so far, and may stop once it
+    knows an answer."""
     return Certificate(alpha=alpha, largest=largest, asked=decide)
 
 
@@ -41,7 +60,8 @@ MIXED = [
     certificate(6, 0.4, of_class=2, label=2, predicted=2),
     certificate(7, 0.0, of_class=None, label=2, predicted=1),
 ]
-"""Eight images: certified right .2, .4, .5, .5, .9, another class once, nothing twice; the network itself is right on six of them."""
+"""Eight images: certified right .2, .4, .5, .5, .9, another class once, nothing twice; the network
+itself is right on six of them."""
 
 
 def pictured(images: int = 9, name: str = "made") -> Run:

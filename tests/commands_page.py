@@ -1,4 +1,5 @@
-"""Write docs/commands.md: every command with its arguments and options, taken from the program itself.
+"""Write docs/commands.md: every command with its arguments and options, taken from the program
+itself.
 
 python -m tests.commands_page
 """
@@ -17,7 +18,8 @@ PATH = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
 _HEAD = """# The commands
 
 Written by `python -m tests.commands_page`. `robaudit COMMAND --help` prints the same in a terminal.
-`robaudit --install-completion` makes your shell complete commands and options; `--show-completion` prints what it would install.
+`robaudit --install-completion` makes your shell complete commands and options; `--show-completion`
+prints what it would install.
 """
 
 
@@ -28,7 +30,9 @@ def commands() -> dict[str, Any]:
 
 def text() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, *(line for name, command in commands().items() for line in _command(name, command))])
+    return "\n".join(
+        [_HEAD, *(line for name, command in commands().items() for line in _command(name, command))]
+    )
 
 
 def _command(name: str, command: Any) -> Iterator[str]:
@@ -36,7 +40,9 @@ def _command(name: str, command: Any) -> Iterator[str]:
     yield command.help.replace("Example: ", "Example:\n\n    ") + "\n"
     yield "| argument or option | meaning |\n|---|---|"
     for parameter in command.params:
-        left, meaning = (part.replace("|", "\\|") for part in parameter.get_help_record(typer.Context(command)))
+        left, meaning = (
+            part.replace("|", "\\|") for part in parameter.get_help_record(typer.Context(command))
+        )
         yield f"| `{left}` | {meaning.replace('<', '&lt;')} |"
     yield ""
 

@@ -19,7 +19,11 @@ from tests.golden import Golden
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--write-messages``, for tests/messages."""
-    parser.addoption("--write-messages", action="store_true", help="write the messages that the tests provoke to tests/messages")
+    parser.addoption(
+        "--write-messages",
+        action="store_true",
+        help="write the messages that the tests provoke to tests/messages",
+    )
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -34,14 +38,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_configure() -> None:
-    """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # and processes forked from one whose OpenMP has more threads hang
-    os.environ.setdefault("HF_DATASETS_CACHE", tempfile.mkdtemp(prefix="robaudit-datasets-"))  # not that of whoever runs the tests
-    slow = [HealthCheck.too_slow]  # the first text of a process takes seconds on a busy machine: no fault of a test
+    """One thread for each process: the tests' networks are tiny, and threads that wait for a busy
+    core cost more than they bring."""
+    os.environ["OMP_NUM_THREADS"] = (
+        "1"  # and processes forked from one whose OpenMP has more threads hang
+    )
+    # not that of whoever runs the tests
+    os.environ.setdefault("HF_DATASETS_CACHE", tempfile.mkdtemp(prefix="robaudit-datasets-"))
+    # the first text of a process takes seconds on a busy machine: no fault of a test
+    slow = [HealthCheck.too_slow]
     settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=slow)
     settings.register_profile("here", deadline=None, suppress_health_check=slow)
     settings.load_profile("here")
-    if os.environ.get("CI"):  # the same examples every time: a change is judged by itself; other runs go on searching
+    if os.environ.get(
+        "CI"
+    ):  # the same examples every time: a change is judged by itself; other runs go on searching
         settings.load_profile("ci")
 
 
@@ -66,7 +77,9 @@ RunCli = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCli:
+def run_cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> RunCli:
     """``robaudit ARGS`` in this process, in the test's own folder, without a terminal."""
     monkeypatch.chdir(tmp_path)
     for name in ("COLUMNS", "FORCE_COLOR", "ROBAUDIT_TRACEBACK", "TTY_COMPATIBLE"):
@@ -84,10 +97,17 @@ def run_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 @pytest.fixture
-def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
+def golden(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Golden]:
     """Compares messages with those in the file of the test's room: see :mod:`tests.golden`."""
     room, test = messages.place_of(request.node)
-    checked = Golden(room, test, tmp_path_factory.getbasetemp(), write=request.config.getoption("--write-messages"))
+    checked = Golden(
+        room,
+        test,
+        tmp_path_factory.getbasetemp(),
+        write=request.config.getoption("--write-messages"),
+    )
     failed = request.session.testsfailed
     yield checked
     if request.session.testsfailed == failed:

@@ -18,7 +18,15 @@ from tests.radius_rows import row, run_of
 STEPS = {"l2": 0.32, "linf": 0.025}
 
 
-def attacked(index: int, ball: int, *, norm: str = "l2", cap: int | None = None, correct: bool = True, labelled: bool = True) -> Row:
+def attacked(
+    index: int,
+    ball: int,
+    *,
+    norm: str = "l2",
+    cap: int | None = None,
+    correct: bool = True,
+    labelled: bool = True,
+) -> Row:
     """An image that an attack changes in this ball of the grid; with a cap, in none up to it."""
     step = STEPS[norm]
     value = round((ball if cap is None else cap) * step, 12)
@@ -36,11 +44,21 @@ def attacked(index: int, ball: int, *, norm: str = "l2", cap: int | None = None,
     )
 
 
-def noisy(index: int, at: NoiseLevel, right: int, *, draws: int = 5, correct: bool = True, labelled: bool = True, classes: int = 10) -> Row:
+def noisy(
+    index: int,
+    at: NoiseLevel,
+    right: int,
+    *,
+    draws: int = 5,
+    correct: bool = True,
+    labelled: bool = True,
+    classes: int = 10,
+) -> Row:
     """An image with so many copies classified as labelled."""
     label, predicted = (0, 0) if correct else (1, 0)
     votes = [0] * classes
-    votes[label], votes[-1] = right, draws - right
+    votes[label] = right
+    votes[-1] = draws - right
     return row(
         index,
         votes[predicted] / draws,
@@ -59,20 +77,33 @@ def fading(share: float) -> NoiseLevel:
     return NoiseLevel("linear", share, LevelName.SHARE)
 
 
-def noise_rows(errors: Sequence[Sequence[int]], *, wrong: Sequence[int] = (), classes: int = 10, step: float = 0.32) -> list[Row]:
+def noise_rows(
+    errors: Sequence[Sequence[int]],
+    *,
+    wrong: Sequence[int] = (),
+    classes: int = 10,
+    step: float = 0.32,
+) -> list[Row]:
     """Copies out of five that are classified wrongly: a list of images for each level."""
     return [
-        noisy(i, sigma(round(step * (j + 1), 12)), 5 - lost, correct=i not in wrong, classes=classes)
+        noisy(
+            i, sigma(round(step * (j + 1), 12)), 5 - lost, correct=i not in wrong, classes=classes
+        )
         for j, of_level in enumerate(errors)
         for i, lost in enumerate(of_level)
     ]
 
 
-def curves_run(rows: Iterable[Row], noises: Mapping[str, str] | None = None, path: str = "run") -> Run:
+def curves_run(
+    rows: Iterable[Row], noises: Mapping[str, str] | None = None, path: str = "run"
+) -> Run:
     """The rows as a finished run; ``noises``: kinds by label."""
     made = run_of(rows)
     kinds = {"gaussian": "gaussian", "linear": "linear"} if noises is None else noises
-    spec: dict[str, Any] = {"estimators": [], "noise": [{"name": label, "kind": kind} for label, kind in kinds.items()]}
+    spec: dict[str, Any] = {
+        "estimators": [],
+        "noise": [{"name": label, "kind": kind} for label, kind in kinds.items()],
+    }
     return Run(Path(path), changed(made.info, spec=spec), made.rows)
 
 
@@ -82,7 +113,16 @@ def pictured(images: int = 8) -> Run:
     for i in range(images):
         correct = i != 2
         for norm in ("l2", "linf"):
-            rows.append(attacked(i, 1 + i, norm=norm, correct=correct) if i else attacked(i, 0, norm=norm, cap=8))
-        rows += [noisy(i, sigma(0.32 * k), max(0, 5 - k - i % 3), correct=correct) for k in range(1, 6)]
-        rows += [noisy(i, fading(k / 10), max(0, 5 - k // 2 - i % 3), correct=correct) for k in range(1, 11)]
+            rows.append(
+                attacked(i, 1 + i, norm=norm, correct=correct)
+                if i
+                else attacked(i, 0, norm=norm, cap=8)
+            )
+        rows += [
+            noisy(i, sigma(0.32 * k), max(0, 5 - k - i % 3), correct=correct) for k in range(1, 6)
+        ]
+        rows += [
+            noisy(i, fading(k / 10), max(0, 5 - k // 2 - i % 3), correct=correct)
+            for k in range(1, 11)
+        ]
     return curves_run(rows)

@@ -1,4 +1,5 @@
-"""The command line in a process of its own, forked from this one, which has imported torch already."""
+"""The command line in a process of its own, forked from this one, which has imported torch
+already."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ class Command:
     """
 
     def __init__(self, words: list[str], pid: int, out: Path, err: Path) -> None:
-        self.words, self.pid, self.out, self.err = words, pid, out, err
+        self.words = words
+        self.pid = pid
+        self.out = out
+        self.err = err
         self.megabytes = 0.0
         self._code: int | None = None
 
@@ -38,7 +42,10 @@ class Command:
         if self._code is None:
             pid, status, usage = os.wait4(self.pid, 0 if wait else os.WNOHANG)
             if pid:
-                self._code, self.megabytes = os.waitstatus_to_exitcode(status), usage.ru_maxrss / 1024
+                self._code, self.megabytes = (
+                    os.waitstatus_to_exitcode(status),
+                    usage.ru_maxrss / 1024,
+                )
         return self._code is not None
 
     def kill(self) -> None:
@@ -53,18 +60,28 @@ class Command:
         return subprocess.CompletedProcess(self.words, self._code or 0, out, err)
 
 
-def robaudit(folder: Path, *args: str | Path, path: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
-    """``robaudit ARGS`` in a folder; packages in ``path`` are installed for it. Without gradients: autograd does not survive a fork."""
+def robaudit(
+    folder: Path, *args: str | Path, path: Sequence[Path] = ()
+) -> subprocess.CompletedProcess[str]:
+    """``robaudit ARGS`` in a folder; packages in ``path`` are installed for it. Without gradients:
+    autograd does not survive a fork."""
     with started(folder, *args, path=path) as command:
         return command.answer()
 
 
 @contextlib.contextmanager
-def started(folder: Path, *args: str | Path, path: Sequence[Path] = (), before: Callable[[], object] = lambda: None) -> Iterator[Command]:
-    """The same while it runs; it is killed at the end of the block. ``before`` is called first, in its process."""
+def started(
+    folder: Path,
+    *args: str | Path,
+    path: Sequence[Path] = (),
+    before: Callable[[], object] = lambda: None,
+) -> Iterator[Command]:
+    """The same while it runs; it is killed at the end of the block. ``before`` is called first, in
+    its process."""
     words = ["robaudit", *map(str, args)]
     with tempfile.TemporaryDirectory() as place:
-        out, err = Path(place, "out"), Path(place, "err")
+        out = Path(place, "out")
+        err = Path(place, "err")
         with out.open("w") as out_file, err.open("w") as err_file:
             child = os.fork()
             if child == 0:
@@ -92,7 +109,11 @@ def _child(folder: Path, command: list[str], path: Sequence[Path], out: int, err
         parser._show.cache_clear()
     importlib.invalidate_caches()
     sys.argv = command
-    with warnings.catch_warnings(), open(1, "w", closefd=False) as sys.stdout, open(2, "w", closefd=False) as sys.stderr:
+    with (
+        warnings.catch_warnings(),
+        open(1, "w", closefd=False) as sys.stdout,
+        open(2, "w", closefd=False) as sys.stderr,
+    ):
         warnings.resetwarnings()
         try:
             with contextlib.suppress(BrokenPipeError):

@@ -1,7 +1,9 @@
-"""The texts of messages: one file a room in tests/messages, which the fixture ``golden`` compares with what a test provokes.
+"""The texts of messages: one file a room in tests/messages, which the fixture ``golden`` compares
+with what a test provokes.
 
-A file has the tests in order, and below each, indented, a line for each message that it provokes: the class of the error and its text.
-Folders of one run of the tests are written as ``TMP`` and ``REPO``; ``[...]`` stands for anything, such as the words of a library.
+A file has the tests in order, and below each, indented, a line for each message that it provokes:
+the class of the error and its text. Folders of one run of the tests are written as ``TMP`` and
+``REPO``; ``[...]`` stands for anything, such as the words of a library.
 
 pytest -n 0 --write-messages tests/unit/spec
 
@@ -20,7 +22,8 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-ROOT, MESSAGES = TESTS.parent, TESTS / "messages"
+ROOT = TESTS.parent
+MESSAGES = TESTS / "messages"
 _ANYTHING = "[...]"
 _INDENT = "    "
 
@@ -42,7 +45,10 @@ class Golden:
     """
 
     def __init__(self, room: str, test: str, folder: Path, *, write: bool) -> None:
-        self._room, self._test, self._folder, self._write = room, test, folder, write
+        self._room = room
+        self._test = test
+        self._folder = folder
+        self._write = write
         self.said: list[str] = []
 
     def __call__(self, message: BaseException | str) -> None:
@@ -54,9 +60,15 @@ class Golden:
         if self._write:
             return
         known = read(self._room).get(self._test, [])
-        wanted = known[place] if place < len(known) else f"nothing: pytest -n 0 --write-messages tests/{_folder_of(self._room)}"
+        wanted = (
+            known[place]
+            if place < len(known)
+            else f"nothing: pytest -n 0 --write-messages tests/{_folder_of(self._room)}"
+        )
         if not fits(text, wanted):
-            pytest.fail(f"tests/messages/{self._room}.txt, {self._test}\n  has:  {wanted}\n  said: {text}")
+            pytest.fail(
+                f"tests/messages/{self._room}.txt, {self._test}\n  has:  {wanted}\n  said: {text}"
+            )
 
     def lines(self, text: str, begin: str = "") -> None:
         """Compare each line of a text, or those that begin so."""
@@ -97,7 +109,11 @@ def place_of(item: pytest.Item) -> tuple[str, str]:
 
 def _folder_of(room: str) -> str:
     """The folder of a room's tests."""
-    return next(f"{above}{room}" for above in ("unit/", "unit/methods/", "") if (TESTS / above / room).is_dir())
+    return next(
+        f"{above}{room}"
+        for above in ("unit/", "unit/methods/", "")
+        if (TESTS / above / room).is_dir()
+    )
 
 
 def fits(text: str, wanted: str) -> bool:
@@ -120,20 +136,37 @@ def read(room: str) -> Texts:
 
 
 def write(collected: set[tuple[str, str]]) -> None:
-    """Write the files of the rooms whose tests were run. ``collected``: the tests of this session, whether run or skipped."""
+    """Write the files of the rooms whose tests were run. ``collected``: the tests of this session,
+    whether run or skipped."""
     collected = collected | deselected
     functions = {(room, test.partition("[")[0]) for room, test in collected}
     for room, new in written.items():
         old = read(room)
-        texts = {test: said for test, said in old.items() if (room, test) in collected or (room, test.partition("[")[0]) not in functions}
+        texts = {
+            test: said
+            for test, said in old.items()
+            if (room, test) in collected or (room, test.partition("[")[0]) not in functions
+        }
         texts = {test: said for test, said in texts.items() if exists(room, test)}
         for test, said in new.items():
             before = old.get(test, [])
             same = len(before) == len(said)
-            texts[test] = [kept if fits(text, kept) else text for text, kept in zip(said, before, strict=True)] if same else said
-        lines = (f"{test}\n" + "".join(f"{_INDENT}{text}\n" for text in texts[test]) for test in sorted(texts))
+            texts[test] = (
+                [
+                    kept if fits(text, kept) else text
+                    for text, kept in zip(said, before, strict=True)
+                ]
+                if same
+                else said
+            )
+        lines = (
+            f"{test}\n" + "".join(f"{_INDENT}{text}\n" for text in texts[test])
+            for test in sorted(texts)
+        )
         MESSAGES.mkdir(exist_ok=True)
-        (MESSAGES / f"{room}.txt").write_text(f"# See tests/golden.py.\n{''.join(lines)}", encoding="utf-8")
+        (MESSAGES / f"{room}.txt").write_text(
+            f"# See tests/golden.py.\n{''.join(lines)}", encoding="utf-8"
+        )
 
 
 def exists(room: str, test: str) -> bool:
@@ -145,4 +178,8 @@ def exists(room: str, test: str) -> bool:
 
 @cache
 def _functions(path: Path) -> frozenset[str]:
-    return frozenset(node.name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef))
+    return frozenset(
+        node.name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    )

@@ -43,5 +43,7 @@ def changed(info: RunInfo, **values: Any) -> RunInfo:
     """A copy with other values; for model, data and totals, a dictionary of those to change."""
     document = info.document()
     for name, value in values.items():
-        document[name] = {**document[name], **value} if name in ("model", "data", "totals") else value
+        document[name] = (
+            {**document[name], **value} if name in ("model", "data", "totals") else value
+        )
     return RunInfo.model_validate(document)

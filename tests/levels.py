@@ -14,6 +14,8 @@ def sigma(value: float) -> NoiseLevel:
     return NoiseLevel(GAUSSIAN, value, LevelName.SIGMA)
 
 
-def gaussian_process(seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseProcess:
+def gaussian_process(
+    seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = ""
+) -> NoiseProcess:
     """Isotropic Gaussian noise, the default of a run."""
     return NoiseProcess(Gaussian(), GAUSSIAN, seed, device, dtype, stream=stream)

@@ -22,11 +22,21 @@ def executed(folder: Path) -> Any:
     nbformat: Any = import_module("nbformat")
 
     notebook = nbformat.read(PATH, as_version=4)
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR"):
+    for name in (
+        "IPYTHONDIR",
+        "JUPYTER_RUNTIME_DIR",
+        "JUPYTER_DATA_DIR",
+        "JUPYTER_CONFIG_DIR",
+        "MPLCONFIGDIR",
+    ):
         os.environ[name] = str(folder / name.lower())
     os.environ["COLUMNS"] = "120"
     client = NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}, record_timing=False
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
     )
     client.execute()
     for cell in notebook.cells:
@@ -35,7 +45,9 @@ def executed(folder: Path) -> Any:
             if output.output_type in ("display_data", "execute_result"):
                 output.metadata = nbformat.NotebookNode()
                 output.pop("transient", None)
-    notebook.metadata = nbformat.from_dict({"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}})
+    notebook.metadata = nbformat.from_dict(
+        {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    )
     return notebook
 
 

@@ -49,7 +49,18 @@ def csv_text(rows: Iterable[Row], class_names: Sequence[str] | None = None) -> s
 
 NUMBER = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 TEXT = st.text(max_size=20) | st.sampled_from(
-    ["a,b", 'say "hi"', "two\nlines", "carriage\rreturn", "=1+1", " padded ", "Katze 猫", "", "\x00", "'"]
+    [
+        "a,b",
+        'say "hi"',
+        "two\nlines",
+        "carriage\rreturn",
+        "=1+1",
+        " padded ",
+        "Katze 猫",
+        "",
+        "\x00",
+        "'",
+    ]
 )
 ROWS = st.builds(
     Row,
@@ -71,13 +82,19 @@ ROWS = st.builds(
     backwards=st.integers(0, 10**9),
     note=TEXT,
     interval=TEXT.map(Interval.parse),
-    votes=st.none() | st.builds(Votes, st.lists(st.integers(0, 10**6), max_size=3).map(tuple), lost=st.integers(0, 99)),
-    certificate=st.none() | st.builds(Certificate, label=st.none() | st.integers(0, 99), alpha=st.none() | NUMBER),
+    votes=st.none()
+    | st.builds(
+        Votes, st.lists(st.integers(0, 10**6), max_size=3).map(tuple), lost=st.integers(0, 99)
+    ),
+    certificate=st.none()
+    | st.builds(Certificate, label=st.none() | st.integers(0, 99), alpha=st.none() | NUMBER),
     numbers=st.dictionaries(st.text(max_size=3), NUMBER, max_size=2),
 )
 
 
-def summarise(rows: Iterable[Row], quantities: Mapping[str, Quantity] | None = None) -> tuple[summary.GroupSummary, ...]:
+def summarise(
+    rows: Iterable[Row], quantities: Mapping[str, Quantity] | None = None
+) -> tuple[summary.GroupSummary, ...]:
     return summary.summarise(Frame.of(rows), quantities)
 
 

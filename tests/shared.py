@@ -20,7 +20,9 @@ MODELS = (
     "mnist_spectral_mlp",
 )
 
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the folder ../shared with real models and data is absent")
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the folder ../shared with real models and data is absent"
+)
 
 
 def card(model: str) -> dict[str, Any]:
@@ -29,12 +31,23 @@ def card(model: str) -> dict[str, Any]:
     return found
 
 
-def document(model: str, *, file: str = "model.torchscript.pt", limit: int = 16, **sections: Any) -> dict[str, Any]:
-    """A spec for a shared model on its own test images, as a YAML document; ``sections`` replace whole sections."""
+def document(
+    model: str, *, file: str = "model.torchscript.pt", limit: int = 16, **sections: Any
+) -> dict[str, Any]:
+    """A spec for a shared model on its own test images, as a YAML document; ``sections`` replace
+    whole sections."""
     about = card(model)
     return {
-        "model": {"path": str(SHARED / "models" / model / file), "mean": about["mean"], "std": about["std"]},
-        "dataset": {"kind": "npz", "path": str(SHARED / "data" / f"{about['dataset']}.npz"), "limit": limit},
+        "model": {
+            "path": str(SHARED / "models" / model / file),
+            "mean": about["mean"],
+            "std": about["std"],
+        },
+        "dataset": {
+            "kind": "npz",
+            "path": str(SHARED / "data" / f"{about['dataset']}.npz"),
+            "limit": limit,
+        },
         "noise": {"sigma": [0.05]},
         "estimators": [{"mc": {"samples": 100}}],
         **sections,

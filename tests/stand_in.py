@@ -1,4 +1,5 @@
-"""A reference estimator of the tests' own, as a third party would write one: it stands in where the family average_case is taken away."""
+"""A reference estimator of the tests' own, as a third party would write one: it stands in where the
+family average_case is taken away."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ from collections.abc import Sequence
 import torch
 from pydantic import Field
 
-from robaudit import P_ROBUST, Estimator, ImageBatch, Interval, IntervalKind, Need, Result, Votes, clopper_pearson
+from robaudit import (
+    P_ROBUST,
+    Estimator,
+    ImageBatch,
+    Interval,
+    IntervalKind,
+    Need,
+    Result,
+    Votes,
+    clopper_pearson,
+)
 from robaudit.engine.votes import count_votes, flip_by_votes
 from robaudit.results import MOST_STORED_DRAWS
 from robaudit.runs.rows import packed
@@ -17,7 +28,9 @@ from robaudit.runs.rows import packed
 class StandIn(Estimator):
     """The share of noisy copies that keep the class, with the exact binomial interval."""
 
-    quantity, needs, interval = P_ROBUST, Need.LEVEL, Interval(IntervalKind.CLOPPER_PEARSON)
+    quantity = P_ROBUST
+    needs = Need.LEVEL
+    interval = Interval(IntervalKind.CLOPPER_PEARSON)
     summary = "share of noisy copies that keep the class"
     prefer = "where there is nothing else"
     source = "Clopper and Pearson 1934"
@@ -45,8 +58,11 @@ class StandIn(Estimator):
             for row, label, bits in zip(votes, predicted, texts, strict=True)
         ]
 
-    def _result(self, row: Sequence[int], label: int, draws: int, bits: str | None, *, random: bool) -> Result:
-        counts, lost = tuple(row[:-1]), row[-1]
+    def _result(
+        self, row: Sequence[int], label: int, draws: int, bits: str | None, *, random: bool
+    ) -> Result:
+        counts = tuple(row[:-1])
+        lost = row[-1]
         same = counts[label]
         value = same / draws
         lower, upper = clopper_pearson(same, draws) if random else (value, value)

@@ -24,13 +24,15 @@ def query(run: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:
 def flushes(run: Path) -> int:
     """How many flushes a run took so far; 0 where its state cannot be read yet."""
     try:
-        return int(query(run, f"SELECT count(*) FROM ({' UNION '.join(f'SELECT flush FROM {name}' for name in TABLES)})")[0][0])  # noqa: S608
+        flushes = " UNION ".join(f"SELECT flush FROM {name}" for name in TABLES)  # noqa: S608
+        return int(query(run, f"SELECT count(*) FROM ({flushes})")[0][0])  # noqa: S608
     except sqlite3.OperationalError:
         return 0
 
 
 def change(run: Path, *statements: str) -> None:
-    """Change the state, and its digest in run.json: what a stranger could do. ``packed`` and ``unpacked`` convert stored rows."""
+    """Change the state, and its digest in run.json: what a stranger could do. ``packed`` and
+    ``unpacked`` convert stored rows."""
     with closing(sqlite3.connect(run / "state.db", isolation_level=None)) as state:
         state.create_function("packed", 1, packed)
         state.create_function("unpacked", 1, unpacked)

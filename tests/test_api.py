@@ -29,7 +29,9 @@ def test_from_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_level_as_the_tables_print_it(tmp_path: Path) -> None:
     run = robaudit.audit(digits(limit=2, noise={"sigma": ["8/255"]}), out=tmp_path / "run")
-    assert [(key.estimator, key.at) for key in run.groups(["mc"], [0.0314])] == [("mc", sigma(8 / 255))]
+    assert [(key.estimator, key.at) for key in run.groups(["mc"], [0.0314])] == [
+        ("mc", sigma(8 / 255))
+    ]
     with pytest.raises(robaudit.RobauditError, match=r"has no level 0\.04; it has 0\.0313"):
         run.groups([], [0.04])
 
@@ -54,8 +56,10 @@ def test_typed() -> None:
 
 
 IMPORTS = {
-    "audit first": "from robaudit import audit; import robaudit.api.audit; print([] if callable(robaudit.audit) else 'shadowed')",
-    "auditing first": "import robaudit.api.audit, robaudit; from robaudit import audit; print([] if callable(audit) else 'shadowed')",
+    "audit first": "from robaudit import audit; import robaudit.api.audit; print([] if "
+    "callable(robaudit.audit) else 'shadowed')",
+    "auditing first": "import robaudit.api.audit, robaudit; from robaudit import audit; print([] "
+    "if callable(audit) else 'shadowed')",
     "spec without torch": (
         "import robaudit, sys; found = {'pydantic', 'yaml'} & set(sys.modules); "
         "robaudit.load_spec; print(sorted(found | {'torch', 'numpy'} & set(sys.modules)))"
@@ -69,5 +73,7 @@ IMPORTS = {
 
 @pytest.mark.parametrize("code", IMPORTS.values(), ids=list(IMPORTS))
 def test_imports(code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
     assert (done.stdout, done.stderr) == ("[]\n", "")

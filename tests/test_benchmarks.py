@@ -1,4 +1,5 @@
-"""The benchmarks still run, and their report keeps what was not measured again. No time is asserted."""
+"""The benchmarks still run, and their report keeps what was not measured again. No time is
+asserted."""
 
 from __future__ import annotations
 
@@ -34,18 +35,39 @@ def digits_network(images: int = 3) -> Network:
 
 
 def section(title: str, date: str = "2026-01-02") -> Section:
-    return Section(title, "Read it so.", [Table(["a", "b"], [["x | y", "1"]])], {"a": 1.0}, machine={**MACHINE, "date": date})
+    return Section(
+        title,
+        "Read it so.",
+        [Table(["a", "b"], [["x | y", "1"]])],
+        {"a": 1.0},
+        machine={**MACHINE, "date": date},
+    )
 
 
 def test_a_section_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
-    write(tmp_path, {"engine-cpu": section("Engine"), "noise-cpu": section("Noise"), "noise-cuda": section("Noise on CUDA")})
+    write(
+        tmp_path,
+        {
+            "engine-cpu": section("Engine"),
+            "noise-cpu": section("Noise"),
+            "noise-cuda": section("Noise on CUDA"),
+        },
+    )
     write(tmp_path, {"noise-cpu": section("Noise again", "2027-03-04")})
     text = (tmp_path / "benchmarks.md").read_text()
-    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## Engine", "## Noise again", "## Noise on CUDA"]
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## Engine",
+        "## Noise again",
+        "## Noise on CUDA",
+    ]
     assert text.count("Measured on 2026-01-02: a CPU, 2 cores, 2 threads, torch 2.6.") == 2
     assert text.count("Measured on 2027-03-04") == 1
     assert "| x \\| y | 1 |" in text
-    assert list(json.loads((tmp_path / "benchmarks.json").read_text())["sections"]) == ["engine-cpu", "noise-cpu", "noise-cuda"]
+    assert list(json.loads((tmp_path / "benchmarks.json").read_text())["sections"]) == [
+        "engine-cpu",
+        "noise-cpu",
+        "noise-cuda",
+    ]
 
 
 def test_cost_to_reach_interpolates_on_log_scales() -> None:
@@ -59,8 +81,16 @@ def test_cost_to_reach_interpolates_on_log_scales() -> None:
 def test_the_noise_of_the_reference_is_taken_out() -> None:
     generator = torch.Generator().manual_seed(0)
     p = torch.full((4000,), 0.5, dtype=torch.float64)
-    noisy = [torch.binomial(torch.full_like(p, 100), p, generator=generator) / 100 for _ in range(2)]
-    assert Reference.of(noisy, 100).rmse(p) < 0.005 < 0.03 < Reference.of(noisy, 100).rmse(p + 0.05) < 0.06
+    noisy = [
+        torch.binomial(torch.full_like(p, 100), p, generator=generator) / 100 for _ in range(2)
+    ]
+    assert (
+        Reference.of(noisy, 100).rmse(p)
+        < 0.005
+        < 0.03
+        < Reference.of(noisy, 100).rmse(p + 0.05)
+        < 0.06
+    )
 
 
 def test_replay_gives_what_the_engine_gives() -> None:
@@ -85,30 +115,50 @@ def test_the_published_way_agrees_with_ours() -> None:
     assert published.taylor(network.model, network.x, 0.3) == pytest.approx(ours, abs=5e-3)
     torch.manual_seed(0)
     many = [e.value for e in estimator("mc", samples=600).estimate(network.batch(0.3))]
-    assert published.monte_carlo(network.model, network.x, 0.3, 600) == pytest.approx(many, abs=0.12)
+    assert published.monte_carlo(network.model, network.x, 0.3, 600) == pytest.approx(
+        many, abs=0.12
+    )
     assert all(0 <= p <= 1 for p in published.mmse(network.model, network.x, 0.3, 4))
 
 
 def test_accuracy_on_a_small_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = [s for s in settings(64) if s.label in ("mc 64", "logit_gaussian 16", "mmse 5 (no pairs)", "mmse_mvs 5 (no pairs)")]
+    few = [
+        s
+        for s in settings(64)
+        if s.label in ("mc 64", "logit_gaussian 16", "mmse 5 (no pairs)", "mmse_mvs 5 (no pairs)")
+    ]
     few += [s for s in settings(64) if s.name in ("taylor", "softmax")]
     monkeypatch.setattr(trial, "settings", lambda draws, _: few)
     heard: list[str] = []
     points = trial.Trial(digits_network(2), 0.2, 64, (1, 2), heard.append).points()
-    found = accuracy.section({"digits": points}, Bench(CPU, out=tmp_path, say=heard.append), images=2, draws=64, seeds=2)
+    found = accuracy.section(
+        {"digits": points}, Bench(CPU, out=tmp_path, say=heard.append), images=2, draws=64, seeds=2
+    )
     write(tmp_path, {"accuracy-cpu": replace(found, machine=MACHINE)})
     assert (tmp_path / "accuracy-cost.svg").read_text().startswith("<?xml")
-    assert "![Accuracy and cost (cpu)](accuracy-cost.svg)" in (tmp_path / "benchmarks.md").read_text()
+    assert (
+        "![Accuracy and cost (cpu)](accuracy-cost.svg)" in (tmp_path / "benchmarks.md").read_text()
+    )
     assert len(points) == len(few) == 6
     assert all(p.seconds > 0 and p.equivalents >= p.forwards >= 1 for p in points)
 
 
 def test_the_page_on_scale_has_the_times_of_imagenet() -> None:
     text = (Path(__file__).resolve().parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
-    for name in ("logit_gaussian 64", "taylor", "mmse 10", "mc 1,000", "mc 10,000 (published)", "certified_radius"):
+    for name in (
+        "logit_gaussian 64",
+        "taylor",
+        "mmse 10",
+        "mc 1,000",
+        "mc 10,000 (published)",
+        "certified_radius",
+    ):
         forwards, backwards = imagenet.passes(name)
-        one, many = imagenet.hours(name, 1), imagenet.hours(name, 64)
-        row = next(line for line in text.splitlines() if f"| {forwards:,} + {backwards:,} |" in line)
+        one = imagenet.hours(name, 1)
+        many = imagenet.hours(name, 64)
+        row = next(
+            line for line in text.splitlines() if f"| {forwards:,} + {backwards:,} |" in line
+        )
         assert f"| {forwards + imagenet.BACKWARD * backwards:,} |" in row
         assert f"{one:,.0f} h" in row or f"{number(one)} h" in row
         assert f"{number(many)} h" in row or f"{60 * many:.1f} min" in row

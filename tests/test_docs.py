@@ -1,4 +1,5 @@
-"""Everything is documented: commands, options, estimators and their options, keys of the spec, quantities of gates."""
+"""Everything is documented: commands, options, estimators and their options, keys of the spec,
+quantities of gates."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def flags(command: Any) -> set[str]:
 
 
 def test_the_page_of_commands_is_what_the_program_says() -> None:
-    assert commands.PATH.read_text(encoding="utf-8") == commands.text(), "python -m tests.commands_page writes it"
+    assert commands.PATH.read_text(encoding="utf-8") == commands.text(), (
+        "python -m tests.commands_page writes it"
+    )
 
 
 @pytest.mark.parametrize("name", commands.commands())
@@ -53,9 +56,13 @@ def test_the_command_lines_of_the_pages() -> None:
     known = {name: flags(command) for name, command in commands.commands().items()}
     for page in (ROOT / "README.md", ROOT / "configs" / "README.md", *DOCS.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
-        for line, name, rest in re.findall(r"(?:^ {4}|`)(robaudit ([a-z][a-z-]*)\b([^`\n#]*))", text, re.MULTILINE):
+        for line, name, rest in re.findall(
+            r"(?:^ {4}|`)(robaudit ([a-z][a-z-]*)\b([^`\n#]*))", text, re.MULTILINE
+        ):
             assert name in known, f"{page.name}: {line}"
-            assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", rest)) <= known[name], f"{page.name}: {line}"
+            assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", rest)) <= known[name], (
+                f"{page.name}: {line}"
+            )
 
 
 def keys(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
@@ -63,7 +70,12 @@ def keys(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[
     for name, inner in schema.get("properties", {}).items():
         yield name
         yield from keys(inner, definitions)
-    for inner in (schema.get("items"), *schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("prefixItems", ())):
+    for inner in (
+        schema.get("items"),
+        *schema.get("anyOf", ()),
+        *schema.get("oneOf", ()),
+        *schema.get("prefixItems", ()),
+    ):
         if isinstance(inner, Mapping):
             yield from keys(inner, definitions)
     if "$ref" in schema:
@@ -98,7 +110,9 @@ def test_every_key_and_objective_of_a_training() -> None:
 
 def test_the_defaults_of_the_estimators() -> None:
     """Numbers that follow an option's name in its row, such as `samples` (10000)."""
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (DOCS / "spec.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*) \|$", (DOCS / "spec.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     ours = installed_estimators()
     stated = [
         (f"{name}.{option}", float(number), default)
@@ -123,7 +137,9 @@ def anchors(page: Path) -> set[str]:
 
 def test_links_lead_somewhere() -> None:
     for page in (ROOT / "README.md", ROOT / "configs" / "README.md", *DOCS.rglob("*.md")):
-        for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text(encoding="utf-8")):
+        for target, anchor in re.findall(
+            r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text(encoding="utf-8")
+        ):
             if "://" not in target:
                 path = page.parent / target if target else page
                 assert path.exists(), f"{page.name}: {target}"
@@ -131,16 +147,27 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_the_design_notes_name_what_there_is() -> None:
-    rows = re.findall(r"^\| .* \| (`[^|]*`) \| (`[^|]*`) \|$", (DOCS / "design.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| .* \| (`[^|]*`) \| (`[^|]*`) \|$",
+        (DOCS / "design.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     assert len(rows) > 10
     for files, names in rows:
-        code = "".join((ROOT / "robaudit" / name).read_text(encoding="utf-8") for name in re.findall(r"`([^`]+)`", files))
+        code = "".join(
+            (ROOT / "robaudit" / name).read_text(encoding="utf-8")
+            for name in re.findall(r"`([^`]+)`", files)
+        )
         for name in re.findall(r"`([^`]+)`", names):
-            assert re.search(rf"^(class|def) {name}\b", code, re.MULTILINE), f"docs/design.md: {files} without {name}"
+            assert re.search(rf"^(class|def) {name}\b", code, re.MULTILINE), (
+                f"docs/design.md: {files} without {name}"
+            )
 
 
 def test_the_picture_of_the_rooms_is_drawn_from_the_imports() -> None:
-    assert rooms.PATH.read_text(encoding="utf-8") == rooms.svg(), "python -m tests.research.rooms draws it"
+    assert rooms.PATH.read_text(encoding="utf-8") == rooms.svg(), (
+        "python -m tests.research.rooms draws it"
+    )
 
 
 def test_the_design_notes_lead_to_tests_that_exist() -> None:

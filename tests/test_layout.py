@@ -1,4 +1,5 @@
-"""The rooms of the package import downwards only; the core knows no family, by import or by name, and works without any of them."""
+"""The rooms of the package import downwards only; the core knows no family, by import or by name,
+and works without any of them."""
 
 from __future__ import annotations
 
@@ -66,14 +67,26 @@ def imported(path: Path) -> list[tuple[int, str]]:
         if isinstance(node, ast.ImportFrom) and node.level:
             found.append((node.lineno, "robaudit (relative: write the whole path)"))
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "robaudit":
-            names = [f"robaudit.{alias.name}" for alias in node.names] if node.module == "robaudit" else [node.module or ""]
+            names = (
+                [f"robaudit.{alias.name}" for alias in node.names]
+                if node.module == "robaudit"
+                else [node.module or ""]
+            )
             found += [(node.lineno, name) for name in names]
         elif isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "robaudit"]
+            found += [
+                (node.lineno, alias.name)
+                for alias in node.names
+                if alias.name.split(".")[0] == "robaudit"
+            ]
     return found
 
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem not in ("__init__", "__main__"))
+FILES = sorted(
+    path
+    for path in PACKAGE.rglob("*.py")
+    if path.parent != PACKAGE or path.stem not in ("__init__", "__main__")
+)
 
 
 def test_every_file_has_a_room() -> None:
@@ -82,9 +95,17 @@ def test_every_file_has_a_room() -> None:
 
 
 def test_the_tests_have_the_same_rooms() -> None:
-    folders = {path.name for path in (PACKAGE.parent / "tests" / "unit").iterdir() if (path / "__init__.py").exists()}
+    folders = {
+        path.name
+        for path in (PACKAGE.parent / "tests" / "unit").iterdir()
+        if (path / "__init__.py").exists()
+    }
     assert folders <= set(FLOOR)
-    families = {path.name for path in (PACKAGE.parent / "tests" / "unit" / "methods").iterdir() if (path / "__init__.py").exists()}
+    families = {
+        path.name
+        for path in (PACKAGE.parent / "tests" / "unit" / "methods").iterdir()
+        if (path / "__init__.py").exists()
+    }
     assert families == set(FAMILIES)
 
 
@@ -93,14 +114,21 @@ def test_imports_go_down() -> None:
     for path in FILES:
         where = path.relative_to(PACKAGE)
         floor = FLOOR[where.parts[0].removesuffix(".py")]
-        upwards += [f"{where}:{line}: {name}" for line, name in imported(path) if FLOOR.get(room_of(name), len(ROOMS)) > floor]
+        upwards += [
+            f"{where}:{line}: {name}"
+            for line, name in imported(path)
+            if FLOOR.get(room_of(name), len(ROOMS)) > floor
+        ]
     assert not upwards
 
 
 def test_a_family_imports_only_the_families_that_its_docs_name() -> None:
     wrong = []
     for family in FAMILIES:
-        about = ast.get_docstring(ast.parse((PACKAGE / "methods" / family / "__init__.py").read_text())) or ""
+        about = (
+            ast.get_docstring(ast.parse((PACKAGE / "methods" / family / "__init__.py").read_text()))
+            or ""
+        )
         assert all(other in about for other in USES.get(family, ())), family
         for path in sorted((PACKAGE / "methods" / family).rglob("*.py")):
             for line, name in imported(path):
@@ -108,13 +136,16 @@ def test_a_family_imports_only_the_families_that_its_docs_name() -> None:
                 if other not in (family, *USES.get(family, ())):
                     wrong.append(f"{path.relative_to(PACKAGE)}:{line}: {name}")
     assert not wrong
-    assert set(FAMILIES) == {path.name for path in (PACKAGE / "methods").iterdir() if (path / "__init__.py").exists()}
+    assert set(FAMILIES) == {
+        path.name for path in (PACKAGE / "methods").iterdir() if (path / "__init__.py").exists()
+    }
 
 
 # --- names
 
 ORDINARY = {"radius", "softmax", "training", "certificates"}
-"""Names that are also words of mathematics: of a ball, a function, a mode of networks. Rooms below the run may say them."""
+"""Names that are also words of mathematics: of a ball, a function, a mode of networks. Rooms below
+the run may say them."""
 BELOW_RUNS = {room for rooms in ROOMS[:7] for room in rooms} | {"demo"}
 MEMBERS = {"difficulty"}
 """Names that are also members of a row, and so of samples.json: how easy the clean image is."""
@@ -122,15 +153,23 @@ ALLOWED = {
     ("cli/init.py", "training"): "normalised as in training",
     ("spec/init.py", "training"): "the same",
     ("cli/demo.py", "training"): "noise that the network was trained without",
-    ("runs/serialise.py", "mc"): "a typical row: what others share with it takes few bytes in state.db",
+    (
+        "runs/serialise.py",
+        "mc",
+    ): "a typical row: what others share with it takes few bytes in state.db",
     ("stats/spectrum.py", "radius"): "heads of a table about distances",
 }
 
 
 def names_in(path: Path, names: set[str]) -> list[tuple[int, str]]:
-    """Where the code of a file, without its docstrings, says one of these names, as a word of a text or as an identifier."""
+    """Where the code of a file, without its docstrings, says one of these names, as a word of a
+    text or as an identifier."""
     tree = ast.parse(path.read_text())
-    strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    strings = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
     found = []
     for node in ast.walk(tree):
         words: list[str] = []
@@ -147,7 +186,9 @@ def names_in(path: Path, names: set[str]) -> list[tuple[int, str]]:
 
 
 def test_the_core_says_no_name_of_a_family_or_an_estimator() -> None:
-    estimators = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]["entry-points"]["robaudit.estimators"]
+    estimators = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"][
+        "entry-points"
+    ]["robaudit.estimators"]
     named = []
     for path in FILES:
         where = path.relative_to(PACKAGE)
@@ -155,7 +196,11 @@ def test_the_core_says_no_name_of_a_family_or_an_estimator() -> None:
         if room == "methods" or where.name == "quantities.py":  # quantities have names of their own
             continue
         names = {*estimators, *FAMILIES} - MEMBERS - (ORDINARY if room in BELOW_RUNS else set())
-        named += [f"{where}:{line}: {name}" for line, name in names_in(path, names) if (where.as_posix(), name) not in ALLOWED]
+        named += [
+            f"{where}:{line}: {name}"
+            for line, name in names_in(path, names)
+            if (where.as_posix(), name) not in ALLOWED
+        ]
     assert not named
 
 
@@ -194,7 +239,11 @@ def test_the_core_works_without_a_family() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_core_works_without_each_family(family: str) -> None:
-    rooms = sorted(path.name for path in (PACKAGE.parent / "tests" / "unit").iterdir() if path.is_dir() and path.name != "methods")
+    rooms = sorted(
+        path.name
+        for path in (PACKAGE.parent / "tests" / "unit").iterdir()
+        if path.is_dir() and path.name != "methods"
+    )
     assert without(family, [room for room in rooms if not room.startswith("_")]) == ""
 
 
@@ -202,7 +251,9 @@ def test_the_core_works_without_each_family(family: str) -> None:
 
 
 def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
 
 
 MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
@@ -210,11 +261,16 @@ MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
 
 def for_annotations_only(node: ast.AST) -> bool:
     """Whether a block is ``if TYPE_CHECKING``."""
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+    )
 
 
 def loaded(node: ast.AST) -> set[str]:
-    """Modules of the package that a piece of code imports when it runs, inside its functions or not."""
+    """Modules of the package that a piece of code imports when it runs, inside its functions or
+    not."""
     if for_annotations_only(node):
         return set()
     found = set()

@@ -30,9 +30,13 @@ class Deleted:
 
     def has(self, module: str) -> bool:
         """Whether a module is of these families."""
-        return any(module == package or module.startswith(f"{package}.") for package in self.packages)
+        return any(
+            module == package or module.startswith(f"{package}.") for package in self.packages
+        )
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> None:
         """Raise for the family's modules; leave all others to the other finders."""
         if self.has(name):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -56,8 +60,15 @@ def pytest_configure(config: pytest.Config) -> None:
     def others(path: tuple[str, ...], group: str) -> EntryPoints:
         points = list(installed(path, group))
         left = [point for point in points if not deleted.has(point.module)]
-        if REFERENCE in deleted.packages and group in (plugins.ESTIMATORS, plugins.REFERENCE):  # the core's tests audit with these names
-            left += [EntryPoint(point.name, "tests.stand_in:StandIn", group) for point in points if point.module.startswith(REFERENCE)]
+        if REFERENCE in deleted.packages and group in (
+            plugins.ESTIMATORS,
+            plugins.REFERENCE,
+        ):  # the core's tests audit with these names
+            left += [
+                EntryPoint(point.name, "tests.stand_in:StandIn", group)
+                for point in points
+                if point.module.startswith(REFERENCE)
+            ]
         return EntryPoints(left)
 
     sys.meta_path.insert(0, deleted)

@@ -1,1 +1,2 @@
-"""The Python interface: audits of objects in memory, and runs with queries and notebook displays."""
+"""The Python interface: audits of objects in memory, and runs with queries and notebook
+displays."""

@@ -15,25 +15,61 @@ from robaudit.spec import fields
 
 _FLAGS = ("as-given", "deterministic", "extend", "fresh", "point", "population", "strict", "trust")
 _VALUES = (
-    *("bottom", "budget", "by", "confidence", "device", "engine", "estimator", "gate", "gpus-per-worker", "id", "inconclusive", "label"),
-    *("level", "limit", "memory", "noise", "on-error", "only", "out", "ray-address", "sigma", "threshold", "top"),
+    *(
+        "bottom",
+        "budget",
+        "by",
+        "confidence",
+        "device",
+        "engine",
+        "estimator",
+        "gate",
+        "gpus-per-worker",
+        "id",
+        "inconclusive",
+        "label",
+    ),
+    *(
+        "level",
+        "limit",
+        "memory",
+        "noise",
+        "on-error",
+        "only",
+        "out",
+        "ray-address",
+        "sigma",
+        "threshold",
+        "top",
+    ),
     *("until-decided", "width", "with", "workers"),
 )
 
 
 @functools.cache
 def _option() -> re.Pattern[str]:
-    """An option of the command line, those of the installed sections included, and its value where that is a word."""
+    """An option of the command line, those of the installed sections included, and its value where
+    that is a word."""
     names = "|".join((*_FLAGS, *_VALUES, *(option.name for option in section_options())))
-    return re.compile(rf"(?:robaudit estimate )?(?<![\w-])--({names})(?![\w-])(?: (skip|label|predicted|ray|all)\b)?")
+    return re.compile(
+        rf"(?:robaudit estimate )?(?<![\w-])--({names})(?![\w-])(?: "
+        r"(skip|label|predicted|ray|all)\b)?"
+    )
 
 
 def in_python(text: str) -> str:
-    """A message with the options of the command line as arguments: ``trust=True`` for ``--trust``, ``out`` for ``--out``."""
+    """A message with the options of the command line as arguments: ``trust=True`` for ``--trust``,
+    ``out`` for ``--out``."""
 
     def argument(option: re.Match[str]) -> str:
         name = option[1].replace("-", "_")
-        return f"{name}=True" if option[1] in _FLAGS else f"{name}={option[2]!r}" if option[2] else name
+        return (
+            f"{name}=True"
+            if option[1] in _FLAGS
+            else f"{name}={option[2]!r}"
+            if option[2]
+            else name
+        )
 
     return _option().sub(argument, text)
 
@@ -44,16 +80,21 @@ def naming_arguments() -> Iterator[None]:
     try:
         yield
     except RobauditError as error:
-        error.where, error.what, error.remedy = map(in_python, (error.where, error.what, error.remedy))
+        error.where, error.what, error.remedy = map(
+            in_python, (error.where, error.what, error.remedy)
+        )
         error.args = (in_python(str(error)),)
         raise
 
 
 def plain(value: Any) -> Any:
-    """Arrays, tensors and tuples as lists; a 32-bit float as the shortest number that reads back the same (0.1)."""
+    """Arrays, tensors and tuples as lists; a 32-bit float as the shortest number that reads back
+    the same (0.1)."""
     if hasattr(value, "detach"):  # a tensor; NumPy has no bfloat16
         value = value.detach().cpu()
-        value = (value.float() if value.is_floating_point() and value.element_size() < 4 else value).numpy()
+        value = (
+            value.float() if value.is_floating_point() and value.element_size() < 4 else value
+        ).numpy()
     dtype = getattr(value, "dtype", None)
     if getattr(dtype, "kind", "") == "f" and dtype is not None and dtype.itemsize < 8:
         return [plain(item) for item in value] if value.ndim else float(str(value))
@@ -61,7 +102,9 @@ def plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return {key: plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+    return (
+        {key: plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+    )
 
 
 def number(argument: str, value: object) -> float:
@@ -103,7 +146,10 @@ def choose(argument: str, value: object, known: Sequence[object]) -> None:
 
 def levels(noise: Any, level: Any, sigma: Any) -> LevelChoice:
     """The noise levels that the arguments noise, level and sigma choose."""
-    numbers = (tuple(fields.level(name, part) for part in several(value)) for name, value in (("level", level), ("sigma", sigma)))
+    numbers = (
+        tuple(fields.level(name, part) for part in several(value))
+        for name, value in (("level", level), ("sigma", sigma))
+    )
     return LevelChoice(several(noise), *numbers)
 
 

@@ -1,4 +1,5 @@
-"""Progress and warnings of an audit from Python: a bar in a notebook or on a terminal, and warnings as Python's own."""
+"""Progress and warnings of an audit from Python: a bar in a notebook or on a terminal, and warnings
+as Python's own."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from rich.progress import Progress
 
 from robaudit.api.arguments import in_python
 from robaudit.errors import RobauditWarning
-from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Clock, Listener, audit_bar
+from robaudit.progress import (
+    AUDITING,
+    SECONDS_BETWEEN_LINES,
+    AuditProgress,
+    Clock,
+    Listener,
+    audit_bar,
+)
 from robaudit.text import printable
 
 _SECONDS_BETWEEN = 0.5  # seconds between two drawings in a notebook
@@ -23,12 +31,14 @@ class PythonListener(Listener):
     """Shows progress where somebody can see it, and passes warnings on to Python's ``warnings``.
 
     Args:
-        progress: show progress, outside notebooks and terminals as a line every 30 seconds; None: only in notebooks and terminals.
+        progress: show progress, outside notebooks and terminals as a line every 30 seconds; None:
+            only in notebooks and terminals.
         clock: seconds.
     """
 
     def __init__(self, progress: bool | None = None, clock: Clock = time.monotonic) -> None:
-        self._wanted, self._clock = progress, clock
+        self._wanted = progress
+        self._clock = clock
         self._progress = AuditProgress(0, 0, clock=clock)
         self._bar: Progress | None = None
         self._display: Any = None
@@ -46,7 +56,8 @@ class PythonListener(Listener):
             if self._display is None and sys.stderr.isatty():
                 self._bar = audit_bar(Console(file=sys.stderr), self._clock)
                 self._bar.start()
-        self._progress, self._last = AuditProgress(total, done, self._bar, self._clock), self._clock()
+        self._progress = AuditProgress(total, done, self._bar, self._clock)
+        self._last = self._clock()
         if self._display is not None:
             self._draw()
 
@@ -77,7 +88,12 @@ class PythonListener(Listener):
         waited = self._clock() - self._last
         if self._display is not None and waited >= _SECONDS_BETWEEN:
             self._draw()
-        elif self._display is None and self._wanted and self._bar is None and waited >= SECONDS_BETWEEN_LINES:
+        elif (
+            self._display is None
+            and self._wanted
+            and self._bar is None
+            and waited >= SECONDS_BETWEEN_LINES
+        ):
             self._last = self._clock()
             sys.stderr.write(f"{AUDITING}: {self._progress.line()}\n")
 
@@ -96,22 +112,30 @@ class PythonListener(Listener):
 def warn_caller(text: str) -> None:
     """Issue a RobauditWarning at the first line outside robaudit.
 
-    It becomes an exception only if a filter names it (``-W error::robaudit.RobauditWarning``). A filter that makes all warnings errors
-    does not end an audit of hours: the warning is then written to standard error.
+    It becomes an exception only if a filter names it (``-W error::robaudit.RobauditWarning``). A
+    filter that makes all warnings errors does not end an audit of hours: the warning is then
+    written to standard error.
     """
     try:
         warnings.warn(printable(text), RobauditWarning, stacklevel=_depth())
     except RobauditWarning:
-        if any(action == "error" and category is RobauditWarning for action, _, category, *_ in warnings.filters):
+        if any(
+            action == "error" and category is RobauditWarning
+            for action, _, category, *_ in warnings.filters
+        ):
             raise
         sys.stderr.write(f"robaudit warning: {printable(text)}\n")
 
 
 def _depth() -> int:
     """The stacklevel, for the function that calls this one, of the first frame outside robaudit."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("robaudit", "contextlib"):
-        frame, level = frame.f_back, level + 1
+    frame = sys._getframe(1)
+    level = 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[
+        0
+    ] in ("robaudit", "contextlib"):
+        frame = frame.f_back
+        level = level + 1
     return level
 
 

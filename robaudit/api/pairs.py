@@ -24,7 +24,8 @@ AnyRun = stored.Run | str | Path
 
 
 class Compared(Results[GroupComparison]):
-    """The differences between two runs, one for each estimator and noise level; the repr is their tables.
+    """The differences between two runs, one for each estimator and noise level; the repr is their
+    tables.
 
     Attributes:
         comparison: the whole comparison, with the clean accuracies and how the samples match.
@@ -34,7 +35,11 @@ class Compared(Results[GroupComparison]):
 
     @arguments.naming_arguments()
     def gate(
-        self, *gates: str | Sequence[str], population: bool = False, point: bool = False, inconclusive: Verdict = "inconclusive"
+        self,
+        *gates: str | Sequence[str],
+        population: bool = False,
+        point: bool = False,
+        inconclusive: Verdict = "inconclusive",
     ) -> Decisions:
         """Decide gates on the differences, as ``robaudit compare --gate`` does.
 
@@ -50,9 +55,15 @@ class Compared(Results[GroupComparison]):
         from robaudit.compare.gates import QUANTITIES, decide
         from robaudit.spec.gates import parse_gate
 
-        written = [text for gate in gates for text in arguments.texts("gates", gate, 'for example "mean_drop <= 0.01"')]
+        written = [
+            text
+            for gate in gates
+            for text in arguments.texts("gates", gate, 'for example "mean_drop <= 0.01"')
+        ]
         parsed = [parse_gate(text, QUANTITIES, "gates") for text in written]
-        return Decisions(decide(self.comparison, parsed, population=population, point=point), inconclusive)
+        return Decisions(
+            decide(self.comparison, parsed, population=population, point=point), inconclusive
+        )
 
 
 @arguments.naming_arguments()
@@ -67,14 +78,17 @@ def compare_runs(
     sigma: Numbers = None,
     confidence: float | None = None,
 ) -> Compared:
-    """Compare a run with a reference, sample by sample and on the same noise draws, as ``robaudit compare`` does.
+    """Compare a run with a reference, sample by sample and on the same noise draws, as ``robaudit
+    compare`` does.
 
     Args:
         base: the reference.
         new: a run on the same samples.
-        threshold: below it (of a loss: above it) a sample counts as flagged; default: the quantity's own.
+        threshold: below it (of a loss: above it) a sample counts as flagged; default: the
+            quantity's own.
         estimator, noise, level, sigma: only these results.
-        confidence: of the intervals; default 0.95, or of one analysis if a run was sampled until its gates were decided.
+        confidence: of the intervals; default 0.95, or of one analysis if a run was sampled until
+            its gates were decided.
 
     Raises:
         RobauditError: a run cannot be read, or the two have nothing in common.
@@ -89,7 +103,12 @@ def compare_runs(
         below=None if threshold is None else arguments.number("threshold", threshold),
         confidence=max(confidence_of(run.info, confidence) for run in (first, second)),
     )
-    result = Compared(comparison.groups, comparison_tables(comparison, first.info, second.info, second.class_names or first.class_names))
+    result = Compared(
+        comparison.groups,
+        comparison_tables(
+            comparison, first.info, second.info, second.class_names or first.class_names
+        ),
+    )
     result.comparison = comparison
     return result
 

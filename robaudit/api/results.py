@@ -44,7 +44,9 @@ class Decisions(tuple[Decision, ...]):
 
     inconclusive: Verdict
 
-    def __new__(cls, decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> Decisions:
+    def __new__(
+        cls, decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive"
+    ) -> Decisions:
         """The decisions."""
         results = super().__new__(cls, decisions)
         results.inconclusive = inconclusive
@@ -66,8 +68,20 @@ class Decisions(tuple[Decision, ...]):
     def _repr_markdown_(self) -> str:
         *_, (_, conclusion) = lines(self, self.inconclusive)
         table = decision_table([decision.document() for decision in self])
-        evidence = tuple(dict.fromkeys(in_python(decision.evidence) for decision in self if decision.evidence))
-        return markdown_text([Table("Gates", table.columns, table.rows, lines=(in_python(conclusion),), notes=evidence)])
+        evidence = tuple(
+            dict.fromkeys(in_python(decision.evidence) for decision in self if decision.evidence)
+        )
+        return markdown_text(
+            [
+                Table(
+                    "Gates",
+                    table.columns,
+                    table.rows,
+                    lines=(in_python(conclusion),),
+                    notes=evidence,
+                )
+            ]
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Decisions, (tuple(self), self.inconclusive)
@@ -79,10 +93,15 @@ class Page(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"<HTML report, {len(self.encode()) / 1e6:.2f} MB: run.report('report.html') writes it>"
+        return (
+            f"<HTML report, {len(self.encode()) / 1e6:.2f} MB: run.report('report.html') writes it>"
+        )
 
     def _repr_html_(self) -> str:
         from html import escape
 
         style = "width:100%;height:40em;border:1px solid #8884"
-        return f'<iframe srcdoc="{escape(self, quote=True)}" style="{style}" sandbox="allow-scripts"></iframe>'
+        return (
+            f'<iframe srcdoc="{escape(self, quote=True)}" style="{style}" '
+            'sandbox="allow-scripts"></iframe>'
+        )

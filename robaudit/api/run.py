@@ -17,7 +17,15 @@ from robaudit.api.results import Decisions, Page, Results
 from robaudit.errors import RobauditError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
-from robaudit.report.sections import ROWS, Ask, Entry, refuse_unused, section_names, section_of, section_options
+from robaudit.report.sections import (
+    ROWS,
+    Ask,
+    Entry,
+    refuse_unused,
+    section_names,
+    section_of,
+    section_options,
+)
 from robaudit.report.summary import SummarySection, group_mean, headline
 from robaudit.report.tables import markdown
 from robaudit.runs import run as stored
@@ -58,8 +66,9 @@ def _remove(path: Path, process: int) -> None:
 class Run(stored.Run):
     """A finished run.
 
-    ``rows`` has one result for each sample, noise level and estimator; :meth:`to_pandas` has them as a table. Questions: :meth:`summary`,
-    :meth:`section` (any of ``robaudit show``), :meth:`gate`. To look at: :meth:`plot`, :meth:`report`, and the run itself in a notebook.
+    ``rows`` has one result for each sample, noise level and estimator; :meth:`to_pandas` has them
+    as a table. Questions: :meth:`summary`, :meth:`section` (any of ``robaudit show``),
+    :meth:`gate`. To look at: :meth:`plot`, :meth:`report`, and the run itself in a notebook.
 
     Attributes:
         path: the run folder.
@@ -73,10 +82,12 @@ class Run(stored.Run):
     # --- rows as tables
 
     def to_arrow(self) -> pyarrow.Table:
-        """The rows as an Arrow table: the columns of samples.csv, then what else an estimator recorded; ``polars.from_arrow`` takes it.
+        """The rows as an Arrow table: the columns of samples.csv, then what else an estimator
+        recorded; ``polars.from_arrow`` takes it.
 
-        ``votes``, ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of the class in :mod:`robaudit.results`;
-        ``numbers`` are further numbers by name (effective sample size, ...).
+        ``votes``, ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of
+        the class in :mod:`robaudit.results`; ``numbers`` are further numbers by name (effective
+        sample size, ...).
 
         Raises:
             RobauditError: pyarrow is not installed.
@@ -86,10 +97,12 @@ class Run(stored.Run):
         return arrow_table(self.rows, self.class_names, where="to_arrow")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas table: the columns of samples.csv, and a column for each further number that some row has.
+        """The rows as a pandas table: the columns of samples.csv, and a column for each further
+        number that some row has.
 
-        Those columns are called ``votes.counts``, ``certificate.p_lower``, ``numbers.ess``, ... and are empty where a result does not have
-        the number. Integers that may be absent are pandas' own ``Int64``.
+        Those columns are called ``votes.counts``, ``certificate.p_lower``, ``numbers.ess``, ... and
+        are empty where a result does not have the number. Integers that may be absent are pandas'
+        own ``Int64``.
 
         Raises:
             RobauditError: pandas or pyarrow is not installed.
@@ -97,13 +110,21 @@ class Run(stored.Run):
         try:
             import pandas as pd
         except ImportError as error:
-            raise RobauditError("to_pandas", "needs pandas, which is not installed", "pip install pandas, or use to_arrow()") from error
+            raise RobauditError(
+                "to_pandas",
+                "needs pandas, which is not installed",
+                "pip install pandas, or use to_arrow()",
+            ) from error
         types = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
         table = self.to_arrow()
         numbers = [dict(entry or ()) for entry in table["numbers"].to_pylist()]
         flat = table.drop_columns("numbers").flatten()
-        further = [name for name in flat.column_names if "." in name and flat[name].null_count == len(flat)]
-        frame: pandas.DataFrame = flat.drop_columns(further).to_pandas(types_mapper=lambda type_: types.get(str(type_)))
+        further = [
+            name for name in flat.column_names if "." in name and flat[name].null_count == len(flat)
+        ]
+        frame: pandas.DataFrame = flat.drop_columns(further).to_pandas(
+            types_mapper=lambda type_: types.get(str(type_))
+        )
         for name in sorted({name for row in numbers for name in row}):
             frame[f"numbers.{name}"] = [row.get(name, math.nan) for row in numbers]
         return frame
@@ -126,20 +147,30 @@ class Run(stored.Run):
         """A section of ``robaudit show``: its records, which print and show as its tables.
 
         Args:
-            name: summary, levels, classes, confusion, flagged, certified, scores, curves, corruption, easiest, losses or sample.
+            name: summary, levels, classes, confusion, flagged, certified, scores, curves,
+                corruption, easiest, losses or sample.
             with_: further runs, compared with this one; their records follow.
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
-            options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``id``, ``radius``.
+            options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``id``,
+                ``radius``.
 
         Raises:
-            RobauditError: the section is unknown, it does not use an option, or a run has none of these results.
+            RobauditError: the section is unknown, it does not use an option, or a run has none of
+                these results.
         """
         arguments.choose("name", name, [section for section in section_names() if section != ROWS])
         view = section_of(name)
-        known = view.options if {option.name for option in view.options} >= options.keys() - {*_OPTIONS} else section_options()
+        known = (
+            view.options
+            if {option.name for option in view.options} >= options.keys() - {*_OPTIONS}
+            else section_options()
+        )
         own = {option.name: option for option in known if options.get(option.name) is not None}
-        values = {key: option.read(tuple(map(str, arguments.several(options.pop(key)))), key) for key, option in own.items()}
+        values = {
+            key: option.read(tuple(map(str, arguments.several(options.pop(key)))), key)
+            for key, option in own.items()
+        }
         ask = replace(_ask(estimator, noise, level, sigma, label=label, **options), options=values)
         refuse_unused(name, ask)
         entries = view.find([self, *with_], ask)
@@ -163,7 +194,8 @@ class Run(stored.Run):
         """Decide whether the run meets its gates, each by its interval.
 
         Args:
-            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``, or lists of them; default: the run's own.
+            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``, or lists of
+                them; default: the run's own.
             population: the intervals also cover the choice of the images.
             point: let values without an interval decide.
             confidence: of the intervals; default 0.95.
@@ -176,9 +208,15 @@ class Run(stored.Run):
         from robaudit.gates.sources import decide_by, find_rules
 
         arguments.choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
-        written = [text for gate in gates for text in arguments.texts("gates", gate, 'for example run.gate("mean >= 0.9")')]
+        written = [
+            text
+            for gate in gates
+            for text in arguments.texts("gates", gate, 'for example run.gate("mean >= 0.9")')
+        ]
         rules = find_rules(written, self, where="gates", strict=strict)
-        decisions = decide_by(rules, self, population=population, point=point, confidence=confidence, strict=strict)
+        decisions = decide_by(
+            rules, self, population=population, point=point, confidence=confidence, strict=strict
+        )
         return Decisions(decisions, inconclusive)
 
     # --- to look at
@@ -219,7 +257,9 @@ class Run(stored.Run):
 
         suffix = "html" if path is None else Path(path).suffix.lower().lstrip(".")
         arguments.choose("path", suffix, ("html", "htm", "md", "markdown"))
-        content = gather([self, *with_], _ask(estimator, noise, level, sigma, threshold=threshold, label=label))
+        content = gather(
+            [self, *with_], _ask(estimator, noise, level, sigma, threshold=threshold, label=label)
+        )
         if suffix.startswith("m"):
             from robaudit.report.html.markdown import markdown_report
 
@@ -251,7 +291,8 @@ class Run(stored.Run):
         """A picture of this run, or of several, as a figure that a notebook shows.
 
         Args:
-            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest or losses.
+            kind: summary, levels, classes, flagged, confusion, certified, scores, curves,
+                corruption, easiest or losses.
             path: also write it to this file: .png, .svg or .pdf.
             with_: further runs in the same picture.
             label: names of the runs, this one first.
@@ -262,8 +303,8 @@ class Run(stored.Run):
             title, caption: whether they are written above and below.
 
         Raises:
-            RobauditError: matplotlib is not installed, the picture is unknown, a run has nothing that it could show, or the file
-                cannot be written.
+            RobauditError: matplotlib is not installed, the picture is unknown, a run has nothing
+                that it could show, or the file cannot be written.
         """
         from robaudit.report.pictures import can_draw
 
@@ -275,20 +316,26 @@ class Run(stored.Run):
         if path is not None:
             arguments.choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
-        ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, label=label)
+        ask = _ask(
+            estimator, noise, level, sigma, threshold=threshold, bottom=max_images, label=label
+        )
         drawing = sketch_of(kind, [self, *with_], ask)
         if path is not None:
             _written(Path(path), picture(drawing, format_, look))
         return figure_of(drawing, look)
 
     def __repr__(self) -> str:
-        info, results = self.info, []
+        info = self.info
+        results = []
         for group in summary_of(self)[: _FEW + 1]:
             at = "" if group.key.at.level is None else f" at {group.key.at}"
-            results.append(f"{group.key.estimator}{at}: mean {group.key.quantity} {group_mean(group)}")
+            results.append(
+                f"{group.key.estimator}{at}: mean {group.key.quantity} {group_mean(group)}"
+            )
         clean = info.clean_accuracy
         parts = [
-            f"{clipped(printable(info.model.name), 60)} on {count(info.totals.samples, 'sample')} of "
+            f"{clipped(printable(info.model.name), 60)} on "
+            f"{count(info.totals.samples, 'sample')} of "
             f"{clipped(printable(info.data.where), 60)}",
             "no labels" if clean is None else f"clean accuracy {clean.value:.1%}",
             *results[:_FEW],
@@ -310,7 +357,11 @@ class Run(stored.Run):
 
     @property
     def _place(self) -> str:
-        return "in a temporary folder: out= keeps it" if self._home is not None else f"in {printable(str(self.path))}"
+        return (
+            "in a temporary folder: out= keeps it"
+            if self._home is not None
+            else f"in {printable(str(self.path))}"
+        )
 
 
 @arguments.naming_arguments()
@@ -319,7 +370,8 @@ def read_run(path: str | Path, *, kept: bool = False) -> Run:
 
     Args:
         path: the run folder.
-        kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which takes more memory than the rest of a row.
+        kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which
+            takes more memory than the rest of a row.
 
     Raises:
         RunError: the run is missing, damaged or unfinished.
@@ -327,7 +379,9 @@ def read_run(path: str | Path, *, kept: bool = False) -> Run:
     return of_stored(stored.read_run(Path(path), kept=kept))
 
 
-def of_stored(run: stored.Run, *, home: TemporaryFolder | None = None, data: Dataset | None = None) -> Run:
+def of_stored(
+    run: stored.Run, *, home: TemporaryFolder | None = None, data: Dataset | None = None
+) -> Run:
     """The run with the methods of the Python interface.
 
     Args:
@@ -345,14 +399,28 @@ def _written(path: Path, content: bytes) -> Path:
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise RobauditError(str(path), f"cannot be written: {error.strerror or error}", "choose another path") from error
+        raise RobauditError(
+            str(path), f"cannot be written: {error.strerror or error}", "choose another path"
+        ) from error
     return path
 
 
-_OPTIONS = [option.name for option in fields(Ask) if option.name not in ("estimators", "levels", "data", "label", "options")]
+_OPTIONS = [
+    option.name
+    for option in fields(Ask)
+    if option.name not in ("estimators", "levels", "data", "label", "options")
+]
 
 
-def _ask(estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers, *, label: Texts = None, **options: Any) -> Ask:
+def _ask(
+    estimator: Texts,
+    noise: Texts,
+    level: Numbers,
+    sigma: Numbers,
+    *,
+    label: Texts = None,
+    **options: Any,
+) -> Ask:
     """The arguments as an :class:`Ask`; None: not set.
 
     Raises:
@@ -370,4 +438,9 @@ def _ask(estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers, *, labe
         elif name == "id":
             values[name] = tuple(map(str, arguments.several(value)))
     chosen = arguments.levels(noise, level, sigma)
-    return Ask(estimators=arguments.several(estimator), levels=chosen, label=arguments.several(label), **values)
+    return Ask(
+        estimators=arguments.several(estimator),
+        levels=chosen,
+        label=arguments.several(label),
+        **values,
+    )

@@ -1,4 +1,5 @@
-"""Measure how a network's logits depend on the batch: not at all, by rounding, or on the other images."""
+"""Measure how a network's logits depend on the batch: not at all, by rounding, or on the other
+images."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from robaudit.runs.info import RowBits, Rows
 
 IMAGES = 7
 """How many images are compared: an odd number, so that each appears at every place of a batch."""
-_EVERY = 128  # batches up to this size are all tried; of larger ones, the powers of two and the largest
+_EVERY = (
+    128  # batches up to this size are all tried; of larger ones, the powers of two and the largest
+)
 _MIXED = 1e-3  # of the logits' spread: more than rounding
 _SIGMA = 0.1
 _RANDOM = 1e-4  # the same, for two passes of the same batch
@@ -24,10 +27,11 @@ _Values = Callable[[LogitModel, Tensor], Tensor]
 
 
 def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> tuple[Rows, list[str]]:
-    """Compare an image's logits in batches of the sizes that a run uses, bit for bit, and warn of results that are not reproducible.
+    """Compare an image's logits in batches of the sizes that a run uses, bit for bit, and warn of
+    results that are not reproducible.
 
-    On the CPU, libraries choose their kernels by the number of rows, and each sums in another order. Whether they do depends on the
-    processor, the library and the network, so it is measured.
+    On the CPU, libraries choose their kernels by the number of rows, and each sums in another
+    order. Whether they do depends on the processor, the library and the network, so it is measured.
 
     Args:
         engine: of the run.
@@ -37,26 +41,40 @@ def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> tuple[Rows
     x = images[:IMAGES].to(engine.model.device, engine.model.dtype)
     sizes = engine.batch_sizes(x.shape[1:])
     logits, again = (_in_batches(engine.model, x, sizes[0], _logits) for _ in range(2))
-    alone = torch.cat([_in_batches(engine.model, image, sizes[0], _logits) for image in x.split(1)])  # among copies of itself
+    # among copies of itself
+    alone = torch.cat([_in_batches(engine.model, image, sizes[0], _logits) for image in x.split(1)])
     spread = _spread(logits)
     random = not torch.allclose(logits, again, rtol=0, atol=_RANDOM * spread, equal_nan=True)
-    mixed = not random and not torch.allclose(logits, alone, rtol=0, atol=_MIXED * spread, equal_nan=True)
-    noisy = x + _SIGMA * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)  # a sum of zeros is not rounded
+    mixed = not random and not torch.allclose(
+        logits, alone, rtol=0, atol=_MIXED * spread, equal_nan=True
+    )
+    # a sum of zeros is not rounded
+    noisy = x + _SIGMA * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
     largest = max(_difference(model, noisy, sizes, _logits) for model in engine.models)
     if gradients:
-        largest = max(largest, _difference(engine.model, noisy, engine.batch_sizes(x.shape[1:], gradients=True), _gradients))
+        largest = max(
+            largest,
+            _difference(
+                engine.model, noisy, engine.batch_sizes(x.shape[1:], gradients=True), _gradients
+            ),
+        )
     bits = RowBits.MIXED if mixed else RowBits.ROUNDING if largest > 0 else RowBits.BITWISE
-    warnings, name = list[str](), engine.model.name
+    warnings = list[str]()
+    name = engine.model.name
     if random:
         what = "something in it is random or keeps state, and results will not be reproducible"
         warnings.append(f"{name}: the same images give other logits the second time; {what}")
     elif mixed:
-        warnings.append(f"{name}: an image's logits depend on the other images of its batch; results depend on the batch size")
+        warnings.append(
+            f"{name}: an image's logits depend on the other images of its batch; results depend "
+            "on the batch size"
+        )
     return Rows(kind=bits, largest_difference=largest), warnings
 
 
 def tried(sizes: Sequence[int]) -> list[int]:
-    """The batch sizes to compare, of all that a run uses (ascending): each of the small ones, some of the large ones."""
+    """The batch sizes to compare, of all that a run uses (ascending): each of the small ones, some
+    of the large ones."""
     return [size for size in sizes if size <= _EVERY or size & (size - 1) == 0 or size == sizes[-1]]
 
 
@@ -73,9 +91,11 @@ def _gradients(model: LogitModel, x: Tensor) -> Tensor:
 
 
 def _difference(model: LogitModel, x: Tensor, sizes: Sequence[int], values: _Values) -> float:
-    """The largest difference of an image's values between batches of these sizes, as a share of the spread of all values."""
+    """The largest difference of an image's values between batches of these sizes, as a share of the
+    spread of all values."""
     first = _in_batches(model, x, sizes[0], values)
-    largest, spread = 0.0, _spread(first)
+    largest = 0.0
+    spread = _spread(first)
     for size in tried(sizes):
         image = torch.arange(size, device=x.device) % len(x)
         try:
@@ -89,8 +109,12 @@ def _difference(model: LogitModel, x: Tensor, sizes: Sequence[int], values: _Val
 
 
 def _in_batches(model: LogitModel, x: Tensor, rows: int, values: _Values) -> Tensor:
-    """The values of images in batches of ``rows``, the last batch padded with copies of its last row."""
-    parts = ((part, torch.cat([part, part[-1:].expand(rows - len(part), *x.shape[1:])])) for part in x.split(rows))
+    """The values of images in batches of ``rows``, the last batch padded with copies of its last
+    row."""
+    parts = (
+        (part, torch.cat([part, part[-1:].expand(rows - len(part), *x.shape[1:])]))
+        for part in x.split(rows)
+    )
     return torch.cat([values(model, full)[: len(part)] for part, full in parts])
 
 

@@ -1,4 +1,5 @@
-"""Checks of model and data before an audit: impossible input stops it, suspicious input warns in one line."""
+"""Checks of model and data before an audit: impossible input stops it, suspicious input warns in
+one line."""
 
 from __future__ import annotations
 
@@ -26,9 +27,14 @@ from robaudit.plugins import reference
 from robaudit.progress import Listener
 from robaudit.spec.model import Precision
 
-_MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
+# fewer of large images: 256 MB at most
+_MOST_CHECKED = 256
+_FEWEST_CHECKED = 32
+_CHECKED_BYTES = 2**28
 _ROWS = 64  # in a pass
-_IMAGES, _COPIES = 16, 32  # for the effect of a lower precision
+# for the effect of a lower precision
+_IMAGES = 16
+_COPIES = 32
 _SAME = 1e-6  # relative difference of logits that are the same but for rounding
 _SUM = 1e-3  # by which probabilities may miss 1
 _FAR = 30.0  # times the range of pixels: logits of networks without a sigmoid leave [0, 1] there
@@ -67,24 +73,29 @@ def check_input(
 ) -> InputCheck:
     """Check the first images (at most 256) before anything expensive is computed.
 
-    The accuracy is that of 256 images, where the data set has them: a run of fewer is completed by images that it leaves out.
+    The accuracy is that of 256 images, where the data set has them: a run of fewer is completed by
+    images that it leaves out.
 
     Args:
         model: the model, in full precision.
         dataset: its samples.
         gradients: whether an estimator of the run needs them.
         skip_bad: pass over unreadable samples (they are listed later).
-        as_given: accept impossible pixel values, and probabilities in place of logits, with a warning.
+        as_given: accept impossible pixel values, and probabilities in place of logits, with a
+            warning.
         scaled: the spec sets the value of full intensity.
-        prepared: other ways to prepare images, by the shape of the run's images and the number that is checked.
+        prepared: other ways to prepare images, by the shape of the run's images and the number that
+            is checked.
 
     Raises:
-        ModelError: the model does not choose one class for each image, does not run on these images, returns a probability, has logits
-            that are not finite, or has no gradients.
+        ModelError: the model does not choose one class for each image, does not run on these
+            images, returns a probability, has logits that are not finite, or has no gradients.
         DataError: labels or class names do not match the logits, or pixel values are impossible.
         NothingLeftError: no sample is readable.
     """
-    refuse_other_tasks(getattr(getattr(model.network, "config", None), "problem_type", None), model.name)
+    refuse_other_tasks(
+        getattr(getattr(model.network, "config", None), "problem_type", None), model.name
+    )
     samples: list[Sample] = []
     seen: dict[str, tuple[str, int | None]] = {}
     for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
@@ -94,7 +105,9 @@ def check_input(
             break
     x = torch.stack([s.pixels for s in samples]).to(model.device)
     pixels = float(x.min()), float(x.max())
-    warnings = list(accepted(pixel_findings(dataset.where, *pixels, scaled=scaled), as_given=as_given))
+    warnings = list(
+        accepted(pixel_findings(dataset.where, *pixels, scaled=scaled), as_given=as_given)
+    )
     logits = _forward(model, x)
     _forward(model, x[:1])  # memory is measured on it next
     classes = logits.shape[1]
@@ -109,20 +122,27 @@ def check_input(
     finite = logits.isfinite().all(1)
     if not finite.any():
         raise ModelError(
-            model.name, f"its logits are not finite on any of {len(x)} clean images", "look for NaN weights, or a wrong mean/std or scale"
+            model.name,
+            f"its logits are not finite on any of {len(x)} clean images",
+            "look for NaN weights, or a wrong mean/std or scale",
         )
     known = (labels >= 0) & (labels < classes) & finite
     correct = (logits.argmax(1) == labels)[known]
-    warnings += accepted(_output_findings(model, x[finite.to(x.device)], logits[finite]), as_given=as_given)
+    warnings += accepted(
+        _output_findings(model, x[finite.to(x.device)], logits[finite]), as_given=as_given
+    )
     few = x[finite.to(x.device)][:8]
     most = _most(samples[0])
     further = list(_further(model, dataset, samples, most)) if known.any() else []
     if further:
         more = torch.stack([s.pixels for s in further]).to(model.device)
-        x, logits = torch.cat([x, more]), torch.cat([logits, _forward(model, more)])
+        x = torch.cat([x, more])
+        logits = torch.cat([logits, _forward(model, more)])
     images = _labelled([*samples, *further], x, logits)
     others = prepared(x.shape[1:], most)
-    warnings += accuracy_warnings(model, images, classes, lambda part: _forward(model, part).argmax(1), others)
+    warnings += accuracy_warnings(
+        model, images, classes, lambda part: _forward(model, part).argmax(1), others
+    )
     if gradients:
         warnings += list(_gradient_warnings(model, few))
     return InputCheck(classes, int(known.sum()), int(correct.sum()), tuple(warnings), seen, pixels)
@@ -133,7 +153,9 @@ def _most(sample: Sample) -> int:
     return min(_MOST_CHECKED, max(_FEWEST_CHECKED, _CHECKED_BYTES // (8 * sample.pixels.numel())))
 
 
-def _further(model: LogitModel, dataset: Dataset, samples: Sequence[Sample], most: int) -> Iterator[Sample]:
+def _further(
+    model: LogitModel, dataset: Dataset, samples: Sequence[Sample], most: int
+) -> Iterator[Sample]:
     """Samples of the same shape that the run leaves out."""
     for sample in further_samples(dataset, most):
         if sample.pixels.shape == samples[0].pixels.shape:
@@ -141,9 +163,11 @@ def _further(model: LogitModel, dataset: Dataset, samples: Sequence[Sample], mos
 
 
 def _labelled(samples: Sequence[Sample], x: Tensor, logits: Tensor) -> Labelled:
-    """The samples whose label is one of the classes and whose logits are finite, with their predicted classes, in random order.
+    """The samples whose label is one of the classes and whose logits are finite, with their
+    predicted classes, in random order.
 
-    The first of them show which corrections to try on all, and class folders have images of one class there.
+    The first of them show which corrections to try on all, and class folders have images of one
+    class there.
     """
     labels = torch.tensor([-1 if sample.label is None else sample.label for sample in samples])
     known = (labels >= 0) & (labels < logits.shape[1]) & logits.isfinite().all(1)
@@ -162,7 +186,8 @@ def _forward(model: LogitModel, x: Tensor) -> Tensor:
 
 
 def _in_passes(work: Callable[[int], Tensor], rows: int, where: str) -> Tensor:
-    """The result of ``work`` with this many images in a pass, halved for as long as memory runs out.
+    """The result of ``work`` with this many images in a pass, halved for as long as memory runs
+    out.
 
     Raises:
         ModelError: a single image is too much.
@@ -174,19 +199,28 @@ def _in_passes(work: Callable[[int], Tensor], rows: int, where: str) -> Tensor:
             if not is_out_of_memory(error):
                 raise
             if rows == 1:
-                raise ModelError(where, "a single image does not fit into memory", "give it more memory") from error
+                raise ModelError(
+                    where, "a single image does not fit into memory", "give it more memory"
+                ) from error
         rows //= 2
 
 
 def _check_labels(model: LogitModel, dataset: Dataset, labels: Labels, classes: int) -> None:
-    """Check every label if the data set knows them without reading pixels, else the labels of the first images; -1 is none."""
-    highest, lowest = int(labels.max(initial=-1)), int(labels[labels >= 0].min(initial=classes))
+    """Check every label if the data set knows them without reading pixels, else the labels of the
+    first images; -1 is none."""
+    highest = int(labels.max(initial=-1))
+    lowest = int(labels[labels >= 0].min(initial=classes))
     if highest == classes and lowest == 1:
-        what = f"the labels run from 1 to {highest}, but {model.name} counts its {classes} classes from 0"
+        what = (
+            f"the labels run from 1 to {highest}, but {model.name} counts its {classes} "
+            "classes from 0"
+        )
         raise DataError(dataset.where, what, "subtract 1 from each label")
     if highest >= classes:
         raise DataError(
-            dataset.where, f"label {highest} is out of range: {model.name} has {classes} classes", f"labels run from 0 to {classes - 1}"
+            dataset.where,
+            f"label {highest} is out of range: {model.name} has {classes} classes",
+            f"labels run from 0 to {classes - 1}",
         )
 
 
@@ -194,7 +228,9 @@ def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
     names = dataset.class_names
     if names is not None and len(names) != classes:
         raise DataError(
-            dataset.where, f"has {len(names)} class names, but {model.name} has {classes} classes", "name every class once, in logit order"
+            dataset.where,
+            f"has {len(names)} class names, but {model.name} has {classes} classes",
+            "name every class once, in logit order",
         )
 
 
@@ -211,7 +247,10 @@ def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[F
     spread = float((logits - logits[0]).abs().max())
     if images > 1 and spread <= _SAME * float(logits.abs().max()) and bool((x != x[0]).any()):
         remedy = "look for a layer without its weights, or a wrong mean, std or scale"
-        yield f"{model.name}: its logits are the same for all {images} images that were checked; {remedy}"
+        yield (
+            f"{model.name}: its logits are the same for all {images} images that were checked; "
+            f"{remedy}"
+        )
         return
     if not _within_unit(logits):
         return
@@ -220,11 +259,21 @@ def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[F
     if not sums_to_one and _leaves_unit(model, x):
         return  # logits that happen to be small on these images
     if one_output:
-        what = f"its one output lies within [0, 1] on all {images} images: it looks like a probability, and class 1 would always win"
-        yield ModelError(model.name, what, "return the logit, which the layer before the sigmoid gives: it is positive for class 1")
+        what = (
+            f"its one output lies within [0, 1] on all {images} images: it looks like a "
+            "probability, and class 1 would always win"
+        )
+        yield ModelError(
+            model.name,
+            what,
+            "return the logit, which the layer before the sigmoid gives: it is positive for "
+            "class 1",
+        )
     else:
         option = "output" if model.in_memory else "model.output"
-        remedy = f"their margins are far from normal: return the logits, or name the logits in {option}"
+        remedy = (
+            f"their margins are far from normal: return the logits, or name the logits in {option}"
+        )
         yield f"{model.name}: the outputs look like probabilities, not logits; {remedy}"
 
 
@@ -233,7 +282,8 @@ def _within_unit(outputs: Tensor) -> bool:
 
 
 def _leaves_unit(model: LogitModel, x: Tensor) -> bool:
-    """Whether outputs leave [0, 1] for images far beyond [0, 1], where logits are large; no, if the network refuses such images."""
+    """Whether outputs leave [0, 1] for images far beyond [0, 1], where logits are large; no, if the
+    network refuses such images."""
     far = _FAR * (x[:_IMAGES] - 0.5)
     try:
         return not _within_unit(_forward(model, torch.cat([0.5 + far, 0.5 - far])))
@@ -242,33 +292,55 @@ def _leaves_unit(model: LogitModel, x: Tensor) -> bool:
 
 
 def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
-    nearest = _forward(model, x).topk(2, dim=1).indices.to(x.device)  # one margin: cheap for any number of classes
+    # one margin: cheap for any number of classes
+    nearest = _forward(model, x).topk(2, dim=1).indices.to(x.device)
 
     def gradients(rows: int) -> Tensor:
         parts = zip(x.split(rows), nearest.split(rows), strict=True)
-        return torch.cat([margin_gradients(model, part, classes[:, 0], classes[:, 1:])[2] for part, classes in parts])
+        return torch.cat(
+            [
+                margin_gradients(model, part, classes[:, 0], classes[:, 1:])[2]
+                for part, classes in parts
+            ]
+        )
 
     try:
-        u = _in_passes(gradients, max(1, min(len(x), rows_by_rule(x.shape[1:], model.device) // 4)), model.name)
+        u = _in_passes(
+            gradients, max(1, min(len(x), rows_by_rule(x.shape[1:], model.device) // 4)), model.name
+        )
     except (ValueError, RuntimeError) as error:
         what = f"has no gradients ({str(error).strip().splitlines()[0][:200]})"
-        raise ModelError(model.name, what, f"use {reference()}, or another estimator that needs none") from error
+        raise ModelError(
+            model.name, what, f"use {reference()}, or another estimator that needs none"
+        ) from error
     dead = int((u.square().sum((1, 2)) == 0).sum())
     if dead:
-        without = f"what is computed from gradients is 1 or 0 there, and attacks find nothing: use {reference()}"
+        without = (
+            "what is computed from gradients is 1 or 0 there, and attacks find nothing: "
+            f"use {reference()}"
+        )
         yield f"{model.name}: gradients vanish on {dead} of {len(x)} images; {without}"
 
 
 def precision_effects(
-    engine: Engine, dataset: Dataset, levels: Sequence[NoiseLevel], precision: Precision, listener: Listener, *, skip_bad: bool
+    engine: Engine,
+    dataset: Dataset,
+    levels: Sequence[NoiseLevel],
+    precision: Precision,
+    listener: Listener,
+    *,
+    skip_bad: bool,
 ) -> list[dict[str, Any]]:
-    """Pass 32 noisy copies of each of the first 16 images through the network in fp32 and in ``precision``, with the same noise.
+    """Pass 32 noisy copies of each of the first 16 images through the network in fp32 and in
+    ``precision``, with the same noise.
 
     Returns:
-        For each level, for run.json: how many copies change class (``changed``), and how many keep the class of the clean image in fp32
-        (``kept_fp32``) and in the lower precision (``kept``). The listener gets a line about each.
+        For each level, for run.json: how many copies change class (``changed``), and how many keep
+        the class of the clean image in fp32 (``kept_fp32``) and in the lower precision (``kept``).
+        The listener gets a line about each.
     """
-    model, effects = engine.model, list[dict[str, Any]]()
+    model = engine.model
+    effects = list[dict[str, Any]]()
     samples = list(first_samples(dataset, _IMAGES, skip_bad=skip_bad))
     x = torch.stack([sample.pixels.to(model.dtype) for sample in samples]).to(model.device)
     copies = len(x) * _COPIES
@@ -278,13 +350,25 @@ def precision_effects(
     for at in levels:
         total = torch.zeros(3, dtype=torch.int64, device=x.device)
         for batch, logits in engine.noisy_logits(x, [sample.id for sample in samples], at, _COPIES):
-            target, lower = predicted[batch.image], logits.argmax(1)
+            target = predicted[batch.image]
+            lower = logits.argmax(1)
             with torch.inference_mode():
                 full = exact.model_under(at.noise)(batch.padded)[: len(target)].argmax(1)
-            total += torch.stack([(lower != full).sum(), (full == target).sum(), (lower == target).sum()])
+            total += torch.stack(
+                [(lower != full).sum(), (full == target).sum(), (lower == target).sum()]
+            )
         changed, in_fp32, kept = total.tolist()
         what = f"{changed} of {copies} noisy copies ({len(x)} images) change class"
-        listener.note(f"precision {precision} at {at}: {what}; kept {kept / copies:.1%}, in fp32 {in_fp32 / copies:.1%}")
-        counts = {"images": len(x), "copies": copies, "changed": changed, "kept_fp32": in_fp32, "kept": kept}
+        listener.note(
+            f"precision {precision} at {at}: {what}; kept {kept / copies:.1%}, in fp32 "
+            f"{in_fp32 / copies:.1%}"
+        )
+        counts = {
+            "images": len(x),
+            "copies": copies,
+            "changed": changed,
+            "kept_fp32": in_fp32,
+            "kept": kept,
+        }
         effects.append({"precision": precision, **at.document(), **counts})
     return effects

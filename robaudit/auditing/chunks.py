@@ -1,4 +1,5 @@
-"""Compute chunks of images: read them, the clean pass, then each task, in smaller chunks if memory runs out."""
+"""Compute chunks of images: read them, the clean pass, then each task, in smaller chunks if memory
+runs out."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ _SECONDS_BETWEEN_SIGNS = 0.2  # of life, within a step
 NEEDS_LABELS = "label it, or go by the class predicted without noise (target: predicted)"
 
 Progress = Callable[[Task | None, float], None]
-"""Called with the current task (None: images are read) and the cost done of it (see :func:`cost_of`), a few times a second."""
+"""Called with the current task (None: images are read) and the cost done of it (see
+:func:`cost_of`), a few times a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class Step:
         images: number of images.
         rows: its results.
         clean: the samples, from the clean pass.
-        refused: samples that cannot be used, or for which it gave no finite number, by id; later steps leave them out.
+        refused: samples that cannot be used, or for which it gave no finite number, by id; later
+            steps leave them out.
         finished: samples complete after this step.
     """
 
@@ -85,7 +88,9 @@ def step_name(task: Task) -> str:
     return f"{task.label}@{task.at.key}"
 
 
-def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], where: str) -> Iterator[Step]:
+def steps(
+    engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], where: str
+) -> Iterator[Step]:
     """Pass the images through the network, then do each task.
 
     Args:
@@ -95,17 +100,26 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         where: the data set, for messages.
     """
     started = time.perf_counter()
-    x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(engine.model.device)
+    x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(
+        engine.model.device
+    )
     labels = torch.tensor([-1 if s.label is None else s.label for s in samples], device=x.device)
     batch = ImageBatch.of(engine, x, ids=[s.id for s in samples], labels=labels)
     finite: list[bool] = batch.logits.isfinite().all(1).tolist()
-    refused = {sample.id: _not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok}
+    refused = {
+        sample.id: _not_finite(sample, where)
+        for sample, ok in zip(samples, finite, strict=True)
+        if not ok
+    }
     usable = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
     if refused:
         batch = batch.select(torch.tensor(finite, device=x.device))
     predicted: list[int] = batch.predicted.tolist()
     seconds = time.perf_counter() - started  # without the digests
-    known = [Clean(sample.id, sample.label, target, image_digest(sample)) for sample, target in zip(usable, predicted, strict=True)]
+    known = [
+        Clean(sample.id, sample.label, target, image_digest(sample))
+        for sample, target in zip(usable, predicted, strict=True)
+    ]
     yield Step(None, seconds, len(samples), clean=known, refused=refused)
     if not usable:
         return
@@ -115,12 +129,16 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         if batch.at != task.at:
             batch = batch.under(task.at)
         results = task.results(batch)
-        rows, refused, names = list[Row](), dict[str, SampleError](), task.values
+        rows = list[Row]()
+        refused = dict[str, SampleError]()
+        names = task.values
         for sample, target, values in zip(usable, predicted, results, strict=True):
             if sample.id in broken:
                 continue
             named = list(zip(names, values, strict=True))
-            if bad := next(((name, result.value) for name, result in named if _unusable(result)), None):
+            if bad := next(
+                ((name, result.value) for name, result in named if _unusable(result)), None
+            ):
                 broken.add(sample.id)
                 refused[sample.id] = _broken(sample, task, *bad, where)
             else:
@@ -129,12 +147,18 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
 
 
 def _not_finite(sample: Sample, where: str) -> SampleError:
-    return SampleError(f"{where}: {sample.id}", "its clean logits are not finite", "look for NaN weights or extreme pixels")
+    return SampleError(
+        f"{where}: {sample.id}",
+        "its clean logits are not finite",
+        "look for NaN weights or extreme pixels",
+    )
 
 
 def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> SampleError:
     what = f"{name} gave {value} at {task.at}"
-    remedy = "logits or gradients are not finite under noise, its class is masked by a logit of -inf, "
+    remedy = (
+        "logits or gradients are not finite under noise, its class is masked by a logit of -inf, "
+    )
     remedy += "or the estimator is broken"
     return SampleError(f"{where}: {sample.id}", what, remedy)
 
@@ -153,7 +177,8 @@ def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: st
 
 
 def _unusable(result: Result) -> bool:
-    """Whether the value is not a number that can be stored and averaged, and the estimator did not declare it missing."""
+    """Whether the value is not a number that can be stored and averaged, and the estimator did not
+    declare it missing."""
     declined = math.isnan(result.value) and result.interval.kind is IntervalKind.NO_VALUE
     return not declined and not -LARGEST < result.value < LARGEST
 
@@ -171,10 +196,22 @@ class Worker:
 
     number = 1
 
-    def __init__(self, engine: Engine, sizer: ChunkSizer, data: Dataset, tasks: Sequence[Task], readers: int = 0) -> None:
-        self._engine, self._sizer, self._data, self._readers = engine, sizer, data, readers
+    def __init__(
+        self,
+        engine: Engine,
+        sizer: ChunkSizer,
+        data: Dataset,
+        tasks: Sequence[Task],
+        readers: int = 0,
+    ) -> None:
+        self._engine = engine
+        self._sizer = sizer
+        self._data = data
+        self._readers = readers
         self._tasks = tasks
-        self._passed = self._due = self._told = 0.0  # in the current step: rows done, rows expected; time of the last report
+        self._passed = self._due = self._told = (
+            0.0  # in the current step: rows done, rows expected; time of the last report
+        )
 
     @property
     def where(self) -> str:
@@ -190,39 +227,55 @@ class Worker:
         """Number of images for the next chunk."""
         return self._sizer.next_images(tasks)
 
-    def steps(self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress) -> Generator[Step]:
-        """Compute the chunks one after the other, reading ahead; together their images are those at ``places``, in order."""
+    def steps(
+        self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress
+    ) -> Generator[Step]:
+        """Compute the chunks one after the other, reading ahead; together their images are those at
+        ``places``, in order."""
         progress(None, 0.0)
         with closing(self.read(places)) as images:
             for chunk in chunks:
                 progress(None, 0.0)
-                yield from self.compute(chunk.tasks, list(islice(images, len(chunk.places))), listener, progress)
+                yield from self.compute(
+                    chunk.tasks, list(islice(images, len(chunk.places))), listener, progress
+                )
 
     def has(self, places: Sequence[int], ids: Sequence[str]) -> bool:
         """Whether the data set has samples of these ids at these places."""
         data = self._data
-        return all(place < len(data) and data.sample_id(place) == name for place, name in zip(places, ids, strict=True))
+        return all(
+            place < len(data) and data.sample_id(place) == name
+            for place, name in zip(places, ids, strict=True)
+        )
 
     def read(self, places: Sequence[int]) -> Generator[Read]:
         """Read samples in order, ahead of the caller."""
         return read_ahead(self._data, places, self._readers, 4 * self._readers)
 
-    def compute(self, tasks: Sequence[Task], images: Iterable[Read], listener: Listener, progress: Progress) -> Iterator[Step]:
-        """Do the tasks for the usable ones of these images, in smaller chunks where they do not fit into memory.
+    def compute(
+        self, tasks: Sequence[Task], images: Iterable[Read], listener: Listener, progress: Progress
+    ) -> Iterator[Step]:
+        """Do the tasks for the usable ones of these images, in smaller chunks where they do not fit
+        into memory.
 
         Raises:
             ModelError: a single image does not fit into memory.
             DataError: the data set calls a sample by two ids.
         """
         checked = [(place, self._checked(place, read)) for place, read in images]
-        refused = {self._data.sample_id(place): read for place, read in checked if isinstance(read, SampleError)}
+        refused = {
+            self._data.sample_id(place): read
+            for place, read in checked
+            if isinstance(read, SampleError)
+        }
         if refused:
             yield Step(None, 0.0, 0, refused=refused)
         if samples := [read for _, read in checked if isinstance(read, Sample)]:
             yield from self._fitting(list(tasks), samples, listener, progress)
 
     def _checked(self, place: int, read: Sample | SampleError) -> Sample | SampleError:
-        """The sample that was read, or the reason it cannot be used: its label is missing or is not one of the model's classes."""
+        """The sample that was read, or the reason it cannot be used: its label is missing or is not
+        one of the model's classes."""
         if isinstance(read, SampleError):
             return read
         where = f"{self._data.where}: {read.id}"
@@ -236,7 +289,9 @@ class Worker:
             raise DataError(self._data.where, what, "give it one id")
         return read
 
-    def _fitting(self, tasks: list[Task], samples: list[Sample], listener: Listener, progress: Progress) -> Iterator[Step]:
+    def _fitting(
+        self, tasks: list[Task], samples: list[Sample], listener: Listener, progress: Progress
+    ) -> Iterator[Step]:
         """Do the tasks, in smaller chunks where the samples do not fit into memory."""
         waiting = [(tasks, samples)]
 
@@ -250,7 +305,8 @@ class Worker:
         with self._engine.counting(passed):
             while waiting:
                 tasks, samples = waiting.pop(0)
-                every, images = tuple(tasks), len(samples)
+                every = tuple(tasks)
+                images = len(samples)
                 if images > (most := self._sizer.next_images(tasks)):
                     waiting[:0] = [(list(tasks), samples[:most]), (list(tasks), samples[most:])]
                     continue
@@ -262,8 +318,11 @@ class Worker:
                 else:
                     self._sizer.took(every, images, longest)
 
-    def _attempt(self, tasks: list[Task], samples: list[Sample], progress: Progress) -> Generator[Step, None, float]:
-        """Do tasks until memory runs out, removing those done and samples that are refused; return the seconds of the longest step."""
+    def _attempt(
+        self, tasks: list[Task], samples: list[Sample], progress: Progress
+    ) -> Generator[Step, None, float]:
+        """Do tasks until memory runs out, removing those done and samples that are refused; return
+        the seconds of the longest step."""
         longest = 0.0
         try:
             self._begin_step(tasks, len(samples), progress)
@@ -287,19 +346,30 @@ class Worker:
             progress(tasks[0], 0.0)
 
     def _shrink(self, task: Task, samples: Sequence[Sample], listener: Listener) -> None:
-        """Adapt after running out of memory: fewer images a chunk, or fewer rows a pass if it was a single image."""
-        images, shape = len(samples), samples[0].pixels.shape
+        """Adapt after running out of memory: fewer images a chunk, or fewer rows a pass if it was a
+        single image."""
+        images = len(samples)
+        shape = samples[0].pixels.shape
         if self._engine.model.device.type == "cuda":
             torch.cuda.empty_cache()
         if images > 1:
             self._sizer.shrink(images)
-            listener.note(f"out of memory with {images} images at once: continuing with {self._sizer.most}")
+            listener.note(
+                f"out of memory with {images} images at once: continuing with {self._sizer.most}"
+            )
             return
         rows = self._engine.halve(shape)
         if rows is None:
-            what = f"{task.label} at {task.at} does not fit into memory with a single image of {'x'.join(map(str, shape))}"
-            raise ModelError(self._engine.model.name, what, "give it more memory, or use another estimator")
-        listener.note(f"out of memory with one image: continuing with {count(rows, 'row')} in a pass")
+            what = (
+                f"{task.label} at {task.at} does not fit into memory with a single image of "
+                f"{'x'.join(map(str, shape))}"
+            )
+            raise ModelError(
+                self._engine.model.name, what, "give it more memory, or use another estimator"
+            )
+        listener.note(
+            f"out of memory with one image: continuing with {count(rows, 'row')} in a pass"
+        )
 
 
 def cost_of(task: Task, images: int, classes: int) -> float:

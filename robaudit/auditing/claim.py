@@ -1,7 +1,8 @@
 """Open the files outside a run folder that it names, for `verify` and for pictures of samples.
 
-A run folder is a claim: it may come from a stranger. Nothing it names is downloaded, its code does not run without
-``--trust``, and an opened file counts only if it has the digest that the run recorded.
+A run folder is a claim: it may come from a stranger. Nothing it names is downloaded, its code does
+not run without ``--trust``, and an opened file counts only if it has the digest that the run
+recorded.
 """
 
 from __future__ import annotations
@@ -24,12 +25,19 @@ def spec_of(run: Run) -> AuditSpec:
     Raises:
         SpecError: it is invalid.
     """
-    return validated(run.info.spec, Origin(f"{run.path}/run.json, spec", Path(run.info.spec_folder), run.info.name))
+    return validated(
+        run.info.spec,
+        Origin(f"{run.path}/run.json, spec", Path(run.info.spec_folder), run.info.name),
+    )
 
 
 def without_download(data: BaseDatasetSpec) -> BaseDatasetSpec:
     """The same data set with downloading switched off."""
-    return data.model_copy(update={"download": False}) if "download" in type(data).model_fields else data
+    return (
+        data.model_copy(update={"download": False})
+        if "download" in type(data).model_fields
+        else data
+    )
 
 
 def column_of_run(run: Run, name: str, data: AuditSpec | None) -> dict[str, str]:
@@ -56,5 +64,9 @@ def noises_of(run: Run, spec: AuditSpec) -> tuple[NoiseProcess, ...]:
     noises = build(spec.noise, spec.base_dir)
     for noise in noises:
         if noise.digests != run.info.noise_files.get(noise.label, {}):
-            raise RunError(str(run.path), f"the files of its noise {noise.label} have changed", "restore the files the run was made with")
+            raise RunError(
+                str(run.path),
+                f"the files of its noise {noise.label} have changed",
+                "restore the files the run was made with",
+            )
     return noises

@@ -25,7 +25,17 @@ from robaudit.text import clipped, count, printable
 
 _OWN_PACKAGE = "robaudit"
 _PACKAGES = (
-    *(_OWN_PACKAGE, "torch", "torchvision", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pydantic"),
+    *(
+        _OWN_PACKAGE,
+        "torch",
+        "torchvision",
+        "numpy",
+        "scipy",
+        "scikit-learn",
+        "pillow",
+        "safetensors",
+        "pydantic",
+    ),
     *("onnxruntime", "timm", "transformers"),
 )
 _CPUINFO = Path("/proc/cpuinfo")
@@ -33,14 +43,17 @@ _LONGEST_COMMAND = 2**14  # characters
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _REPRODUCIBLE = (":4096:8", ":16:8")  # the values that torch and cuBLAS document
 _NOT_DETERMINISTIC = re.compile(r"([\w.:<>-]+) does not have a deterministic implementation")
-_CUBLAS = re.compile(r"deterministic.*not deterministic because it uses cublas", re.DOTALL | re.IGNORECASE)
+_CUBLAS = re.compile(
+    r"deterministic.*not deterministic because it uses cublas", re.DOTALL | re.IGNORECASE
+)
 ALL_CUDA = "cuda:all"
 """All CUDA devices of this machine."""
 _memory: Any = torch.utils.deterministic  # a module with a property
 
 
 def pick_device(name: str, where: str = "run.device") -> torch.device:
-    """The device that a spec or ``--device`` names: cpu, cuda, cuda:1 or auto (CUDA if there is one); of several, the first.
+    """The device that a spec or ``--device`` names: cpu, cuda, cuda:1 or auto (CUDA if there is
+    one); of several, the first.
 
     Raises:
         SpecError: it is unknown, or not on this machine.
@@ -49,7 +62,8 @@ def pick_device(name: str, where: str = "run.device") -> torch.device:
 
 
 def pick_devices(name: str, where: str = "run.device") -> list[torch.device]:
-    """The devices that a spec or ``--device`` names: one, several (``cuda:0,cuda:1``), or all of this machine (``cuda:all``).
+    """The devices that a spec or ``--device`` names: one, several (``cuda:0,cuda:1``), or all of
+    this machine (``cuda:all``).
 
     Raises:
         SpecError: one is unknown, not on this machine, or named twice.
@@ -61,14 +75,28 @@ def pick_devices(name: str, where: str = "run.device") -> list[torch.device]:
     parts = [part.strip() for part in name.split(",")]
     matches = [re.fullmatch(r"cuda(?::(\d{1,9}))?", part) for part in parts]
     if name != ALL_CUDA and not all(matches):
-        raise SpecError(where, f"unknown device {name!r}", f"use cpu, cuda, cuda:N, several as cuda:0,cuda:1, {ALL_CUDA}, or auto")
+        raise SpecError(
+            where,
+            f"unknown device {name!r}",
+            f"use cpu, cuda, cuda:N, several as cuda:0,cuda:1, {ALL_CUDA}, or auto",
+        )
     if not torch.cuda.is_available():
-        raise SpecError(where, f"{name} was requested, but torch finds no CUDA device here", "use cpu or auto")
+        raise SpecError(
+            where, f"{name} was requested, but torch finds no CUDA device here", "use cpu or auto"
+        )
     devices = torch.cuda.device_count()
-    numbers = list(range(devices)) if name == ALL_CUDA else [int(match[1] or 0) for match in matches if match]
+    numbers = (
+        list(range(devices))
+        if name == ALL_CUDA
+        else [int(match[1] or 0) for match in matches if match]
+    )
     if (beyond := next((number for number in numbers if number >= devices), None)) is not None:
         there = "use cuda:0" if devices == 1 else f"use cuda:0 to cuda:{devices - 1}"
-        raise SpecError(where, f"cuda:{beyond} was requested, but torch finds {count(devices, 'CUDA device')}", there)
+        raise SpecError(
+            where,
+            f"cuda:{beyond} was requested, but torch finds {count(devices, 'CUDA device')}",
+            there,
+        )
     if len(set(numbers)) < len(numbers):
         raise SpecError(where, f"{name} names a device twice", "name each device once")
     return [torch.device("cuda", number) for number in numbers]
@@ -90,7 +118,8 @@ def processor_name() -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python, of the packages that read and compute, and of CUDA and cuDNN where torch has them."""
+    """Versions of Python, of the packages that read and compute, and of CUDA and cuDNN where torch
+    has them."""
     known: dict[str, str | None] = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -99,24 +128,31 @@ def versions() -> dict[str, str | None]:
             continue
     cuda = torch.cuda.is_available()
     cudnn = torch.backends.cudnn.version() if cuda else None
-    known["cuda"], known["cudnn"] = torch.version.cuda if cuda else None, None if cudnn is None else str(cudnn)
+    known["cuda"] = torch.version.cuda if cuda else None
+    known["cudnn"] = None if cudnn is None else str(cudnn)
     return known
 
 
 def plugins(spec: AuditSpec) -> dict[str, Plugin]:
-    """Package, version and entry point of the spec's estimators that are not robaudit's own, by registered name."""
+    """Package, version and entry point of the spec's estimators that are not robaudit's own, by
+    registered name."""
     points = registered()
     foreign: dict[str, Plugin] = {}
     for name in sorted({entry.name for entry in spec.estimators}):
         package = points[name].dist
         if package is None or package.name != _OWN_PACKAGE:
-            about, number = ("unknown", "unknown") if package is None else (package.name, package.version)
-            foreign[name] = Plugin(package=printable(about), version=printable(number), entry_point=points[name].value)
+            about, number = (
+                ("unknown", "unknown") if package is None else (package.name, package.version)
+            )
+            foreign[name] = Plugin(
+                package=printable(about), version=printable(number), entry_point=points[name].value
+            )
     return foreign
 
 
 def command_line(arguments: Sequence[str]) -> str:
-    """robaudit with these arguments, as it could be typed; what does not print is written as escapes."""
+    """robaudit with these arguments, as it could be typed; what does not print is written as
+    escapes."""
     text = os.fsencode(shlex.join([_OWN_PACKAGE, *arguments])).decode("utf-8", "backslashreplace")
     return clipped(printable(text), _LONGEST_COMMAND)
 
@@ -130,23 +166,30 @@ def image_digest(sample: Sample) -> str:
 
 @contextlib.contextmanager
 def deterministic(on: bool, device: torch.device) -> Iterator[None]:
-    """Let torch use deterministic implementations within the block: every run on the same kind of device gives the same bits.
+    """Let torch use deterministic implementations within the block: every run on the same kind of
+    device gives the same bits.
 
-    Some of them are slower (atomic sums become sorted ones, cuDNN benchmarks no algorithms). Enter the block before anything runs on
-    CUDA: cuBLAS reads the size of its workspace once, from the environment. Torch's switches are restored at the end; the environment
-    variable stays, because cuBLAS obeys it until the process ends.
+    Some of them are slower (atomic sums become sorted ones, cuDNN benchmarks no algorithms). Enter
+    the block before anything runs on CUDA: cuBLAS reads the size of its workspace once, from the
+    environment. Torch's switches are restored at the end; the environment variable stays, because
+    cuBLAS obeys it until the process ends.
 
     Args:
         on: False changes nothing.
         device: where the networks run; the environment variable matters for CUDA only.
 
     Raises:
-        ModelError: an operation has no deterministic implementation, or CUDA was in use with a workspace that is not reproducible.
+        ModelError: an operation has no deterministic implementation, or CUDA was in use with a
+            workspace that is not reproducible.
     """
     if not on:
         yield
         return
-    if device.type == "cuda" and not torch.cuda.is_initialized() and os.environ.get(_WORKSPACE) not in _REPRODUCIBLE:
+    if (
+        device.type == "cuda"
+        and not torch.cuda.is_initialized()
+        and os.environ.get(_WORKSPACE) not in _REPRODUCIBLE
+    ):
         os.environ[_WORKSPACE] = _REPRODUCIBLE[0]  # in use already, torch refuses the first product
     with _switches():
         try:
@@ -159,17 +202,25 @@ def deterministic(on: bool, device: torch.device) -> Iterator[None]:
 
 
 def explained(error: BaseException) -> ModelError | None:
-    """The user's error if an operation without a deterministic implementation caused this one; None otherwise."""
+    """The user's error if an operation without a deterministic implementation caused this one; None
+    otherwise."""
     cause: BaseException | None = error
     seen: set[int] = set()
     while cause is not None and id(cause) not in seen:
         text = str(cause)
         if match := _NOT_DETERMINISTIC.search(text):
-            what = f"{match[1]}, an operation of the network or of an estimator, has no deterministic implementation in torch"
+            what = (
+                f"{match[1]}, an operation of the network or of an estimator, has no "
+                "deterministic implementation in torch"
+            )
             return ModelError("run.deterministic", what, "leave --deterministic out")
         if _CUBLAS.search(text):
             what = "CUDA was in use before deterministic mode was requested"
-            return ModelError("run.deterministic", what, f"set {_WORKSPACE}={_REPRODUCIBLE[0]} before Python starts")
+            return ModelError(
+                "run.deterministic",
+                what,
+                f"set {_WORKSPACE}={_REPRODUCIBLE[0]} before Python starts",
+            )
         seen.add(id(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
@@ -178,12 +229,17 @@ def explained(error: BaseException) -> ModelError | None:
 @contextlib.contextmanager
 def _switches() -> Iterator[None]:
     """Set torch's own switches within the block."""
-    cudnn, fill = torch.backends.cudnn, _memory.fill_uninitialized_memory
-    mode, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    cudnn = torch.backends.cudnn
+    fill = _memory.fill_uninitialized_memory
+    mode = torch.are_deterministic_algorithms_enabled()
+    warn = torch.is_deterministic_algorithms_warn_only_enabled()
     before = cudnn.deterministic, cudnn.benchmark
     try:
-        _memory.fill_uninitialized_memory = False  # it would write every result twice; a result is never read before it is written
-        cudnn.deterministic, cudnn.benchmark = True, False
+        _memory.fill_uninitialized_memory = (
+            False  # it would write every result twice; a result is never read before it is written
+        )
+        cudnn.deterministic = True
+        cudnn.benchmark = False
         torch.use_deterministic_algorithms(True)
         yield
     finally:

@@ -27,12 +27,16 @@ SPARE = 0.9
 """Planned share of the budget: a machine's speed varies."""
 
 LATEST = 1.5
-"""The share of the budget after which an audit is stopped. Stopped audits cannot be read, so one that is a little late may end."""
+"""The share of the budget after which an audit is stopped. Stopped audits cannot be read, so one
+that is a little late may end."""
 
 WORTH_SAYING = 10.0
 """An audit announces its time only above this many seconds."""
 
-_ENOUGH, _SHARE, _MOST_PASSES = 0.3, 0.05, 256  # of timed passes: seconds; the share of the audit; how many full ones at most
+# of timed passes: seconds; the share of the audit; how many full ones at most
+_ENOUGH = 0.3
+_SHARE = 0.05
+_MOST_PASSES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +89,37 @@ class Expected:
 
 
 def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Speed:
-    """Time full passes of noisy copies of the first image, for each noise of the audit in turn: briefly for a small audit.
+    """Time full passes of noisy copies of the first image, for each noise of the audit in turn:
+    briefly for a small audit.
 
     Args:
         ready: the audit.
         clock: seconds.
     """
-    engine, first = ready.engine, ready.first
+    engine = ready.engine
+    first = ready.first
     x = first.pixels.to(engine.model.device, engine.model.dtype)[None]
     varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.noise.random]
     levels = varying or [NoiseLevel(None, 0.1, LevelName.SIGMA)]
-    each, full = 0.0, engine.rows(first.pixels.shape)
-    share = _SHARE * len(ready.data) * sum(task.cost(engine.classes) for task in ready.tasks) / len(levels)
+    each = 0.0
+    full = engine.rows(first.pixels.shape)
+    share = (
+        _SHARE
+        * len(ready.data)
+        * sum(task.cost(engine.classes) for task in ready.tasks)
+        / len(levels)
+    )
     copies = min(max(int(share), 2 * full), _MOST_PASSES * full)
     for at in levels:
         batches = engine.noisy_logits(x, [first.id], at, copies)
         next(batches)  # the first pass is slower than the others
-        started, passed, spent = clock(), 0, 0.0
+        started = clock()
+        passed = 0
+        spent = 0.0
         for batch, logits in batches:
             float(logits.sum())  # waits for the device
-            passed, spent = passed + len(batch.x), clock() - started
+            passed = passed + len(batch.x)
+            spent = clock() - started
             if spent >= _ENOUGH / len(levels):
                 break
         each += max(spent, 1e-9) / passed
@@ -112,8 +127,11 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
     return Speed(len(levels) / each, engine.classes, once)
 
 
-def lowered(spec: AuditSpec, images: int, seconds: float, speed: Speed) -> tuple[AuditSpec, list[str]]:
-    """The spec with fewer draws, and if that is not enough fewer images, so that it takes at most ``seconds``.
+def lowered(
+    spec: AuditSpec, images: int, seconds: float, speed: Speed
+) -> tuple[AuditSpec, list[str]]:
+    """The spec with fewer draws, and if that is not enough fewer images, so that it takes at most
+    ``seconds``.
 
     The draws of all estimators with ``samples`` are lowered in the same proportion, none below 100.
 
@@ -133,37 +151,62 @@ def lowered(spec: AuditSpec, images: int, seconds: float, speed: Speed) -> tuple
     def one_image(of: AuditSpec) -> float:
         return sum(map(speed.passes, tasks_of(of))) / speed.rate
 
-    low, high, fewer = 0.0, 1.0, spec
+    low = 0.0
+    high = 1.0
+    fewer = spec
     if images * one_image(spec) > seconds:
         fewer = _with_share(spec, 0.0, speed.classes)
         for _ in range(20):
             middle = (low + high) / 2
             tried = _with_share(spec, middle, speed.classes)
-            low, high, fewer = (middle, high, tried) if images * one_image(tried) <= seconds else (low, middle, fewer)
-    before, after = registry.build(spec.estimators), registry.build(fewer.estimators)
-    draws = [(label, *(getattr(each, "samples", 0) for each in (estimator, after[label]))) for label, estimator in before.items()]
-    lines = [f"{label}: {before:,} -> {after:,} samples" for label, before, after in draws if after != before]
+            low, high, fewer = (
+                (middle, high, tried)
+                if images * one_image(tried) <= seconds
+                else (low, middle, fewer)
+            )
+    before = registry.build(spec.estimators)
+    after = registry.build(fewer.estimators)
+    draws = [
+        (label, *(getattr(each, "samples", 0) for each in (estimator, after[label])))
+        for label, estimator in before.items()
+    ]
+    lines = [
+        f"{label}: {before:,} -> {after:,} samples"
+        for label, before, after in draws
+        if after != before
+    ]
     each = one_image(fewer)
     if images * each <= seconds:
         return fewer, lines
     fitting = int(seconds / each)
     if fitting < 1:
-        what = f"one image takes about {duration_text(each)}" if seconds > 0 else "the start alone took as long"
-        raise RobauditError("--budget", f"is too short: {what}", "give it more time, or fewer estimators or noise levels")
+        what = (
+            f"one image takes about {duration_text(each)}"
+            if seconds > 0
+            else "the start alone took as long"
+        )
+        raise RobauditError(
+            "--budget",
+            f"is too short: {what}",
+            "give it more time, or fewer estimators or noise levels",
+        )
     return _with_images(fewer, fitting), [*lines, f"{images:,} -> {count(fitting, 'image')}"]
 
 
 def _with_share(spec: AuditSpec, share: float, classes: int) -> AuditSpec:
     """The spec with this share of the draws."""
     changed = []
-    for entry, estimator in zip(spec.estimators, registry.build(spec.estimators).values(), strict=True):
+    for entry, estimator in zip(
+        spec.estimators, registry.build(spec.estimators).values(), strict=True
+    ):
         fewer = _fewer(estimator, share, classes)
         changed.append(entry if fewer is None else _with_samples(entry, fewer))
     return spec.model_copy(update={"estimators": tuple(changed)})
 
 
 def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
-    """About this share of an estimator's samples, to two figures; None if it has none, or fewer cost no less."""
+    """About this share of an estimator's samples, to two figures; None if it has none, or fewer
+    cost no less."""
     samples = getattr(estimator, "samples", None)
     if not isinstance(samples, int):
         return None
@@ -171,16 +214,25 @@ def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
     wanted = max(least, int(share * samples))
     step = 10 ** max(0, len(str(wanted)) - 2)
     rounded = max(least, wanted // step * step)
-    for number in (*range(rounded, least - 1, -1), *range(rounded + 1, samples)):  # an estimator may take multiples of 16 only
+    for number in (
+        *range(rounded, least - 1, -1),
+        *range(rounded + 1, samples),
+    ):  # an estimator may take multiples of 16 only
         fewer = estimator.having(samples=number)
         if fewer is not None:
-            return number if number < samples and fewer.passes(classes) != estimator.passes(classes) else None
+            return (
+                number
+                if number < samples and fewer.passes(classes) != estimator.passes(classes)
+                else None
+            )
     return None
 
 
 def _with_images(spec: AuditSpec, images: int) -> AuditSpec:
-    """The spec with its first images if it has a limit or lists ids, otherwise with a random subset."""
-    dataset, update = spec.dataset, dict[str, Any]()
+    """The spec with its first images if it has a limit or lists ids, otherwise with a random
+    subset."""
+    dataset = spec.dataset
+    update = dict[str, Any]()
     if dataset.ids is not None:
         update["ids"] = dataset.ids[:images]
     elif dataset.limit is not None:
@@ -191,8 +243,11 @@ def _with_images(spec: AuditSpec, images: int) -> AuditSpec:
     return spec.model_copy(update={"dataset": dataset.model_copy(update=update)})
 
 
-def within_budget(ready: PreparedAudit, seconds: float, speed: Speed, listener: Listener) -> PreparedAudit:
-    """The audit with fewer draws and images, so that its passes take ``seconds`` at most; a note says what was lowered.
+def within_budget(
+    ready: PreparedAudit, seconds: float, speed: Speed, listener: Listener
+) -> PreparedAudit:
+    """The audit with fewer draws and images, so that its passes take ``seconds`` at most; a note
+    says what was lowered.
 
     Raises:
         RobauditError: not even one image fits.

@@ -1,4 +1,5 @@
-"""The main loop of an audit: compute missing results chunk by chunk and write them to the run's state."""
+"""The main loop of an audit: compute missing results chunk by chunk and write them to the run's
+state."""
 
 from __future__ import annotations
 
@@ -40,12 +41,18 @@ class Deadline:
         """
         if time.perf_counter() < self.at:
             return
-        what = f"is over, and only {done} of {count(samples, 'sample')} are done: the model became slower than at the start"
-        raise RobauditError("--budget", what, "run the same command again to continue: finished work is on disk")
+        what = (
+            f"is over, and only {done} of {count(samples, 'sample')} are done: the model "
+            "became slower than at the start"
+        )
+        raise RobauditError(
+            "--budget", what, "run the same command again to continue: finished work is on disk"
+        )
 
 
 class Workers(Protocol):
-    """Computes the chunks of an audit: this process (:class:`~robaudit.auditing.chunks.Worker`), or Ray workers."""
+    """Computes the chunks of an audit: this process (:class:`~robaudit.auditing.chunks.Worker`), or
+    Ray workers."""
 
     @property
     def classes(self) -> int:
@@ -61,8 +68,11 @@ class Workers(Protocol):
         """Number of images for the next chunk."""
         ...
 
-    def steps(self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress) -> Generator[Step]:
-        """Compute the chunks, each as soon as a worker is free; when they end, finish those under way.
+    def steps(
+        self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress
+    ) -> Generator[Step]:
+        """Compute the chunks, each as soon as a worker is free; when they end, finish those under
+        way.
 
         Args:
             chunks: of images that lack the same tasks.
@@ -74,7 +84,8 @@ class Workers(Protocol):
 
 
 def task_names(tasks: Sequence[Task]) -> list[TaskName]:
-    """The names of the tasks' results, which are the tasks of the state: one for each value that a task gives of an image."""
+    """The names of the tasks' results, which are the tasks of the state: one for each value that a
+    task gives of an image."""
     return [name for task in tasks for name in task.names]
 
 
@@ -97,7 +108,8 @@ def compute_missing(
     """Compute what a state lacks: every task of every sample.
 
     Args:
-        state: of a run, or one in memory; :meth:`State.begin` has been called with these samples, and the names of these tasks.
+        state: of a run, or one in memory; :meth:`State.begin` has been called with these samples,
+            and the names of these tasks.
         data: ordered samples.
         tasks: noise levels outermost.
         workers: compute the chunks.
@@ -128,17 +140,27 @@ class _Loop:
         listener: Listener,
         deadline: Deadline | None,
     ) -> None:
-        self._state, self._data, self._tasks, self._workers = state, data, tasks, workers
-        self._on_error, self._listener = on_error, listener
+        self._state = state
+        self._data = data
+        self._tasks = tasks
+        self._workers = workers
+        self._on_error = on_error
+        self._listener = listener
         self._deadline = deadline
-        self._new, self._complete, self._since = Flush(), 0, time.perf_counter()  # not on disk yet; samples that then lack nothing
+        # not on disk yet; samples that then lack nothing
+        self._new = Flush()
+        self._complete = 0
+        self._since = time.perf_counter()
         self._digests = dict[str, str]()  # of the pixels of samples without rows on disk
         self._left = len(state.unfinished)
         classes = workers.classes
-        self._cost = sum(cost_of(task, n, classes) for n, task in zip(lacking(state, tasks), tasks, strict=True))
+        self._cost = sum(
+            cost_of(task, n, classes) for n, task in zip(lacking(state, tasks), tasks, strict=True)
+        )
         self._paid = self._share = 0.0
         self._doing = ""
-        self._task_of = [number for number, task in enumerate(tasks) for _ in task.names]  # of each of the state's tasks
+        # of each of the state's tasks
+        self._task_of = [number for number, task in enumerate(tasks) for _ in task.names]
 
     def run(self) -> None:
         """Compute and write what is missing; see :func:`compute_missing`."""
@@ -147,7 +169,9 @@ class _Loop:
         try:
             with (
                 closing(self._chunks(places)) as chunks,
-                closing(self._workers.steps(chunks, places, self._listener, self._progress)) as steps,
+                closing(
+                    self._workers.steps(chunks, places, self._listener, self._progress)
+                ) as steps,
             ):
                 for step in steps:
                     self._take(step)
@@ -159,7 +183,9 @@ class _Loop:
                             self._deadline.check(len(self._data) - self._left, len(self._data))
             self._write()
             if self._left and not self._listener.stop_asked():
-                raise ValueError(f"{self._left} samples were not computed, and no stop was requested")
+                raise ValueError(
+                    f"{self._left} samples were not computed, and no stop was requested"
+                )
             if self._left:
                 raise KeyboardInterrupt
         except RunError:
@@ -172,9 +198,15 @@ class _Loop:
 
     def _chunks(self, places: Sequence[int]) -> Generator[Chunk]:
         """Consecutive images that lack the same tasks, as many at a time as the workers say."""
-        current, lacked = list[int](), tuple[Task, ...]()
+        current = list[int]()
+        lacked = tuple[Task, ...]()
         for place in places:
-            tasks = tuple(self._tasks[number] for number in dict.fromkeys(self._task_of[name] for name in self._state.missing(place)))
+            tasks = tuple(
+                self._tasks[number]
+                for number in dict.fromkeys(
+                    self._task_of[name] for name in self._state.missing(place)
+                )
+            )
             if current and (tasks != lacked or len(current) >= self._workers.next_images(tasks)):
                 yield Chunk(lacked, tuple(current))
                 current = []
@@ -190,7 +222,8 @@ class _Loop:
             self._doing = what
             self._listener.doing(what)
         if self._cost:
-            self._share = max(self._share, min(1.0, (self._paid + cost) / self._cost))  # a clean pass counts towards the first task
+            # a clean pass counts towards the first task
+            self._share = max(self._share, min(1.0, (self._paid + cost) / self._cost))
             self._listener.working(self._share)
 
     def _take(self, step: Step) -> None:
@@ -198,7 +231,13 @@ class _Loop:
             if self._on_error == "stop":
                 raise error.or_skip()
             self._listener.warn(f"skipped {error}")
-            self._new.skipped.append(Skip(sample_id=sample_id, reason=str(error), task=None if step.task is None else step.task.names[0]))
+            self._new.skipped.append(
+                Skip(
+                    sample_id=sample_id,
+                    reason=str(error),
+                    task=None if step.task is None else step.task.names[0],
+                )
+            )
             self._digests.pop(sample_id, None)
         if step.refused:
             self._new.rows = [row for row in self._new.rows if row.sample_id not in step.refused]
@@ -215,12 +254,17 @@ class _Loop:
     def _due(self) -> bool:
         """Whether there are results that should go to disk now."""
         results = len(self._new.rows) + len(self._new.skipped)
-        return bool(results) and (time.perf_counter() - self._since >= _DUE or results >= FLUSH_ROWS)
+        return bool(results) and (
+            time.perf_counter() - self._since >= _DUE or results >= FLUSH_ROWS
+        )
 
     def _write(self) -> None:
         """Write the results so far to disk."""
-        new, complete = self._new, self._complete
-        self._new, self._complete, self._since = Flush(), 0, time.perf_counter()
+        new = self._new
+        complete = self._complete
+        self._new = Flush()
+        self._complete = 0
+        self._since = time.perf_counter()
         if new.rows or new.skipped:
             known = dict.fromkeys(row.sample_id for row in new.rows)
             new.images = {name: self._digests.pop(name) for name in known if name in self._digests}
@@ -237,8 +281,18 @@ class _Loop:
         before, rows = self._state.known(sample.sample_id)
         where = f"{self._data.where}: {sample.sample_id}"
         if before not in (None, sample.digest):
-            raise AnotherRunError(where, "this image has changed since the run began", "choose another --out")
+            raise AnotherRunError(
+                where, "this image has changed since the run began", "choose another --out"
+            )
         for label, then in rows - {(sample.label, sample.predicted)}:
             same = label == sample.label
-            what = f"was predicted {then} and is {sample.predicted}" if same else f"the label was {label} and is {sample.label}"
-            raise RunError(where, what, "the data, the model's code or the machine has changed since: choose another --out")
+            what = (
+                f"was predicted {then} and is {sample.predicted}"
+                if same
+                else f"the label was {label} and is {sample.label}"
+            )
+            raise RunError(
+                where,
+                what,
+                "the data, the model's code or the machine has changed since: choose another --out",
+            )

@@ -1,4 +1,5 @@
-"""Common mistakes that cost accuracy: wrong normalisation, other preprocessing, swapped or inverted channels, reordered labels."""
+"""Common mistakes that cost accuracy: wrong normalisation, other preprocessing, swapped or inverted
+channels, reordered labels."""
 
 from __future__ import annotations
 
@@ -18,17 +19,25 @@ from robaudit.spec.model import IN_MEMORY
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 
 _FEWEST_LABELLED = 20  # whose accuracy says something
-_FIRST, _TIED = 32, 2  # images on which every change is tried; only the best, or so close to it, are tried on all
-_LEAST_GAIN, _LEVEL = 0.03, 0.02  # a correction gains as much accuracy at least; of all tests of a kind together
-_NEAR_MEAN, _NEAR_STD = 0.05, 0.2  # the latter relative
+# images on which every change is tried; only the best, or so close to it, are tried on all
+_FIRST = 32
+_TIED = 2
+# a correction gains as much accuracy at least; of all tests of a kind together
+_LEAST_GAIN = 0.03
+_LEVEL = 0.02
+# the latter relative
+_NEAR_MEAN = 0.05
+_NEAR_STD = 0.2
 _MOST_SHOWN = 3  # labels of a permutation
 _MAJORITY = 0.5
 
 PixelMap = Callable[[Tensor], Tensor]
 Predictor = Callable[[int], Tensor]
-"""The classes predicted for so many of the first images (n,), with a change; -1 where there is none."""
+"""The classes predicted for so many of the first images (n,), with a change; -1 where there is
+none."""
 Correction = tuple[float, str]
-"""A correction that raises accuracy: the accuracy with it, and its text, to follow "but 93.0% with"."""
+"""A correction that raises accuracy: the accuracy with it, and its text, to follow "but 93.0%
+with"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,8 @@ def accuracy_warnings(
     predict: Callable[[Tensor], Tensor],
     others: Sequence[Preparation] = (),
 ) -> Iterator[str]:
-    """At most one warning: a common mistake would explain the clean accuracy, or it is no better than chance.
+    """At most one warning: a common mistake would explain the clean accuracy, or it is no better
+    than chance.
 
     Args:
         model: the network.
@@ -65,8 +75,10 @@ def accuracy_warnings(
     """
     from scipy.stats import binom
 
-    labels, predicted = images.labels, images.predicted
-    n, right = len(labels), predicted == labels
+    labels = images.labels
+    predicted = images.predicted
+    n = len(labels)
+    right = predicted == labels
     if n < _FEWEST_LABELLED:
         yield from _unapplied(model)
         return
@@ -83,11 +95,18 @@ def accuracy_warnings(
 
 
 def _of_timm(model: LogitModel) -> Preparation | None:
-    """The normalisation in the timm configuration of a network in memory; None if it has none, or none that differs."""
+    """The normalisation in the timm configuration of a network in memory; None if it has none, or
+    none that differs."""
     config = getattr(model.network, "pretrained_cfg", None)
-    if model.format != IN_MEMORY or not isinstance(config, Mapping) or not config.get("mean") or not config.get("std"):
+    if (
+        model.format != IN_MEMORY
+        or not isinstance(config, Mapping)
+        or not config.get("mean")
+        or not config.get("std")
+    ):
         return None
-    mean, std = tuple(config["mean"]), tuple(config["std"])
+    mean = tuple(config["mean"])
+    std = tuple(config["std"])
     own_mean, own_std = (model.mean.new_tensor(values)[:, None, None] for values in (mean, std))
     if _close(own_mean, own_std, model.mean, model.std):
         return None
@@ -95,26 +114,41 @@ def _of_timm(model: LogitModel) -> Preparation | None:
 
 
 def _unapplied(model: LogitModel) -> Iterator[str]:
-    """Warn when a network in memory has another normalisation in its timm configuration than the one that is applied."""
+    """Warn when a network in memory has another normalisation in its timm configuration than the
+    one that is applied."""
     own = _of_timm(model)
     if own is None:
         return
-    applied = [f"{key}: {[round(value, 4) for value in getattr(model, key).flatten().tolist()]}" for key in ("mean", "std")]
+    applied = [
+        f"{key}: {[round(value, 4) for value in getattr(model, key).flatten().tolist()]}"
+        for key in ("mean", "std")
+    ]
     none = not bool((model.mean != 0).any()) and not bool((model.std != 1).any())
     what = "no mean and std are applied" if none else f"{' and '.join(applied)} are applied"
-    yield f"{model.name}: {what}, but its timm configuration has mean: {list(own.mean)}, std: {list(own.std)}"
+    yield (
+        f"{model.name}: {what}, but its timm configuration has mean: {list(own.mean)}, std: "
+        f"{list(own.std)}"
+    )
 
 
 def _better(right: Tensor, other: Tensor, tests: int) -> bool:
-    """Whether a correction classifies more images as labelled: by enough, and significantly (McNemar's exact test, one-sided)."""
+    """Whether a correction classifies more images as labelled: by enough, and significantly
+    (McNemar's exact test, one-sided)."""
     from scipy.stats import binom
 
-    gained, lost = int((other & ~right).sum()), int((right & ~other).sum())
-    return gained - lost >= _LEAST_GAIN * len(right) and float(binom.sf(gained - 1, gained + lost, 0.5)) < _LEVEL / tests
+    gained = int((other & ~right).sum())
+    lost = int((right & ~other).sum())
+    return (
+        gained - lost >= _LEAST_GAIN * len(right)
+        and float(binom.sf(gained - 1, gained + lost, 0.5)) < _LEVEL / tests
+    )
 
 
-def _by_images(changes: Sequence[tuple[str, Predictor]], labels: Tensor, right: Tensor) -> Iterator[Correction]:
-    """Changes of the images that explain the accuracy: among the best on a few, and significantly better on all.
+def _by_images(
+    changes: Sequence[tuple[str, Predictor]], labels: Tensor, right: Tensor
+) -> Iterator[Correction]:
+    """Changes of the images that explain the accuracy: among the best on a few, and significantly
+    better on all.
 
     Args:
         changes: the text of each, and what is predicted with it.
@@ -132,13 +166,16 @@ def _by_images(changes: Sequence[tuple[str, Predictor]], labels: Tensor, right: 
         return classes == labels[:images]
 
     scores = [int(hits(predict, min(_FIRST, len(right))).sum()) for _, predict in changes]
-    least = max(int(right[:_FIRST].sum()) - 1, max(scores) - _TIED)  # a gain of a few percent hardly shows on the first
+    # a gain of a few percent hardly shows on the first
+    least = max(int(right[:_FIRST].sum()) - 1, max(scores) - _TIED)
     for (text, predict), score in zip(changes, scores, strict=True):
         if score >= least and _better(right, changed := hits(predict, len(right)), len(changes)):
             yield float(changed.double().mean()), text
 
 
-def _changed(model: LogitModel, x: Tensor, predict: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Predictor]]:
+def _changed(
+    model: LogitModel, x: Tensor, predict: Callable[[Tensor], Tensor]
+) -> Iterator[tuple[str, Predictor]]:
     """Corrections of common mistakes, as maps on the pixels of the run."""
 
     def with_map(change: PixelMap, images: int) -> Tensor:
@@ -149,13 +186,20 @@ def _changed(model: LogitModel, x: Tensor, predict: Callable[[Tensor], Tensor]) 
 
 
 def _prepared(
-    model: LogitModel, images: Labelled, predict: Callable[[Tensor], Tensor], others: Sequence[Preparation]
+    model: LogitModel,
+    images: Labelled,
+    predict: Callable[[Tensor], Tensor],
+    others: Sequence[Preparation],
 ) -> Iterator[tuple[str, Predictor]]:
     """Other ways to prepare the images."""
 
     def with_preparation(other: Preparation, number: int) -> Tensor:
         ids = images.ids[:number]
-        pixels = dict(zip(ids, images.x, strict=False)) if other.dataset is None else other.dataset.pixels(ids)
+        pixels = (
+            dict(zip(ids, images.x, strict=False))
+            if other.dataset is None
+            else other.dataset.pixels(ids)
+        )
         mean, std = (
             own if not values else own.new_tensor(values)[:, None, None]
             for own, values in ((model.mean, other.mean), (model.std, other.std))
@@ -181,7 +225,11 @@ def _changes(model: LogitModel, channels: int) -> list[tuple[str, PixelMap]]:
     normalisations = {
         "no mean and std (is the normalisation inside the model?)": ((0.0,), (1.0,)),
         "pixels times 255 (mean: 0, std: 0.00392157)": ((0.0,), (1 / 255,)),
-        **{hint(name): NORMALISATIONS[name] for name in LIKELY if len(NORMALISATIONS[name][0]) == channels or name == "half"},
+        **{
+            hint(name): NORMALISATIONS[name]
+            for name in LIKELY
+            if len(NORMALISATIONS[name][0]) == channels or name == "half"
+        },
     }
     for text, values in normalisations.items():
         mean, std = (model.mean.new_tensor(value)[:, None, None] for value in values)
@@ -191,8 +239,11 @@ def _changes(model: LogitModel, channels: int) -> list[tuple[str, PixelMap]]:
 
 
 def _close(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor) -> bool:
-    """Whether two normalisations are so close (as ImageNet's and CIFAR-10's are) that accuracy hardly depends on the choice."""
-    return bool((mean - other_mean).abs().max() < _NEAR_MEAN) and bool((std / other_std - 1).abs().max() < _NEAR_STD)
+    """Whether two normalisations are so close (as ImageNet's and CIFAR-10's are) that accuracy
+    hardly depends on the choice."""
+    return bool((mean - other_mean).abs().max() < _NEAR_MEAN) and bool(
+        (std / other_std - 1).abs().max() < _NEAR_STD
+    )
 
 
 def _normalised(model: LogitModel, mean: Tensor, std: Tensor) -> PixelMap:
@@ -203,21 +254,36 @@ def _normalised(model: LogitModel, mean: Tensor, std: Tensor) -> PixelMap:
 def _by_labels(labels: Tensor, predicted: Tensor) -> Iterator[Correction]:
     """A permutation of the classes that explains the accuracy.
 
-    It is fitted on every other image of each class and measured on the rest, so that it cannot fit noise. It must be right on most of
-    them: the classes of an unrelated data set also fit some permutation.
+    It is fitted on every other image of each class and measured on the rest, so that it cannot fit
+    noise. It must be right on most of them: the classes of an unrelated data set also fit some
+    permutation.
     """
     from scipy.optimize import linear_sum_assignment
 
     if int(labels.min()) == int(labels.max()):
         return  # any permutation fits a single label
     by_class = labels.argsort(stable=True)
-    fitted, rest = by_class[::2], by_class[1::2]
+    fitted = by_class[::2]
+    rest = by_class[1::2]
     seen = np.union1d(labels.numpy(), predicted.numpy())
     hits = np.zeros((len(seen), len(seen)))
-    np.add.at(hits, (np.searchsorted(seen, labels[fitted].numpy()), np.searchsorted(seen, predicted[fitted].numpy())), 1.0)
-    rows, columns = linear_sum_assignment(hits + np.eye(len(seen)) / (2 * len(seen)), maximize=True)  # ties keep the label's own class
-    order = {int(seen[row]): int(seen[column]) for row, column in zip(rows, columns, strict=True) if hits[row].any()}
-    right, reordered = predicted == labels, predicted == torch.tensor([order.get(label, label) for label in labels.tolist()])
+    np.add.at(
+        hits,
+        (
+            np.searchsorted(seen, labels[fitted].numpy()),
+            np.searchsorted(seen, predicted[fitted].numpy()),
+        ),
+        1.0,
+    )
+    # ties keep the label's own class
+    rows, columns = linear_sum_assignment(hits + np.eye(len(seen)) / (2 * len(seen)), maximize=True)
+    order = {
+        int(seen[row]): int(seen[column])
+        for row, column in zip(rows, columns, strict=True)
+        if hits[row].any()
+    }
+    right = predicted == labels
+    reordered = predicted == torch.tensor([order.get(label, label) for label in labels.tolist()])
     accuracy = float(reordered[rest].double().mean())
     if accuracy > _MAJORITY and _better(right[rest], reordered[rest], 2):
         pairs = [f"{label}->{to}" for label, to in sorted(order.items()) if label != to]

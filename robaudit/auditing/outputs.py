@@ -17,7 +17,16 @@ from robaudit.files import Sink, file_sha256, writing
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.runs.folder import OUTPUTS, RunFolder
 from robaudit.runs.frame import FrameBuilder
-from robaudit.runs.info import DataInfo, NoisyAccuracyInfo, QuantityInfo, RunInfo, Session, ShareInfo, Skip, Totals
+from robaudit.runs.info import (
+    DataInfo,
+    NoisyAccuracyInfo,
+    QuantityInfo,
+    RunInfo,
+    Session,
+    ShareInfo,
+    Skip,
+    Totals,
+)
 from robaudit.runs.rows import TABLE_COLUMNS, Row, table_values, without_bits
 from robaudit.runs.run import SMALL, Run, StoredRows
 from robaudit.runs.serialise import SCHEMA_VERSION, csv_lines, lines_json, pieces
@@ -29,9 +38,12 @@ from robaudit.text import distinct
 
 
 def first_info(audit: CheckedAudit, **more: Any) -> RunInfo:
-    """The contents of run.json that are known before the first row; ``more``: other fields of it."""
-    spec, data = audit.spec, audit.data
-    document, names = spec.document(), data.class_names
+    """The contents of run.json that are known before the first row; ``more``: other fields of
+    it."""
+    spec = audit.spec
+    data = audit.data
+    document = spec.document()
+    names = data.class_names
     return RunInfo(
         schema_version=SCHEMA_VERSION,
         status="running",
@@ -42,20 +54,34 @@ def first_info(audit: CheckedAudit, **more: Any) -> RunInfo:
         base_identity=base_identity(document),
         seed=spec.run.seed,
         **audit.info.model_dump(exclude_unset=True),
-        data=DataInfo(where=data.where, class_names=None if names is None else list(distinct(names))),
+        data=DataInfo(
+            where=data.where, class_names=None if names is None else list(distinct(names))
+        ),
         noise=_noise_description(spec),
         plugins=plugins(spec),
         **more,
     )
 
 
-def history(old: RunInfo | None, command: str | None, device: str, workers: int = 1) -> dict[str, Any]:
+def history(
+    old: RunInfo | None, command: str | None, device: str, workers: int = 1
+) -> dict[str, Any]:
     """The start of the run and all its sessions, including this one."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     several = {"workers": workers} if workers > 1 else {}
-    session = Session(started=now, command=command, device=device, robaudit=versions()["robaudit"] or "", **several)
+    session = Session(
+        started=now,
+        command=command,
+        device=device,
+        robaudit=versions()["robaudit"] or "",
+        **several,
+    )
     before = [] if old is None else old.sessions
-    return {"started": now if old is None else old.started, "command": command, "sessions": [*before, session]}
+    return {
+        "started": now if old is None else old.started,
+        "command": command,
+        "sessions": [*before, session],
+    }
 
 
 def _noise_description(spec: AuditSpec) -> str:
@@ -71,10 +97,17 @@ def _noise_description(spec: AuditSpec) -> str:
 
 
 def _described(noise: NoiseSpec) -> str:
-    """A noise in a few words: "gaussian noise added to pixels in [0, 1], not clipped" for the usual one."""
+    """A noise in a few words: "gaussian noise added to pixels in [0, 1], not clipped" for the usual
+    one."""
     if noise.kind == GAUSSIAN:
-        return f"{noise.label} noise added to pixels in [0, 1], {'then clipped to [0, 1]' if noise.clip else 'not clipped'}"
-    options = [*(f"{key} {value}" for key, value in noise.options.items()), *(["clipped to [0, 1]"] if noise.clip else [])]
+        return (
+            f"{noise.label} noise added to pixels in [0, 1], "
+            f"{'then clipped to [0, 1]' if noise.clip else 'not clipped'}"
+        )
+    options = [
+        *(f"{key} {value}" for key, value in noise.options.items()),
+        *(["clipped to [0, 1]"] if noise.clip else []),
+    ]
     named = noise.label if noise.label == noise.kind else f"{noise.label} ({noise.kind})"
     return f"{named} on pixels in [0, 1]" + (f", {', '.join(options)}" if options else "")
 
@@ -88,16 +121,22 @@ class _Tally:
 
     Attributes:
         results: the rows as columns.
-        few: the rows themselves, without the bits of their votes, as long as they are few enough to be held in memory; else None.
+        few: the rows themselves, without the bits of their votes, as long as they are few enough to
+            be held in memory; else None.
     """
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
         self.results = FrameBuilder()
         self.few: list[Row] | None = []
-        reviews = {at_and_name: task.estimator.review() for task in tasks for at_and_name in task.names}
-        self.reviews: dict[tuple[NoiseLevel, str], Review] = {key: review for key, review in reviews.items() if review is not None}
-        self.further = {name for task in tasks for name in task.names[1:]}  # they share the passes of the first
+        reviews = {
+            at_and_name: task.estimator.review() for task in tasks for at_and_name in task.names
+        }
+        self.reviews: dict[tuple[NoiseLevel, str], Review] = {
+            key: review for key, review in reviews.items() if review is not None
+        }
+        # they share the passes of the first
+        self.further = {name for task in tasks for name in task.names[1:]}
         self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
         self.digest = hashlib.sha256()
         self._characters = 0
@@ -118,7 +157,11 @@ class _Tally:
 
     def warnings(self) -> list[str]:
         """The warnings of the reviews of all fits at one noise level."""
-        return [text for (at, name), review in self.reviews.items() for text in review.warnings(name, at)]
+        return [
+            text
+            for (at, name), review in self.reviews.items()
+            for text in review.warnings(name, at)
+        ]
 
     def _add(self, row: Row) -> None:
         self.rows += 1
@@ -139,7 +182,8 @@ def finish(
     tasks: Sequence[Task],
     seconds: Mapping[str, float],
 ) -> Run:
-    """Write the outputs in one pass over the results, with few rows in memory at a time, and mark the run complete.
+    """Write the outputs in one pass over the results, with few rows in memory at a time, and mark
+    the run complete.
 
     Args:
         folder: the run's.
@@ -158,7 +202,9 @@ def finish(
     tally = _Tally(tasks)
     skipped = list(skips)
     with ExitStack() as files:
-        csv, json, summary = (files.enter_context(writing(folder.path / name, folder.guard)) for name in OUTPUTS)
+        csv, json, summary = (
+            files.enter_context(writing(folder.path / name, folder.guard)) for name in OUTPUTS
+        )
         _write_rows(results, tally, csv, json, info.data.class_names)
         if not tally.rows:
             if not folder.info().complete:
@@ -179,11 +225,21 @@ def finish(
         }
     complete = _completed(info, tally, summaries, skipped, seconds, digests)
     folder.write_info(complete)
-    rows = StoredRows(folder.path / "samples.json", complete) if tally.few is None else tuple(tally.few)
+    rows = (
+        StoredRows(folder.path / "samples.json", complete)
+        if tally.few is None
+        else tuple(tally.few)
+    )
     return Run(folder.path, complete, rows).with_columns(frame)
 
 
-def _write_rows(results: Iterable[SampleResults], tally: _Tally, csv: Sink, json: Sink, names: Sequence[str] | None) -> None:
+def _write_rows(
+    results: Iterable[SampleResults],
+    tally: _Tally,
+    csv: Sink,
+    json: Sink,
+    names: Sequence[str] | None,
+) -> None:
     """Write samples.csv and samples.json. A line of samples.json is the state's, as it is."""
     pending = list[Row]()  # in samples.json, not yet in samples.csv
 
@@ -210,18 +266,28 @@ def _completed(
 ) -> RunInfo:
     """The contents of run.json of the complete run."""
     accuracies = [
-        NoisyAccuracyInfo(estimator=s.key.estimator, **s.key.at.document(), **s.noisy_accuracy.document())
+        NoisyAccuracyInfo(
+            estimator=s.key.estimator, **s.key.at.document(), **s.noisy_accuracy.document()
+        )
         for s in summaries
         if s.noisy_accuracy
     ]
     review_warnings = tally.warnings()
-    seen = {"samples": tally.samples, "labelled": tally.labelled, "sha256": tally.digest.hexdigest()}
+    seen = {
+        "samples": tally.samples,
+        "labelled": tally.labelled,
+        "sha256": tally.digest.hexdigest(),
+    }
     complete = {
         "status": "complete",
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "data": info.data.model_copy(update=seen),
-        "quantities": [QuantityInfo(**quantity.document()) for quantity in tally.quantities.values()],
-        "clean_accuracy": next((ShareInfo(**s.clean_accuracy.document()) for s in summaries if s.clean_accuracy), None),
+        "quantities": [
+            QuantityInfo(**quantity.document()) for quantity in tally.quantities.values()
+        ],
+        "clean_accuracy": next(
+            (ShareInfo(**s.clean_accuracy.document()) for s in summaries if s.clean_accuracy), None
+        ),
         "noisy_accuracy": accuracies,
         "totals": Totals(
             samples=tally.samples,

@@ -1,4 +1,5 @@
-"""Other ways to prepare the images of a run, which may explain a low accuracy: the model's own, or the usual ones."""
+"""Other ways to prepare the images of a run, which may explain a low accuracy: the model's own, or
+the usual ones."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from robaudit.errors import RobauditError
 from robaudit.models.pretrained import published_geometry
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
 
-_NO_MEAN, _NO_STD = (0.0,), (1.0,)
+_NO_MEAN = (0.0,)
+_NO_STD = (1.0,)
 _ROUNDING = 0.005  # of mean and std, as people write them
 _GEOMETRY = ("resize", "crop", "crop_rounding", "interpolation")
 _LARGER = 256 / 224  # a resize by its crop, as usual for ImageNet
@@ -65,7 +67,10 @@ class Opener:
         found: dict[str, Tensor] = {}
         try:
             dataset = open_dataset(self.section, base_dir=self.spec.base_dir, trust=self.trust)
-            for sample in chain(first_samples(dataset, self.most, skip_bad=True), further_samples(dataset, self.most)):
+            for sample in chain(
+                first_samples(dataset, self.most, skip_bad=True),
+                further_samples(dataset, self.most),
+            ):
                 if sample.id in wanted:
                     found[sample.id] = sample.pixels
                 if len(found) == len(wanted):
@@ -76,7 +81,8 @@ class Opener:
 
 
 def further_samples(dataset: Dataset, most: int) -> Iterator[Sample]:
-    """Samples that a run leaves out, so that a check sees ``most`` in all. What is wrong with them is no concern of the run."""
+    """Samples that a run leaves out, so that a check sees ``most`` in all. What is wrong with them
+    is no concern of the run."""
     missing = most - len(dataset)
     if missing <= 0 or not isinstance(dataset, Selected):
         return
@@ -95,12 +101,21 @@ def overridden(spec: AuditSpec) -> Iterator[str]:
         return
     others = {**_other_normalisation(spec, own.keys), **_other_geometry(spec, own.keys)}
     if others:
-        ours = {key: getattr(spec.model if key in ("mean", "std") else spec.dataset, key) for key in others}
-        yield f"{own.source}: the model's own preprocessing has {_shown(others)}, but the spec has {_shown(ours)}"
+        ours = {
+            key: getattr(spec.model if key in ("mean", "std") else spec.dataset, key)
+            for key in others
+        }
+        yield (
+            f"{own.source}: the model's own preprocessing has {_shown(others)}, but the spec "
+            f"has {_shown(ours)}"
+        )
 
 
-def preparations(spec: AuditSpec, shape: Sequence[int], most: int, *, trust: bool, in_memory: bool) -> tuple[Preparation, ...]:
-    """The ways to prepare images that differ from the run's: the model's own, and without one the usual ones of its architecture.
+def preparations(
+    spec: AuditSpec, shape: Sequence[int], most: int, *, trust: bool, in_memory: bool
+) -> tuple[Preparation, ...]:
+    """The ways to prepare images that differ from the run's: the model's own, and without one the
+    usual ones of its architecture.
 
     Args:
         spec: of the run, filled.
@@ -116,15 +131,29 @@ def preparations(spec: AuditSpec, shape: Sequence[int], most: int, *, trust: boo
 
     own = spec.origin.own
     if own is None:
-        others = () if in_memory or not isinstance(spec.dataset, ImageOptions) else _usual(spec.model, spec.dataset, shape)
-        return tuple(Preparation(_shown(keys), dataset=changed(keys)) for keys in others if _other_geometry(spec, keys))
+        others = (
+            ()
+            if in_memory or not isinstance(spec.dataset, ImageOptions)
+            else _usual(spec.model, spec.dataset, shape)
+        )
+        return tuple(
+            Preparation(_shown(keys), dataset=changed(keys))
+            for keys in others
+            if _other_geometry(spec, keys)
+        )
     normalisation = _other_normalisation(spec, own.keys)
     geometry = {} if in_memory else _other_geometry(spec, own.keys)
     if not normalisation and not geometry:
         return ()
-    dataset = changed({key: own.keys[key] for key in (*_GEOMETRY, "channels") if key in own.keys}) if geometry else None
+    dataset = (
+        changed({key: own.keys[key] for key in (*_GEOMETRY, "channels") if key in own.keys})
+        if geometry
+        else None
+    )
     text = f"{_shown({**normalisation, **geometry})} ({own.source})"
-    return (Preparation(text, normalisation.get("mean", ()), normalisation.get("std", ()), dataset),)
+    return (
+        Preparation(text, normalisation.get("mean", ()), normalisation.get("std", ()), dataset),
+    )
 
 
 def _other_normalisation(spec: AuditSpec, keys: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
@@ -158,12 +187,16 @@ def _sides(crop: int | tuple[int, int] | None) -> tuple[int, int] | None:
 def _shown(keys: Mapping[str, Any]) -> str:
     """``mean: [0.5], std: [0.5], resize: 256, no crop``."""
     return ", ".join(
-        f"{key}: {list(value) if isinstance(value, tuple) else value}" if value else f"no {key}" for key, value in keys.items()
+        f"{key}: {list(value) if isinstance(value, tuple) else value}" if value else f"no {key}"
+        for key, value in keys.items()
     )
 
 
-def _usual(model: ModelSpec, images: ImageOptions, shape: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-    """The preparation of the architecture's published weights; for resized images also common ones, for their size and for ImageNet's."""
+def _usual(
+    model: ModelSpec, images: ImageOptions, shape: Sequence[int]
+) -> Iterator[Mapping[str, Any]]:
+    """The preparation of the architecture's published weights; for resized images also common ones,
+    for their size and for ImageNet's."""
     published = published_geometry(model)
     if published:
         yield published

@@ -112,15 +112,30 @@ class PreparedAudit(CheckedAudit):
     limit: int
 
     def worker(self) -> Worker:
-        """A worker for its chunks. Their size follows a fixed rule if rows depend on the rest of their chunk.
+        """A worker for its chunks. Their size follows a fixed rule if rows depend on the rest of
+        their chunk.
 
-        They do if the model mixes the images of a batch, and on CUDA (in the last digits) if the run is deterministic.
+        They do if the model mixes the images of a batch, and on CUDA (in the last digits) if the
+        run is deterministic.
         """
-        engine, device = self.engine, self.engine.model.device
-        steady = (self.spec.run.deterministic and device.type == "cuda") or self.info.rows.kind is RowBits.MIXED
+        engine = self.engine
+        device = self.engine.model.device
+        steady = (
+            self.spec.run.deterministic and device.type == "cuda"
+        ) or self.info.rows.kind is RowBits.MIXED
         rows = engine.gradient_rows(shape_of(self.first.pixels), 1)
-        least = max((-(-rows // each) for task in self.tasks if (each := task.estimator.rows_at_once)), default=1)
-        sizer = ChunkSizer(self.tasks, engine.classes, self.first.pixels.numel(), None if steady else device, self.limit, least)
+        least = max(
+            (-(-rows // each) for task in self.tasks if (each := task.estimator.rows_at_once)),
+            default=1,
+        )
+        sizer = ChunkSizer(
+            self.tasks,
+            engine.classes,
+            self.first.pixels.numel(),
+            None if steady else device,
+            self.limit,
+            least,
+        )
         return Worker(engine, sizer, self.data, self.tasks, self.readers)
 
     def at_levels(self, listener: Listener) -> PreparedAudit:
@@ -151,19 +166,26 @@ def open_audit(request: Request, listener: Listener) -> OpenedAudit:
     Raises:
         RobauditError: something is missing, damaged, or does not fit the rest.
     """
-    spec, data = request.spec, request.dataset
+    spec = request.spec
+    data = request.dataset
     listener.doing("reading the spec")
     noises = build_noises(spec.noise, spec.base_dir, spec.origin)
     tasks = tasks_of(spec)
     refuse_unfit(tasks, {noise.label: noise.noise for noise in noises})
     listener.doing("opening the data set")
-    data = data if data is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
+    data = (
+        data
+        if data is not None
+        else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
+    )
     if len(data) == 0:
         raise NothingLeftError(data.where, "the data set is empty", "give it samples")
     return OpenedAudit(spec=spec, noises=noises, tasks=tasks, data=data)
 
 
-def prepare(request: Request, device: torch.device, listener: Listener, opened: OpenedAudit | None = None) -> PreparedAudit:
+def prepare(
+    request: Request, device: torch.device, listener: Listener, opened: OpenedAudit | None = None
+) -> PreparedAudit:
     """Load and check everything before anything expensive is computed or written.
 
     Args:
@@ -176,13 +198,19 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
         RobauditError: something is missing, damaged, or does not fit the rest, or memory runs out.
     """
     opened = opened or open_audit(request, listener)
-    spec, data, skip_bad = opened.spec, opened.data, request.skip_bad
+    spec = opened.spec
+    data = opened.data
+    skip_bad = request.skip_bad
     by_gradients = [task for task in opened.tasks if Need.GRADIENTS in task.estimator.needs]
     gradients = bool(by_gradients)
     listener.doing("loading the model")
     network = make_model(spec, request.model, device, trust=request.trust)
     limit = memory_limit(spec.run.memory, request.share)
-    for text in (*spec.origin.taken, *network.notes, *(data.notes if isinstance(data, Selected) else ())):
+    for text in (
+        *spec.origin.taken,
+        *network.notes,
+        *(data.notes if isinstance(data, Selected) else ()),
+    ):
         listener.note(text)
     if by_gradients and not network.differentiable:
         raise ModelError(
@@ -200,7 +228,9 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
         skip_bad=skip_bad,
         as_given=spec.run.as_given,
         scaled=scaled,
-        prepared=partial(preparations, spec, trust=request.trust, in_memory=request.dataset is not None),
+        prepared=partial(
+            preparations, spec, trust=request.trust, in_memory=request.dataset is not None
+        ),
     )
     if (needing := needing_labels(opened.tasks)) and not check.labelled:
         raise DataError(data.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
@@ -212,19 +242,29 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     if within_unit(*check.pixels):
         findings += level_findings(opened.noises, image, first[0].id)
     before = (*(data.warnings if isinstance(data, Selected) else ()), *overridden(spec))
-    check = replace(check, warnings=(*before, *accepted(findings, as_given=spec.run.as_given), *check.warnings))
+    check = replace(
+        check, warnings=(*before, *accepted(findings, as_given=spec.run.as_given), *check.warnings)
+    )
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")
     engine = _engine(spec, opened.noises, network, noisy, check.classes, image, gradients=gradients)
     listener.doing("comparing batches of different sizes")
-    rows, unsteady = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=gradients)
+    rows, unsteady = check_rows(
+        engine, torch.stack([sample.pixels for sample in first]), gradients=gradients
+    )
     for text in unsteady:
         listener.warn(text)
     info = Measured(
         device=device_name(network.device),
         versions=versions(),
-        model=ModelInfo(name=network.name, format=network.format, sha256=network.sha256, classes=check.classes, notes=list(network.notes)),
+        model=ModelInfo(
+            name=network.name,
+            format=network.format,
+            sha256=network.sha256,
+            classes=check.classes,
+            notes=list(network.notes),
+        ),
         warnings=[*check.warnings, *unsteady],
         rows=rows,
         batch_rows=engine.rows(image.shape),
@@ -232,10 +272,20 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
         **_effects(spec, engine, data, listener, skip_bad=skip_bad),
     )
     threads = readers(device, "python" if request.dataset is not None else spec.dataset.kind)
-    return PreparedAudit(**vars(opened), info=info, seen=check.seen, engine=engine, first=first[0], readers=threads, limit=limit)
+    return PreparedAudit(
+        **vars(opened),
+        info=info,
+        seen=check.seen,
+        engine=engine,
+        first=first[0],
+        readers=threads,
+        limit=limit,
+    )
 
 
-def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:
+def make_model(
+    spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool
+) -> LogitModel:
     """The spec's model, or the one given, as a function from pixels to logits.
 
     Raises:
@@ -245,14 +295,23 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     options = spec.model
     if given is not None:
         name = getattr(given, "__name__", type(given).__name__)  # of a function, or of the class
-        model = from_module(given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name=name)
+        model = from_module(
+            given,
+            mean=options.mean,
+            std=options.std,
+            output=options.output,
+            dtype=dtype,
+            device=device,
+            name=name,
+        )
     else:
         model = load_model(Source(options, spec.base_dir, device, dtype, trust))
     return model.rounding(spec.run.precision == "tf32")
 
 
 def _without_gradients(task: Task) -> str:
-    """Estimators of the same quantity that work with any model: "mc or softmax, or "; empty where there are none."""
+    """Estimators of the same quantity that work with any model: "mc or softmax, or "; empty where
+    there are none."""
     names = without_gradients(task.estimator.quantity)
     return f"{' or '.join(names)}, or " if names else ""
 
@@ -273,7 +332,9 @@ def check_noises(noises: Sequence[NoiseProcess], image: torch.Tensor, dataset: D
         try:
             noise.check(shape_of(image), _labels_of(dataset))
         except SpecError as error:
-            raise SpecError(f"noise {noise.label}: {error.where}", error.what, error.remedy) from error
+            raise SpecError(
+                f"noise {noise.label}: {error.where}", error.what, error.remedy
+            ) from error
 
 
 def _labels_of(dataset: Dataset) -> Iterator[tuple[str, int]]:
@@ -293,7 +354,8 @@ def _engine(
     *,
     gradients: bool,
 ) -> Engine:
-    """The spec's engine, with as many rows in a pass as the rule says, or as fit into the memory of a CUDA device."""
+    """The spec's engine, with as many rows in a pass as the rule says, or as fit into the memory of
+    a CUDA device."""
     sources = _sources(noises, spec.run.seed, model)
     if spec.run.batch_size != "auto":
         return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
@@ -317,13 +379,23 @@ def on_stream(engine: Engine, noises: Sequence[NoiseProcess], seed: int, stream:
     return other
 
 
-def _sources(noises: Sequence[NoiseProcess], seed: int, model: LogitModel, stream: str = "") -> dict[str | None, NoiseProcess]:
+def _sources(
+    noises: Sequence[NoiseProcess], seed: int, model: LogitModel, stream: str = ""
+) -> dict[str | None, NoiseProcess]:
     """The noises by label, and under None the RNG for noise-free estimators."""
     bare = NoiseProcess(Gaussian(), NONE, seed, model.device, model.dtype, stream=stream)
-    return {None: bare, **{noise.label: noise.seeded(seed, model.device, model.dtype, stream=stream) for noise in noises}}
+    return {
+        None: bare,
+        **{
+            noise.label: noise.seeded(seed, model.device, model.dtype, stream=stream)
+            for noise in noises
+        },
+    }
 
 
-def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listener, *, skip_bad: bool) -> dict[str, Any]:
+def _effects(
+    spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listener, *, skip_bad: bool
+) -> dict[str, Any]:
     """What a lower precision changes, for run.json."""
     precision = spec.run.precision
     if precision not in ("tf32", "bf16"):
@@ -331,13 +403,18 @@ def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listen
     if precision == "tf32" and engine.model.device.type == "cpu":
         listener.warn("precision tf32 needs CUDA: on the CPU this run computes in fp32")
         return {}
-    return {"precision_effect": precision_effects(engine, dataset, spec.levels, precision, listener, skip_bad=skip_bad)}
+    return {
+        "precision_effect": precision_effects(
+            engine, dataset, spec.levels, precision, listener, skip_bad=skip_bad
+        )
+    }
 
 
 def _report(check: InputCheck, listener: Listener) -> None:
     if check.labelled:
         listener.note(
-            f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first {check.labelled} labelled images)"
+            f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first "
+            f"{check.labelled} labelled images)"
         )
     else:
         listener.note("no labels: accuracy is not measured; robustness needs none")

@@ -21,15 +21,18 @@ from robaudit.spec.origin import Origin
 
 
 def folder_name(spec: AuditSpec, purpose: str = "") -> str:
-    """<spec name>-<hash8>, or <spec name>-<purpose>-<hash8> for an audit derived from the spec for a purpose."""
+    """<spec name>-<hash8>, or <spec name>-<purpose>-<hash8> for an audit derived from the spec for
+    a purpose."""
     return "-".join(filter(None, (spec.stem, purpose, identity(spec.document())[:8])))
 
 
 def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> Path:
-    """runs/<:func:`folder_name`>; to extend a run, the only folder of the spec's name with the same model and data.
+    """runs/<:func:`folder_name`>; to extend a run, the only folder of the spec's name with the same
+    model and data.
 
     Raises:
-        RunError: there is no such folder or more than one, or it is reached through a symbolic link.
+        RunError: there is no such folder or more than one, or it is reached through a symbolic
+            link.
     """
     document = spec.document()
     exact = in_runs(folder_name(spec, purpose))
@@ -41,22 +44,32 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise RunError("--extend", f"several runs could be extended: {', '.join(map(str, fitting))}", "name one with --out")
+        raise RunError(
+            "--extend",
+            f"several runs could be extended: {', '.join(map(str, fitting))}",
+            "name one with --out",
+        )
     raise RunError(
-        "--extend", f"there is no run of {spec.stem} with this model and data under runs/", "name it with --out, or leave --extend out"
+        "--extend",
+        f"there is no run of {spec.stem} with this model and data under runs/",
+        "name it with --out, or leave --extend out",
     )
 
 
-def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None) -> RunInfo | None:
+def existing_info(
+    folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None
+) -> RunInfo | None:
     """The folder's run.json, or None if there is no run.
 
-    A run in the spec's default folder may have been extended since; it then holds more than the spec asks for.
+    A run in the spec's default folder may have been extended since; it then holds more than the
+    spec asks for.
 
     Args:
         folder: the run's.
         spec: what is asked for.
         extend: whether the spec may ask for more than the run has.
-        until: the analyses of a run that is sampled until its gates are decided; the run may lack the last.
+        until: the analyses of a run that is sampled until its gates are decided; the run may lack
+            the last.
 
     Raises:
         RunError: the folder holds a run of another spec.
@@ -65,23 +78,33 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, u
         if extend:
             raise RunError(str(folder.path), "there is no run to extend", "leave --extend out")
         return None
-    info, document = folder.info(), spec.document()
+    info = folder.info()
+    document = spec.document()
     if info.base_identity != base_identity(document):
         what = "holds a run of another spec (model, data set, seed or precision)"
         raise AnotherRunError(str(folder.path), what, "choose another --out")
     _joined(info.spec["noise"], document["noise"], str(folder.path))
-    own = folder.path == RUNS / folder_name(spec) and identity(extended(spec, info, str(folder.path)).document()) == info.identity
+    own = (
+        folder.path == RUNS / folder_name(spec)
+        and identity(extended(spec, info, str(folder.path)).document()) == info.identity
+    )
     if info.identity != identity(document) and not (extend or own or is_next(until, info)):
-        what, remedy = "holds a run with other noise levels, estimators or limit", "add --extend to extend it"
+        what = "holds a run with other noise levels, estimators or limit"
+        remedy = "add --extend to extend it"
         if info.until_decided is not None and until is None:
-            what, remedy = "holds a run that is sampled until its gates are decided", "add --until-decided or its --gate"
+            what = "holds a run that is sampled until its gates are decided"
+            remedy = "add --until-decided or its --gate"
         raise RunError(str(folder.path), what, f"{remedy}, or choose another --out")
     return info
 
 
 def is_next(until: UntilDecided | None, info: RunInfo) -> bool:
     """Whether the last analysis is the run's next one, for which its estimators take more draws."""
-    return until is not None and info.until_decided is not None and info.until_decided.draws == until.draws[:-1]
+    return (
+        until is not None
+        and info.until_decided is not None
+        and info.until_decided.draws == until.draws[:-1]
+    )
 
 
 def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Listener) -> None:
@@ -97,12 +120,19 @@ def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Li
         RunError: other weights, or another kind of device.
     """
     if old.model.sha256 != now.model.sha256:
-        what = "was made with other weights" + (" or other code" if now.model.format == IN_MEMORY else "")
+        what = "was made with other weights" + (
+            " or other code" if now.model.format == IN_MEMORY else ""
+        )
         raise AnotherRunError(where, what, "choose another --out")
     here = now.device
     if kind_of(old.device) != kind_of(here):
-        raise AnotherRunError(where, f"was begun on {old.device}, and this device draws other noise", "choose another --out")
-    then, versions = old.versions, now.versions
+        raise AnotherRunError(
+            where,
+            f"was begun on {old.device}, and this device draws other noise",
+            "choose another --out",
+        )
+    then = old.versions
+    versions = now.versions
     changed = [
         f"{name} {then[name]} (now {versions[name]})"
         for name in ("robaudit", "torch", "numpy", "scipy")
@@ -111,11 +141,17 @@ def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Li
     if device_type(here) == "cpu" and old.device != here:
         changed.append(f"{old.device} (now {here})")
     if changed:
-        listener.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last digits from those computed now")
+        listener.warn(
+            f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last "
+            "digits from those computed now"
+        )
 
 
-def refuse_other_results(state: State, noises: Mapping[str, Any], estimators: Mapping[str, Any], where: str) -> None:
-    """Refuse a noise or an estimator whose name has rows with other options in the run, for example from an unfinished extension.
+def refuse_other_results(
+    state: State, noises: Mapping[str, Any], estimators: Mapping[str, Any], where: str
+) -> None:
+    """Refuse a noise or an estimator whose name has rows with other options in the run, for example
+    from an unfinished extension.
 
     Args:
         state: what the run has computed.
@@ -129,7 +165,11 @@ def refuse_other_results(state: State, noises: Mapping[str, Any], estimators: Ma
     for label, entry in state.noises():
         now = noises.get(label, entry)
         if now != entry and {**now, "files": None} == {**entry, "files": None}:
-            raise AnotherRunError(where, f"the files of its noise {label} have changed since", "restore them, or choose another --out")
+            raise AnotherRunError(
+                where,
+                f"the files of its noise {label} have changed since",
+                "restore them, or choose another --out",
+            )
         if now != entry:
             raise _other_noise(where, label)
     for _, entry in state.entries():
@@ -144,8 +184,11 @@ def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
     return RunError(where, what, "give the new one a label of its own")
 
 
-def refuse_other_data(state: State, audit: CheckedAudit, old: RunInfo | None, *, extend: bool) -> None:
-    """Refuse to continue if images or labels differ from the run's; data in memory, which no file identifies, are read whole.
+def refuse_other_data(
+    state: State, audit: CheckedAudit, old: RunInfo | None, *, extend: bool
+) -> None:
+    """Refuse to continue if images or labels differ from the run's; data in memory, which no file
+    identifies, are read whole.
 
     Args:
         state: what the run has computed.
@@ -156,23 +199,36 @@ def refuse_other_data(state: State, audit: CheckedAudit, old: RunInfo | None, *,
     Raises:
         RunError: one differs, is missing or is new.
     """
-    where, seen = audit.data.where, audit.seen
+    where = audit.data.where
+    seen = audit.seen
     if old is not None and audit.spec.dataset.kind == IN_MEMORY:
-        seen, known = _all_seen(audit.data), state.images()
+        seen = _all_seen(audit.data)
+        known = state.images()
         if (lost := next((name for name in known if name not in seen), None)) is not None:
-            raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
+            raise AnotherRunError(
+                where, f"no longer has the sample {lost!r} of the run", "choose another --out"
+            )
         known |= dict.fromkeys((skip.sample_id for skip in old.skipped), "")
-        if old.complete and not extend and (new := next((name for name in seen if name not in known), None)) is not None:
+        if (
+            old.complete
+            and not extend
+            and (new := next((name for name in seen if name not in known), None)) is not None
+        ):
             what = f"has the sample {new!r}, which the finished run does not have"
             raise AnotherRunError(where, what, "extend the run, or choose another --out")
     for sample_id, *before in state.labels(seen):
         if (*before,) != seen[sample_id]:
             what = "image" if seen[sample_id][0] != before[0] else "label"
-            raise AnotherRunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
+            raise AnotherRunError(
+                f"{where}: {sample_id}",
+                f"this {what} has changed since the run began",
+                "choose another --out",
+            )
 
 
 def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:
-    """Pixel digest and label of every readable sample, by id: data in memory have no file to identify them."""
+    """Pixel digest and label of every readable sample, by id: data in memory have no file to
+    identify them."""
     seen: dict[str, tuple[str, int | None]] = {}
     for index in range(len(samples)):
         with contextlib.suppress(SampleError):
@@ -187,7 +243,8 @@ def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:
     Raises:
         RunError: an estimator or a noise of the run has the same name, but other options.
     """
-    old, new = info.spec, spec.document()
+    old = info.spec
+    new = spec.document()
     estimators = list(old["estimators"])
     by_label = {entry["label"]: entry for entry in estimators}
     for entry in new["estimators"]:
@@ -199,15 +256,23 @@ def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:
     limits = (old["dataset"]["limit"], new["dataset"]["limit"])
     document = {
         **new,
-        "dataset": {**new["dataset"], "limit": None if None in limits else max(limits), "sample": _larger(old, new)},
+        "dataset": {
+            **new["dataset"],
+            "limit": None if None in limits else max(limits),
+            "sample": _larger(old, new),
+        },
         "noise": _joined(old["noise"], new["noise"], where),
         "estimators": estimators,
     }
-    origin = Origin(folder=spec.base_dir, name=spec.stem, taken=spec.origin.taken, own=spec.origin.own)
+    origin = Origin(
+        folder=spec.base_dir, name=spec.stem, taken=spec.origin.taken, own=spec.origin.own
+    )
     return AuditSpec.model_validate(document).coming(origin)
 
 
-def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], where: str) -> list[dict[str, Any]]:
+def _joined(
+    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], where: str
+) -> list[dict[str, Any]]:
     """The noises of both, each with the levels of both.
 
     Raises:
@@ -225,7 +290,9 @@ def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], 
 
 def _other_noise(where: str, label: str) -> RunError:
     what = f"has run the noise {label} with other options"
-    return AnotherRunError(where, what, "give the new one a name of its own, or choose another --out")
+    return AnotherRunError(
+        where, what, "give the new one a name of its own, or choose another --out"
+    )
 
 
 def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -13,7 +13,14 @@ from torch import nn
 
 from robaudit.auditing.chunks import step_name
 from robaudit.auditing.environment import deterministic, pick_devices
-from robaudit.auditing.expected import LATEST, SPARE, WORTH_SAYING, as_begun, measure_speed, within_budget
+from robaudit.auditing.expected import (
+    LATEST,
+    SPARE,
+    WORTH_SAYING,
+    as_begun,
+    measure_speed,
+    within_budget,
+)
 from robaudit.auditing.loop import Deadline, OnError, Workers, compute_missing, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
 from robaudit.auditing.prepare import CheckedAudit, PreparedAudit, Request, open_audit, prepare
@@ -71,24 +78,30 @@ def audit(
         out: the run folder; default runs/<spec name>-<hash8> in the working folder.
         trust: allow Python code that the spec names (``module:function``).
         on_error: stop at the first unusable sample, or skip it: skips are listed and counted.
-        extend: add what the spec asks for to an existing run of the same model and data, without recomputing.
+        extend: add what the spec asks for to an existing run of the same model and data, without
+            recomputing.
         fresh: refuse an existing run folder, so that everything is computed now.
-        model: audit this network instead of loading the one the spec names (mean, std and output still apply).
+        model: audit this network instead of loading the one the spec names (mean, std and output
+            still apply).
         dataset: audit these samples instead of opening the data set the spec names.
         listener: receives notes, warnings and progress.
         command: what the user typed, for run.json.
-        ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default RAY_ADDRESS, or a cluster of this machine alone.
-        budget: lower draws and images so that a new run takes at most this many seconds. One that takes half as long again is stopped.
-            An existing run is continued with the draws and images it was begun with.
-        until: the analyses of a run that is sampled until its gates are decided, this one last; results of the previous analysis, from
-            fewer draws, are replaced.
-        kept: model, data and workers of the earlier analyses of this run; those prepared here are kept in it for the next.
+        ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default
+            RAY_ADDRESS, or a cluster of this machine alone.
+        budget: lower draws and images so that a new run takes at most this many seconds. One that
+            takes half as long again is stopped. An existing run is continued with the draws and
+            images it was begun with.
+        until: the analyses of a run that is sampled until its gates are decided, this one last;
+            results of the previous analysis, from fewer draws, are replaced.
+        kept: model, data and workers of the earlier analyses of this run; those prepared here are
+            kept in it for the next.
 
     Returns:
         The finished run.
 
     Raises:
-        RobauditError: the spec, the model, the data or the run folder is unusable (see the subclasses).
+        RobauditError: the spec, the model, the data or the run folder is unusable (see the
+            subclasses).
         NothingLeftError: every sample was skipped.
     """
     if on_error not in ("stop", "skip"):
@@ -103,13 +116,18 @@ def audit(
     log = Logged(listener or Listener())
     with closing(log):
         purpose = "" if budget is None else f"{budget:g}s"
-        folder = RunFolder(Path(out) if out is not None else default_out(asked, purpose, extend=extend))
+        folder = RunFolder(
+            Path(out) if out is not None else default_out(asked, purpose, extend=extend)
+        )
         if fresh:
             refuse_existing(folder.path)
         folder.check()
         if budget is not None and folder.exists:
-            log.note(f"--budget: {folder.path} is continued with the draws and images it was begun with")
-            asked, budget = as_begun(asked, folder.info().spec), None
+            log.note(
+                f"--budget: {folder.path} is continued with the draws and images it was begun with"
+            )
+            asked = as_begun(asked, folder.info().spec)
+            budget = None
             dataset = dataset.again(asked.dataset) if isinstance(dataset, Selected) else dataset
         old = existing_info(folder, asked, extend=extend, until=until)
         if old is not None and not is_next(until, old):
@@ -122,7 +140,18 @@ def audit(
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
-                run = _carry_out(audit, workers, folder, old, on_error, log, command, extend=extend, until=until, deadline=deadline)
+                run = _carry_out(
+                    audit,
+                    workers,
+                    folder,
+                    old,
+                    on_error,
+                    log,
+                    command,
+                    extend=extend,
+                    until=until,
+                    deadline=deadline,
+                )
                 lock.check()
         for text in run.info.review_warnings:
             log.warn(text)
@@ -130,7 +159,8 @@ def audit(
 
 
 class Kept(ExitStack):
-    """What audits of one spec share that differ in their numbers of draws alone: loaded model, opened data, and workers.
+    """What audits of one spec share that differ in their numbers of draws alone: loaded model,
+    opened data, and workers.
 
     The workers end with the block.
     """
@@ -139,8 +169,11 @@ class Kept(ExitStack):
         super().__init__()
         self._ready: tuple[CheckedAudit, Workers] | None = None
 
-    def prepared(self, request: Request, listener: Listener, **how: Any) -> tuple[CheckedAudit, Workers]:
-        """The first request's audit and workers, with this one's draws; arguments as of :func:`prepared`."""
+    def prepared(
+        self, request: Request, listener: Listener, **how: Any
+    ) -> tuple[CheckedAudit, Workers]:
+        """The first request's audit and workers, with this one's draws; arguments as of
+        :func:`prepared`."""
         if self._ready is None:
             self._ready = self.enter_context(prepared(request, listener, **how))
             return self._ready
@@ -154,7 +187,11 @@ class Kept(ExitStack):
 
 @contextmanager
 def prepared(
-    request: Request, listener: Listener, *, ray_address: str | None = None, budget: float | None = None
+    request: Request,
+    listener: Listener,
+    *,
+    ray_address: str | None = None,
+    budget: float | None = None,
 ) -> Iterator[tuple[CheckedAudit, Workers]]:
     """Prepare an audit for the engine and the devices of its spec; its workers end with the block.
 
@@ -175,11 +212,17 @@ def prepared(
             audit = prepare(request, devices[0], listener)
             if budget is not None:
                 speed = measure_speed(audit)
-                audit = within_budget(audit, SPARE * budget - (time.perf_counter() - started), speed, listener)
+                audit = within_budget(
+                    audit, SPARE * budget - (time.perf_counter() - started), speed, listener
+                )
             yield audit, audit.worker()
         return
     if budget is not None:
-        raise SpecError("--budget", "is for a single device, whose speed is measured first", "lower --limit or the samples instead")
+        raise SpecError(
+            "--budget",
+            "is for a single device, whose speed is measured first",
+            "lower --limit or the samples instead",
+        )
     opened = open_audit(request, listener)
     with ray_workers(request, opened.data, listener, ray_address, devices) as crew:
         yield CheckedAudit(**vars(opened), info=crew.info, seen=crew.seen), crew
@@ -202,9 +245,15 @@ def _carry_out(
 
     The run.json of a complete run stays until the outputs of its extension are written.
     """
-    spec, data, tasks = audit.spec, audit.data, audit.tasks
+    spec = audit.spec
+    data = audit.data
+    tasks = audit.tasks
     if (folder.info() if folder.exists else None) != old:
-        raise RunError(str(folder.path), "was changed by another robaudit while this one was starting", "run the command again")
+        raise RunError(
+            str(folder.path),
+            "was changed by another robaudit while this one was starting",
+            "run the command again",
+        )
     if old is not None:
         refuse_other_gates(folder.path, old, spec.gates)
     remove_leftovers(folder.path)
@@ -213,7 +262,9 @@ def _carry_out(
         refuse_other_results(state, noises, entries if until is None else {}, str(folder.path))
         refuse_other_data(state, audit, old, extend=extend)
         by_name = {name: entries[task.label] for task in tasks for _, name in task.names}
-        info = first_info(audit, noise_files=files, **history(old, command, audit.info.device, workers.number))
+        info = first_info(
+            audit, noise_files=files, **history(old, command, audit.info.device, workers.number)
+        )
         if so_far := until or (old and old.until_decided):  # an extension keeps the analyses
             info = info.model_copy(update={"until_decided": so_far})
         if old is not None and is_next(until, old):
@@ -226,11 +277,24 @@ def _carry_out(
         if isinstance(audit, PreparedAudit) and any(images):
             _announce_time(audit, images, log)
         complete = old is not None and old.complete
-        finished = old is not None and complete and old.identity == info.identity and folder.outputs_intact(old)
+        finished = (
+            old is not None
+            and complete
+            and old.identity == info.identity
+            and folder.outputs_intact(old)
+        )
         if not complete:
             folder.write_info(info)
-        elif old is not None and state.unfinished:  # from here on the state grows: the digest in run.json is not its own any more
-            folder.write_info(old.model_copy(update={"files": {name: old.files[name] for name in OUTPUTS if name in old.files}}))
+        elif (
+            old is not None and state.unfinished
+        ):  # from here on the state grows: the digest in run.json is not its own any more
+            folder.write_info(
+                old.model_copy(
+                    update={
+                        "files": {name: old.files[name] for name in OUTPUTS if name in old.files}
+                    }
+                )
+            )
         if not finished:
             folder.guard()
             log.open(folder.path)
@@ -244,14 +308,17 @@ def _carry_out(
         changed = {**old.spec, "name": spec.name, "gates": list(spec.gates)}
         folder.write_info(old.model_copy(update={"name": spec.title, "spec": changed}))
     log.note(
-        f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an earlier run and were not checked: "
-        f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder that is there already"
+        f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an "
+        "earlier run and were not checked: "
+        f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder "
+        "that is there already"
     )
     return read_run(folder.path)
 
 
 def _entries(audit: CheckedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The spec's estimators by label; its noises by label, without levels, with the digests of their files; those digests alone."""
+    """The spec's estimators by label; its noises by label, without levels, with the digests of
+    their files; those digests alone."""
     document = audit.spec.document()
     files = {noise.label: noise.digests for noise in audit.noises if noise.noise.files}
     noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
@@ -272,7 +339,8 @@ class Computed:
 
     Attributes:
         rows: by (sample id, noise level, name of the result).
-        seconds: by (label, noise level), without the clean pass and what a task shares with an earlier one.
+        seconds: by (label, noise level), without the clean pass and what a task shares with an
+            earlier one.
         skipped: samples that could not be used.
     """
 
@@ -282,7 +350,13 @@ class Computed:
 
 
 def compute(
-    ready: PreparedAudit, engine: Engine, samples: Dataset, tasks: Sequence[Task], listener: Listener, *, on_error: OnError = "stop"
+    ready: PreparedAudit,
+    engine: Engine,
+    samples: Dataset,
+    tasks: Sequence[Task],
+    listener: Listener,
+    *,
+    on_error: OnError = "stop",
 ) -> Computed:
     """Compute every task of every sample, in memory.
 
@@ -304,4 +378,8 @@ def compute(
         compute_missing(state, samples, tasks, worker, listener, on_error=on_error)
         seconds = state.seconds()
         spent = {(task.label, task.at): seconds.get(step_name(task), 0.0) for task in tasks}
-        return Computed({row.key: row for sample in state.results() for row in sample.rows}, spent, tuple(state.skips()))
+        return Computed(
+            {row.key: row for sample in state.results() for row in sample.rows},
+            spent,
+            tuple(state.skips()),
+        )

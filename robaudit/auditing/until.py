@@ -1,7 +1,9 @@
-"""Sampling until gates are decided: few draws first, then more, until every gate is decided or all draws are taken.
+"""Sampling until gates are decided: few draws first, then more, until every gate is decided or all
+draws are taken.
 
-The error is split over all possible analyses in advance (Bonferroni), so that every interval holds whichever of them decides. All analyses
-are of the same run, and its run.json records them: for each, the estimators that take more draws are computed again.
+The error is split over all possible analyses in advance (Bonferroni), so that every interval holds
+whichever of them decides. All analyses are of the same run, and its run.json records them: for
+each, the estimators that take more draws are computed again.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from robaudit.errors import RunError, SpecError
 from robaudit.gates.decide import Decision, check_confidence, decide
 from robaudit.gates.sources import confidence_of, refuse_beyond
 from robaudit.quantities import IntervalKind
-from robaudit.runs.folder import RunFolder, in_runs, refuse_existing, refuse_other_gates, sampled_for_other_gates
+from robaudit.runs.folder import (
+    RunFolder,
+    in_runs,
+    refuse_existing,
+    refuse_other_gates,
+    sampled_for_other_gates,
+)
 from robaudit.runs.info import UntilDecided
 from robaudit.runs.run import Run
 from robaudit.spec.gates import Gate
@@ -29,7 +37,8 @@ FIRST, PART = 64, 16
 """Draws at the first analysis: ``FIRST``, or 1/``PART`` of all if that is more."""
 
 Audit = Callable[[AuditSpec, Path, "UntilDecided | None", "Kept | None"], Run]
-"""Creates or resumes the run of a spec in a folder, for the last of these analyses, with what earlier ones prepared."""
+"""Creates or resumes the run of a spec in a folder, for the last of these analyses, with what
+earlier ones prepared."""
 OnAnalysis = Callable[[int, int, Sequence[Decision]], None]
 """Called after an analysis, with its draws per image, the most draws, and the decisions."""
 
@@ -52,10 +61,11 @@ class Outcome:
 
 
 def possible_analyses(most: int) -> tuple[int, ...]:
-    """The draws after which an analysis may take place: a sixteenth of all, at least 64, then doubled up to all of them; at most five.
+    """The draws after which an analysis may take place: a sixteenth of all, at least 64, then
+    doubled up to all of them; at most five.
 
-    The analyses are fixed in advance, and the error is split over all of them, including those that are skipped, so every interval holds
-    whichever take place.
+    The analyses are fixed in advance, and the error is split over all of them, including those that
+    are skipped, so every interval holds whichever take place.
     """
     draws = [min(most, max(FIRST, -(-most // PART)))]
     while draws[-1] < most:
@@ -64,13 +74,26 @@ def possible_analyses(most: int) -> tuple[int, ...]:
 
 
 def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
-    """The draws at the next analysis: the smallest possible number that probably decides the gates."""
-    lacking = max((decision.more for decision in decisions if decision.verdict == "inconclusive" and decision.more is not None), default=0)
-    return next(possible for possible in possible_analyses(most) if possible > draws and (possible >= draws + lacking or possible == most))
+    """The draws at the next analysis: the smallest possible number that probably decides the
+    gates."""
+    lacking = max(
+        (
+            decision.more
+            for decision in decisions
+            if decision.verdict == "inconclusive" and decision.more is not None
+        ),
+        default=0,
+    )
+    return next(
+        possible
+        for possible in possible_analyses(most)
+        if possible > draws and (possible >= draws + lacking or possible == most)
+    )
 
 
 def most_draws(spec: AuditSpec) -> int:
-    """The largest number of draws per image of the estimators that fix it in advance; 0 without such estimators."""
+    """The largest number of draws per image of the estimators that fix it in advance; 0 without
+    such estimators."""
     return max(_fixed_samples(spec).values(), default=0)
 
 
@@ -86,11 +109,13 @@ def sample_until_decided(
     confidence: float | None = None,
     on_analysis: OnAnalysis | None = None,
 ) -> Outcome:
-    """Audit with few draws, then with more, until every gate on mc is decided, any gate fails, or all draws of the spec are taken.
+    """Audit with few draws, then with more, until every gate on mc is decided, any gate fails, or
+    all draws of the spec are taken.
 
-    The error is split over the :func:`possible_analyses`: each is at 1 - (1 - confidence)/analyses, so that all intervals of a gate
-    hold together with ``confidence``, however many analyses take place and however they depend on each other. Gates on other results
-    are decided at the same confidence. Draws do not add images, so all are taken at once for the population.
+    The error is split over the :func:`possible_analyses`: each is at 1 - (1 - confidence)/analyses,
+    so that all intervals of a gate hold together with ``confidence``, however many analyses take
+    place and however they depend on each other. Gates on other results are decided at the same
+    confidence. Draws do not add images, so all are taken at once for the population.
 
     Args:
         spec: what to audit; the ``samples`` of its mc are the maximum.
@@ -107,7 +132,11 @@ def sample_until_decided(
     from robaudit.auditing.run import Kept  # imports torch
 
     if not gates:
-        raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean(sigma=0.05) >= 0.9", or gates: to the spec')
+        raise SpecError(
+            "--until-decided",
+            "the spec has no gates",
+            'add --gate "mean(sigma=0.05) >= 0.9", or gates: to the spec',
+        )
     total = 0.95 if confidence is None else confidence
     check_confidence(total)
     refuse_beyond(spec, gates)
@@ -119,9 +148,13 @@ def sample_until_decided(
     if population or not most:
         run = audit(_with_draws(spec, most), out, None, None)
         each = confidence_of(run.info, confidence)
-        return Outcome(run, decide(run, gates, population=population, point=point, confidence=each), (), most)
+        return Outcome(
+            run, decide(run, gates, population=population, point=point, confidence=each), (), most
+        )
     possible = possible_analyses(most)
-    until = _begun(out, spec) or UntilDecided(confidence=total, possible=list(possible), draws=[possible[0]], point=point)
+    until = _begun(out, spec) or UntilDecided(
+        confidence=total, possible=list(possible), draws=[possible[0]], point=point
+    )
     if (until.confidence, tuple(until.possible)) != (total, possible):
         raise sampled_for_other_gates(out)
     sampled = _fixed_samples(spec)
@@ -131,8 +164,16 @@ def sample_until_decided(
             decisions = decide(run, gates, point=point, confidence=until.each)
             if on_analysis is not None:
                 on_analysis(until.draws[-1], most, decisions)
-            undecided = [decision for decision in decisions if decision.verdict == "inconclusive" and decision.gate.estimator in sampled]
-            if until.draws[-1] >= most or not undecided or any(decision.verdict == "fail" for decision in decisions):
+            undecided = [
+                decision
+                for decision in decisions
+                if decision.verdict == "inconclusive" and decision.gate.estimator in sampled
+            ]
+            if (
+                until.draws[-1] >= most
+                or not undecided
+                or any(decision.verdict == "fail" for decision in decisions)
+            ):
                 return Outcome(run, decisions, until.draws, most)
             until = until.also(next_analysis(until.draws[-1], most, undecided))
 
@@ -158,7 +199,8 @@ def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
 
 def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
     """The spec with at most ``draws`` draws."""
-    fixed, entries = _fixed_samples(spec), []
+    fixed = _fixed_samples(spec)
+    entries = []
     for entry in spec.estimators:
         fewer = {"samples": min(fixed[entry.label], draws)} if entry.label in fixed else {}
         entries.append(entry.model_copy(update={"options": {**entry.options, **fewer}}))
@@ -166,7 +208,12 @@ def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
 
 
 def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
-    """The number of draws of each estimator with an exact interval and a number fixed in advance."""
+    """The number of draws of each estimator with an exact interval and a number fixed in
+    advance."""
     built = registry.build(spec.estimators)
-    exact = {label: estimator.fixed_draws for label, estimator in built.items() if estimator.interval.kind is IntervalKind.CLOPPER_PEARSON}
+    exact = {
+        label: estimator.fixed_draws
+        for label, estimator in built.items()
+        if estimator.interval.kind is IntervalKind.CLOPPER_PEARSON
+    }
     return {label: draws for label, draws in exact.items() if draws is not None}

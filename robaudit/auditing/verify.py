@@ -12,7 +12,13 @@ import numpy as np
 import torch
 
 from robaudit.auditing.claim import noises_of, spec_of, without_download
-from robaudit.auditing.environment import deterministic, device_name, image_digest, pick_device, versions
+from robaudit.auditing.environment import (
+    deterministic,
+    device_name,
+    image_digest,
+    pick_device,
+    versions,
+)
 from robaudit.auditing.prepare import Request, prepare
 from robaudit.auditing.run import compute
 from robaudit.datasets.base import Dataset
@@ -33,8 +39,15 @@ from robaudit.runs.rows import Row, bits_of
 from robaudit.runs.run import Run
 from robaudit.runs.state import NAME as STATE
 
-_RELATIVE, _ABSOLUTE, _VOTES = 5e-4, 1e-7, 2  # tolerances
-_FROM_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC, IntervalKind.CONFIDENCE_SEQUENCE)
+# tolerances
+_RELATIVE = 5e-4
+_ABSOLUTE = 1e-7
+_VOTES = 2
+_FROM_VOTES = (
+    IntervalKind.CLOPPER_PEARSON,
+    IntervalKind.ANTITHETIC,
+    IntervalKind.CONFIDENCE_SEQUENCE,
+)
 _IDENTICAL = ("label", "predicted", "noise", "quantity", "interval")
 _CLOSE = ("value", "lower", "upper", "std_error")
 
@@ -87,17 +100,21 @@ def verify(
     trust: bool = False,
     listener: Listener | None = None,
 ) -> Verification:
-    """Recompute all rows of random samples of a run from its spec, its weights and its data, and compare.
+    """Recompute all rows of random samples of a run from its spec, its weights and its data, and
+    compare.
 
-    A number differs when it is off by more than 5e-4 of its distance to the nearer end of its range (at least 1e-7), votes when more
-    than two moved: float rounding in other versions and batches stays below that, a changed third digit does not. Rows with the same bits
-    are counted; a run that measured them to be independent of the batch gives them again on the same machine with the same versions.
+    A number differs when it is off by more than 5e-4 of its distance to the nearer end of its range
+    (at least 1e-7), votes when more than two moved: float rounding in other versions and batches
+    stays below that, a changed third digit does not. Rows with the same bits are counted; a run
+    that measured them to be independent of the batch gives them again on the same machine with the
+    same versions.
 
     Args:
         run: a finished run.
         samples: how many samples, drawn at random; None for all. With 0 neither model nor data are
             opened: the files are compared with their digests, and every row with its own votes.
-        seed: of the draw; None for a fresh seed, so that nobody knows in advance which rows are checked.
+        seed: of the draw; None for a fresh seed, so that nobody knows in advance which rows are
+            checked.
         device: cpu, cuda, ...; by default the kind that the run was made on.
         trust: allow Python code that the spec names.
         listener: receives notes and progress.
@@ -127,15 +144,22 @@ def verify(
     subset = _subset(run, dataset, drawn)
     with deterministic(spec.run.deterministic, chosen), rounded_products(False):
         recomputed = _recompute(run, Request(spec, trust=trust, dataset=subset), chosen, listener)
-    differences += [difference for row in rows for difference in _differences(run, row, recomputed[row.key])]
-    identical = sum(replace(row, note="") == replace(recomputed[row.key], note="") for row in rows)  # the end of a run adds notes
+    differences += [
+        difference for row in rows for difference in _differences(run, row, recomputed[row.key])
+    ]
+    # the end of a run adds notes
+    identical = sum(replace(row, note="") == replace(recomputed[row.key], note="") for row in rows)
     if identical < len(rows) and _same_bits_promised(run, chosen):
-        listener.warn(f"{len(rows) - identical} rows have other bits, although nothing but the batches may have changed since the run")
+        listener.warn(
+            f"{len(rows) - identical} rows have other bits, although nothing but the batches may "
+            "have changed since the run"
+        )
     return Verification(len(drawn), len(rows), identical, tuple(differences), altered)
 
 
 def _altered(run: Run) -> tuple[str, ...]:
-    """The files of a run that are not those whose digests are in its run.json. The state may be missing: it may be deleted."""
+    """The files of a run that are not those whose digests are in its run.json. The state may be
+    missing: it may be deleted."""
     digests = {name: file_sha256(run.path / name) for name in (*OUTPUTS, STATE)}
     if digests[STATE] is None:
         del digests[STATE]
@@ -150,7 +174,9 @@ def _own_votes(row: Row) -> Iterator[Mismatch]:
     draws = max(1, votes.draws)
     share = votes.of(row.predicted) / draws
     expected = {"value": share}
-    if row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:  # depends on more than the final votes
+    if (
+        row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE
+    ):  # depends on more than the final votes
         split = None if votes.split is None else np.array([float(votes.split)])
         lower, upper = share_bounds(np.array([share]), draws, ROW_CONFIDENCE, split)
         expected |= {"lower": float(lower[0]), "upper": float(upper[0])}
@@ -169,25 +195,40 @@ def _votes_behind(row: Row) -> Votes | None:
 
 
 def _same_bits_promised(run: Run, device: torch.device) -> bool:
-    """Whether the run measured rows that do not depend on the batch, on this device and with these versions."""
+    """Whether the run measured rows that do not depend on the batch, on this device and with these
+    versions."""
     info = run.info
-    return info.rows.kind is RowBits.BITWISE and info.device == device_name(device) and info.versions == versions()
+    return (
+        info.rows.kind is RowBits.BITWISE
+        and info.device == device_name(device)
+        and info.versions == versions()
+    )
 
 
 def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
     indices = [i for i in range(len(dataset)) if dataset.sample_id(i) in ids]
     if len(indices) < len(ids):
         lost = next(iter(ids - {dataset.sample_id(i) for i in indices}))
-        raise RunError(str(run.path), f"its data set no longer has the sample {lost!r}", "restore the data set the run was made on")
+        raise RunError(
+            str(run.path),
+            f"its data set no longer has the sample {lost!r}",
+            "restore the data set the run was made on",
+        )
     before = RunFolder(run.path).image_digests(run.info)
     for i in indices:
         sample = dataset[i]
         if sample.id in before and before[sample.id] != image_digest(sample):
-            raise RunError(f"{dataset.where}: {sample.id}", "this image has changed since the run", "restore the data of the run")
+            raise RunError(
+                f"{dataset.where}: {sample.id}",
+                "this image has changed since the run",
+                "restore the data of the run",
+            )
     return Selected(dataset, indices)
 
 
-def _recompute(run: Run, request: Request, device: torch.device, listener: Listener) -> Mapping[tuple[str, NoiseLevel, str], Row]:
+def _recompute(
+    run: Run, request: Request, device: torch.device, listener: Listener
+) -> Mapping[tuple[str, NoiseLevel, str], Row]:
     """Compute the rows of a data set as an audit would."""
     noises_of(run, request.spec)
     audit = prepare(request, device, Listener())
@@ -215,7 +256,8 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:
     else:
         slack = moved / max(1, votes.draws)  # a value computed from votes moves with them
     for name in _CLOSE:
-        recorded, recomputed = getattr(row, name), getattr(now, name)
+        recorded = getattr(row, name)
+        recomputed = getattr(now, name)
         if recorded is None or recomputed is None:
             same = recorded is recomputed
         elif math.isnan(recorded) or math.isnan(recomputed):
@@ -229,10 +271,12 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:
 
 
 def _other_draws(row: Row, now: Row) -> Iterator[Mismatch]:
-    """The first draw that kept the class in only one of the rows, if more draws differ than rounding explains."""
+    """The first draw that kept the class in only one of the rows, if more draws differ than
+    rounding explains."""
     if row.votes is None or row.votes.bits is None:
         return
-    recorded, recomputed = bits_of(row), bits_of(now)
+    recorded = bits_of(row)
+    recomputed = bits_of(now)
     if recorded is None or recomputed is None or len(recorded) != len(recomputed):
         yield Mismatch(row, "kept", "in the row", "not")
     elif (differing := np.flatnonzero(recorded != recomputed)).size > _VOTES:

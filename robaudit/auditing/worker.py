@@ -51,7 +51,11 @@ class _Ready:
     def of(cls, audit: PreparedAudit, host: str, told: Sequence[tuple[bool, str]]) -> _Ready:
         """With a worker for its chunks."""
         worker = audit.worker()
-        return cls(audit, worker, Report(host, audit.info, audit.seen, told, worker.next_images(audit.tasks)))
+        return cls(
+            audit,
+            worker,
+            Report(host, audit.info, audit.seen, told, worker.next_images(audit.tasks)),
+        )
 
 
 class RestartedError(Exception):
@@ -72,7 +76,8 @@ class _Collector(Listener):
 
 
 class RayWorker:
-    """A worker. Two threads call it: while one computes, the other reads the images of the next chunk."""
+    """A worker. Two threads call it: while one computes, the other reads the images of the next
+    chunk."""
 
     def __init__(self) -> None:
         self._computing = threading.Lock()
@@ -80,7 +85,8 @@ class RayWorker:
         self._settings = ExitStack()
 
     def prepare(self, request: Request, spec: AuditSpec, device: str) -> Report:
-        """Prepare the audit; if that is done already, keep model and data, and change the numbers of draws.
+        """Prepare the audit; if that is done already, keep model and data, and change the numbers
+        of draws.
 
         Args:
             request: what is asked for, and objects in memory.
@@ -98,21 +104,28 @@ class RayWorker:
 
     def _prepared(self, request: Request, name: str) -> _Ready:
         keep_freed_memory()  # the process is the worker's own
-        device, host, heard, spec = pick_device(name), socket.gethostname(), _Collector(), request.spec
+        device = pick_device(name)
+        host = socket.gethostname()
+        heard = _Collector()
+        spec = request.spec
         self._settings.enter_context(deterministic(spec.run.deterministic, device))
         self._settings.enter_context(rounded_products(False))
         try:
             opened = open_audit(request, heard)
         except RobauditError as error:
             what = f"{error.what} (all is well where the audit was started)"
-            raise type(error)(f"{host}: {error.where}", what, "give all machines the same files and packages") from error
+            raise type(error)(
+                f"{host}: {error.where}", what, "give all machines the same files and packages"
+            ) from error
         try:
             audit = prepare(request, device, heard, opened)
         except ModelError as error:
             path = model_path(spec.model, spec.base_dir)
             if path is None or os.access(path, os.R_OK):
                 raise
-            raise ModelError(f"{host}: {error.where}", error.what, "put the model where all machines can read it") from error
+            raise ModelError(
+                f"{host}: {error.where}", error.what, "put the model where all machines can read it"
+            ) from error
         return _Ready.of(audit, host, heard.told)
 
     def compute(self, chunk: Chunk, ids: Sequence[str]) -> Iterator[tuple[Step, int, list[str]]]:
@@ -128,14 +141,21 @@ class RayWorker:
         """
         if self._ready is None:
             raise RestartedError
-        worker, host, heard = self._ready.worker, self._ready.report.host, _Collector()
+        worker = self._ready.worker
+        host = self._ready.report.host
+        heard = _Collector()
         with _explaining():
             if not worker.has(chunk.places, ids):
-                raise DataError(f"{host}: {worker.where}", "holds other samples there", "give all workers the same data")
+                raise DataError(
+                    f"{host}: {worker.where}",
+                    "holds other samples there",
+                    "give all workers the same data",
+                )
             images = list(worker.read(chunk.places))
             with self._computing:
                 for step in worker.compute(chunk.tasks, images, heard, lambda *_: None):
-                    told, heard.told = heard.told, []
+                    told = heard.told
+                    heard.told = []
                     yield step, worker.next_images(chunk.tasks), [text for _, text in told]
 
 
@@ -145,7 +165,11 @@ def _explaining() -> Iterator[None]:
     try:
         yield
     except SystemExit:
-        raise RobauditError("code of the model, the data set or a plugin", "called sys.exit", "let it return or raise") from None
+        raise RobauditError(
+            "code of the model, the data set or a plugin",
+            "called sys.exit",
+            "let it return or raise",
+        ) from None
     except Exception as error:
         if (refusal := explained(error)) is not None:
             raise refusal from error

@@ -30,20 +30,32 @@ def _version(value: bool) -> None:
 
 
 def program(
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
 ) -> None:
     """Options of the program itself."""
 
 
 def list_(
-    what: Annotated[What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(get_args(What))}.")] = "overview",
+    what: Annotated[
+        What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(get_args(What))}.")
+    ] = "overview",
     format_: SummaryFormatOption = "text",
     for_: Annotated[
         Literal["spec", "gates", "compare"],
-        typer.Option("--for", rich_help_panel=OUTPUT, help="schema: of a spec, or of the JSON that robaudit gate or compare writes."),
+        typer.Option(
+            "--for",
+            rich_help_panel=OUTPUT,
+            help="schema: of a spec, or of the JSON that robaudit gate or compare writes.",
+        ),
     ] = "spec",
 ) -> None:
-    """List what a spec can name: estimators, noises, data sets, model formats and training objectives.
+    """List what a spec can name: estimators, noises, data sets, model formats and training
+    objectives.
 
     Plugins are included, with their options and sources.
 
@@ -64,7 +76,9 @@ def list_(
         "objectives": _objectives,
     }
     if what == "overview":
-        listed: dict[str, list[Entry]] = {kind: [_brief(kind, entry) for entry in entries()] for kind, entries in lists.items()}
+        listed: dict[str, list[Entry]] = {
+            kind: [_brief(kind, entry) for entry in entries()] for kind, entries in lists.items()
+        }
     else:
         listed = {what: list(lists[what]())}
     if format_ == "json":
@@ -89,7 +103,10 @@ def _estimators() -> Iterator[Entry]:
             with blaming(f"estimator {name}", cls):
                 forwards, backwards = cls().passes(10)
             passes = "pass" if forwards + backwards == 1 else "passes"
-            cost = f"{forwards:,} forward{f', {backwards:,} backward' if backwards else ''} {passes} an image, with 10 classes"
+            cost = (
+                f"{forwards:,} forward{f', {backwards:,} backward' if backwards else ''} "
+                f"{passes} an image, with 10 classes"
+            )
         except ValidationError:  # an option has no default
             cost = "depends on its options"
         yield {
@@ -113,7 +130,14 @@ def _noises() -> Iterator[Entry]:
         cls = registry.load(name)
         level = f"{cls.level_name}, {cls.least:g} to {cls.most:g}"
         options = _options(cls, "name", "clip")
-        yield {"name": name, "summary": cls.summary, "models": cls.prefer, "level": level, "options": options, "source": cls.source}
+        yield {
+            "name": name,
+            "summary": cls.summary,
+            "models": cls.prefer,
+            "level": level,
+            "options": options,
+            "source": cls.source,
+        }
 
 
 def _datasets() -> Iterator[Entry]:
@@ -128,9 +152,21 @@ def _formats() -> Iterator[Entry]:
     from robaudit.models.load import FORMATS
 
     for form in FORMATS:
-        yield {"name": form.name, "summary": _first_line(form.load).removeprefix("Load "), "files": ", ".join(form.suffixes)}
-    yield {"name": "timm", "summary": "a folder that timm has saved", "files": "config.json, model.safetensors"}
-    yield {"name": "Transformers", "summary": "a folder of save_pretrained", "files": "config.json, model.safetensors"}
+        yield {
+            "name": form.name,
+            "summary": _first_line(form.load).removeprefix("Load "),
+            "files": ", ".join(form.suffixes),
+        }
+    yield {
+        "name": "timm",
+        "summary": "a folder that timm has saved",
+        "files": "config.json, model.safetensors",
+    }
+    yield {
+        "name": "Transformers",
+        "summary": "a folder of save_pretrained",
+        "files": "config.json, model.safetensors",
+    }
 
 
 def _objectives() -> Iterator[Entry]:
@@ -151,7 +187,9 @@ def _first_line(described: object) -> str:
 def _options(cls: type[BaseModel], *but: str) -> str:
     """The options of a class with their defaults."""
     return ", ".join(
-        f"{key} (required)" if field.is_required() else f"{key}={json.dumps(field.get_default(call_default_factory=True))}"
+        f"{key} (required)"
+        if field.is_required()
+        else f"{key}={json.dumps(field.get_default(call_default_factory=True))}"
         for key, field in cls.model_fields.items()
         if key not in but
     )
@@ -171,8 +209,14 @@ def _print_table(lists: Mapping[str, Sequence[Entry]]) -> None:
         more = f"  (options and more: robaudit list {kind})" if len(lists) > 1 else ""
         table.add_row(Text(kind, "bold"), Text(more.strip(), "dim"))
         for entry in entries:
-            facts = [f"\n{key}: {text}" for key, text in entry.items() if key not in ("of", "name", "summary") and text]
-            table.add_row(Text(f"  {entry['name']}"), Text(entry["summary"]).append("".join(facts), "dim"))
+            facts = [
+                f"\n{key}: {text}"
+                for key, text in entry.items()
+                if key not in ("of", "name", "summary") and text
+            ]
+            table.add_row(
+                Text(f"  {entry['name']}"), Text(entry["summary"]).append("".join(facts), "dim")
+            )
             if len(lists) == 1:
                 table.add_row()
         if len(lists) > 1:
@@ -181,7 +225,8 @@ def _print_table(lists: Mapping[str, Sequence[Entry]]) -> None:
 
 
 def _schema(document: str) -> str:
-    """The schema of the spec with the options of every installed estimator, or of a command's JSON output."""
+    """The schema of the spec with the options of every installed estimator, or of a command's JSON
+    output."""
     if document != "spec":
         from robaudit.report.ci.document import published
 
@@ -192,4 +237,10 @@ def _schema(document: str) -> str:
 
     classes = {name: registry.load(name) for name in registry.registered()}
     kinds = {name: noise_registry.load(name) for name in noise_registry.registered()}
-    return json.dumps(spec_schema(classes, {name: (kind.level_name, kind) for name, kind in kinds.items()}), indent=2) + "\n"
+    return (
+        json.dumps(
+            spec_schema(classes, {name: (kind.level_name, kind) for name, kind in kinds.items()}),
+            indent=2,
+        )
+        + "\n"
+    )

@@ -14,7 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    ConsoleRenderable,
+    RenderableType,
+    RenderHook,
+    RenderResult,
+)
 from rich.markup import escape
 from rich.progress import Progress
 from rich.segment import Segment
@@ -22,7 +29,14 @@ from rich.status import Status
 from rich.text import Text
 
 from robaudit.cli.streams import StandardError
-from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Clock, Listener, audit_bar
+from robaudit.progress import (
+    AUDITING,
+    SECONDS_BETWEEN_LINES,
+    AuditProgress,
+    Clock,
+    Listener,
+    audit_bar,
+)
 from robaudit.text import harmless, printable
 
 if TYPE_CHECKING:
@@ -55,7 +69,8 @@ def _console(**settings: Any) -> Console:
 
 
 def output() -> Console:
-    """Standard output, for tables: as wide as the terminal, or 120 columns without one (COLUMNS overrides)."""
+    """Standard output, for tables: as wide as the terminal, or 120 columns without one (COLUMNS
+    overrides)."""
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDTH_WITHOUT_TERMINAL
     return _console(width=width, soft_wrap=False)
 
@@ -71,8 +86,11 @@ def say(text: str) -> None:
 
 
 def plain_text(*renderables: RenderableType) -> str:
-    """Tables and lines as text for a file: 120 columns, without colours; lines (``Text``) are never broken."""
-    console = Console(file=io.StringIO(), width=_WIDTH_WITHOUT_TERMINAL, highlight=False, color_system=None)
+    """Tables and lines as text for a file: 120 columns, without colours; lines (``Text``) are never
+    broken."""
+    console = Console(
+        file=io.StringIO(), width=_WIDTH_WITHOUT_TERMINAL, highlight=False, color_system=None
+    )
     with console.capture() as captured:
         _print(console, renderables)
     return captured.get()
@@ -100,14 +118,18 @@ def _print(console: Console, renderables: Sequence[RenderableType]) -> None:
 
 
 def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
-    """The warnings of runs, which precede everything else: as lines above a table, otherwise printed to standard error.
+    """The warnings of runs, which precede everything else: as lines above a table, otherwise
+    printed to standard error.
 
     Args:
         runs: where there are several, each line names its run.
         in_table: whether a table follows; other formats have standard output to themselves.
     """
     warnings = [(run.info.name, text) for run in runs for text in run.info.warnings]
-    lines = [printable(f"warning: {f'{name}: ' if len(runs) > 1 else ''}{text}") for name, text in warnings]
+    lines = [
+        printable(f"warning: {f'{name}: ' if len(runs) > 1 else ''}{text}")
+        for name, text in warnings
+    ]
     if in_table:
         return [Text(line, "yellow") for line in lines]
     for line in lines:
@@ -116,23 +138,36 @@ def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
 
 
 class Reporter(Listener):
-    """A listener that prints: notes, warnings, and progress as a bar on a terminal, otherwise as a line every 30 seconds.
+    """A listener that prints: notes, warnings, and progress as a bar on a terminal, otherwise as a
+    line every 30 seconds.
 
-    While an audit computes, the first Ctrl-C asks it to stop after the current part, and the second interrupts at once.
+    While an audit computes, the first Ctrl-C asks it to stop after the current part, and the second
+    interrupts at once.
 
     Args:
         quiet: print only warnings.
-        patient: let the first Ctrl-C wait for the current part; otherwise any Ctrl-C interrupts at once.
+        patient: let the first Ctrl-C wait for the current part; otherwise any Ctrl-C interrupts at
+            once.
         clock: seconds.
         action: what the display calls the work.
         unit: what is counted.
     """
 
     def __init__(
-        self, *, quiet: bool = False, patient: bool = True, clock: Clock = time.monotonic, action: str = AUDITING, unit: str = "samples"
+        self,
+        *,
+        quiet: bool = False,
+        patient: bool = True,
+        clock: Clock = time.monotonic,
+        action: str = AUDITING,
+        unit: str = "samples",
     ) -> None:
-        self._action, self._unit = action, unit
-        self._console, self._quiet, self._patient, self._clock = messages(), quiet, patient, clock
+        self._action = action
+        self._unit = unit
+        self._console = messages()
+        self._quiet = quiet
+        self._patient = patient
+        self._clock = clock
         self._progress = AuditProgress(0, 0, clock=clock)
         self._bar: Progress | None = None
         self._stage: Status | None = None
@@ -143,7 +178,12 @@ class Reporter(Listener):
     def __enter__(self) -> Reporter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.end()
 
     def note(self, text: str) -> None:
@@ -174,8 +214,14 @@ class Reporter(Listener):
             self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
         if 0 < done < total:
             self.note(f"resuming: {done} of {total} {self._unit} are already on disk")
-        self._bar = audit_bar(self._console, self._clock, self._action) if done < total and self._draws() else None
-        self._progress = AuditProgress(total, done, self._bar, self._clock, action=self._action, unit=self._unit)
+        self._bar = (
+            audit_bar(self._console, self._clock, self._action)
+            if done < total and self._draws()
+            else None
+        )
+        self._progress = AuditProgress(
+            total, done, self._bar, self._clock, action=self._action, unit=self._unit
+        )
         self._last = self._clock()
         if self._bar is not None:
             self._bar.start()
@@ -193,7 +239,8 @@ class Reporter(Listener):
     def end(self) -> None:
         """Remove the progress display."""
         self._end_stage()
-        bar, self._bar = self._bar, None
+        bar = self._bar
+        self._bar = None
         if bar is not None:
             bar.stop()
         if self._previous_handler is not None:
@@ -205,12 +252,18 @@ class Reporter(Listener):
         return self._stop
 
     def _draws(self) -> bool:
-        """Whether a bar or a spinner can be drawn; FORCE_COLOR only pretends that there is a terminal."""
+        """Whether a bar or a spinner can be drawn; FORCE_COLOR only pretends that there is a
+        terminal."""
         return not self._quiet and self._console.is_interactive and self._console.file.isatty()
 
     def _due(self) -> bool:
         """Whether it is time for a line, where nothing can be drawn."""
-        if self._quiet or self._bar is not None or self._draws() or self._clock() - self._last < SECONDS_BETWEEN_LINES:
+        if (
+            self._quiet
+            or self._bar is not None
+            or self._draws()
+            or self._clock() - self._last < SECONDS_BETWEEN_LINES
+        ):
             return False
         self._last = self._clock()
         return True
@@ -220,7 +273,8 @@ class Reporter(Listener):
             self._console.print(f"{self._action}: {self._progress.line()}", markup=False)
 
     def _end_stage(self) -> None:
-        stage, self._stage = self._stage, None
+        stage = self._stage
+        self._stage = None
         if stage is not None:
             stage.stop()
 

@@ -13,13 +13,19 @@ _WORST = 3
 
 def demo(
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the two runs and the report. Default: runs.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Folder for the two runs and the report. Default: runs.",
+        ),
     ] = None,
 ) -> None:
     """Audit two small digit classifiers that ship with robaudit, and say which is the more robust.
 
-    They are the same network, one trained without noise and one with. Needs no files and no network, and takes about 20 seconds on two
-    CPU cores.
+    They are the same network, one trained without noise and one with. Needs no files and no
+    network, and takes about 20 seconds on two CPU cores.
 
     Example: robaudit demo --out runs
     """
@@ -42,17 +48,23 @@ def demo(
     specs = {name: Path(str(files("robaudit.demo") / f"{name}.yaml")) for name in _MODELS}
     folders = {name: in_runs(f"demo-{name}", out) for name in _MODELS}
     console = output()
-    console.print("Two classifiers of handwritten digits, the same network trained without noise and with it.")
+    console.print(
+        "Two classifiers of handwritten digits, the same network trained without noise and with it."
+    )
     console.print("How often does each keep its prediction when a sensor adds noise?\n")
     with Reporter() as reporter:
         for name, spec in specs.items():
             audit(spec, out=folders[name], listener=reporter)
     runs = {title: read_run(folders[name], kept=True) for name, title in _MODELS.items()}
     ordinary, trained = runs.values()
-    section, ask = SummarySection(), Ask(label=tuple(runs))
+    section = SummarySection()
+    ask = Ask(label=tuple(runs))
     console.print(Terminal(section.shown(section.find(list(runs.values()), ask), ask)))
     rows = list(ordinary.frame.values())[-1]
-    console.print(f"The digits that flip most with noise of sigma {rows.key.at.level:g}, without training against it:\n")
+    console.print(
+        f"The digits that flip most with noise of sigma {rows.key.at.level:g}, without training "
+        "against it:\n"
+    )
     console.print(Terminal([flags_table(flag(rows, bottom=_WORST), ordinary.class_names)]))
     page = folders["ordinary"].with_name("demo-report.html")
     try:
@@ -63,9 +75,13 @@ def demo(
     for what, command in (
         *([("The report with pictures:", str(page))] if page.exists() else []),
         ("Its tables again:", f"robaudit show {ordinary.path} --with {trained.path}"),
-        ("Classes that are less robust:", f"robaudit bias-report {trained.path} --sigma {rows.key.at.level:g}"),
+        (
+            "Classes that are less robust:",
+            f"robaudit bias-report {trained.path} --sigma {rows.key.at.level:g}",
+        ),
         ("Each difference, class by class:", f"robaudit compare {ordinary.path} {trained.path}"),
         ("The spec behind it:", str(specs["ordinary"])),
         ("Your own model:", "robaudit init --model model.pt --data images/"),
     ):
-        console.print(escape(f"{what:34}{command}"), soft_wrap=True)  # a broken command cannot be copied
+        # a broken command cannot be copied
+        console.print(escape(f"{what:34}{command}"), soft_wrap=True)

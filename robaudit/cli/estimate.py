@@ -77,23 +77,38 @@ class _Files:
             check_output(self.junit)
 
     def remove(self) -> None:
-        """Remove the files of an earlier audit, which would pass for this one's if it ended early."""
+        """Remove the files of an earlier audit, which would pass for this one's if it ended
+        early."""
         for _, file in self._named:
             if file.is_file():
                 try:
                     file.resolve().unlink()
                 except OSError as error:
-                    raise RobauditError(str(file), f"cannot be replaced: {error.strerror or error}", "name another file") from error
+                    raise RobauditError(
+                        str(file),
+                        f"cannot be replaced: {error.strerror or error}",
+                        "name another file",
+                    ) from error
 
     @property
     def _named(self) -> Sequence[tuple[str, Path]]:
         """The files with their options."""
-        return [*(("--report", file) for file in self.reports), *([] if self.junit is None else [("--junit", self.junit)])]
+        return [
+            *(("--report", file) for file in self.reports),
+            *([] if self.junit is None else [("--junit", self.junit)]),
+        ]
 
     def write(
-        self, run: Run, spec: AuditSpec, decisions: Sequence[Decision] | None, inconclusive: Verdict = "inconclusive", *, quiet: bool
+        self,
+        run: Run,
+        spec: AuditSpec,
+        decisions: Sequence[Decision] | None,
+        inconclusive: Verdict = "inconclusive",
+        *,
+        quiet: bool,
     ) -> None:
-        """Write the files, and note on standard error what a report lacks; ``decisions``: None without gates."""
+        """Write the files, and note on standard error what a report lacks; ``decisions``: None
+        without gates."""
         from robaudit.cli.console import Reporter
         from robaudit.cli.report import write_reports
         from robaudit.cli.streams import write_output
@@ -102,7 +117,10 @@ class _Files:
             from robaudit.report.ci.document import Subject
             from robaudit.report.ci.junit import junit
 
-            write_output(self.junit, [junit(decisions, Subject.of(run.info, "estimate"), inconclusive=inconclusive)])
+            write_output(
+                self.junit,
+                [junit(decisions, Subject.of(run.info, "estimate"), inconclusive=inconclusive)],
+            )
         if self.reports:
             from robaudit.report.gallery import ImageSource
 
@@ -116,73 +134,123 @@ def estimate(
     spec: SpecArgument,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Run folder. Default: runs/<spec name>-<hash8>."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            rich_help_panel=OUTPUT,
+            help="Run folder. Default: runs/<spec name>-<hash8>.",
+        ),
     ] = None,
     sigma: Annotated[
         list[str] | None,
         typer.Option(
             metavar="X",
             rich_help_panel=SPEC,
-            help="Standard deviation of the noise, for example 0.05 or 8/255, instead of the spec's (repeatable).",
+            help="Standard deviation of the noise, for example 0.05 or 8/255, instead of the "
+            "spec's (repeatable).",
         ),
     ] = None,
     noise: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", rich_help_panel=SPEC, help="Only this noise of the spec, by its label (repeatable).")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=SPEC,
+            help="Only this noise of the spec, by its label (repeatable).",
+        ),
     ] = None,
     level: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="X", rich_help_panel=SPEC, help="Level of the noise (photons, severity, ...) instead of the spec's (repeatable)."
+            metavar="X",
+            rich_help_panel=SPEC,
+            help="Level of the noise (photons, severity, ...) instead of the spec's (repeatable).",
         ),
     ] = None,
     estimator: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", rich_help_panel=SPEC, help="Estimator instead of the spec's (repeatable).")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=SPEC,
+            help="Estimator instead of the spec's (repeatable).",
+        ),
     ] = None,
     set_: SetOption = None,
     device: Annotated[
         str | None,
-        typer.Option(metavar="DEVICE", rich_help_panel=RUNNING, help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto."),
+        typer.Option(
+            metavar="DEVICE",
+            rich_help_panel=RUNNING,
+            help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto.",
+        ),
     ] = None,
     engine: Annotated[
         Literal["local", "ray"] | None,
-        typer.Option(rich_help_panel="Ray", help="Compute on this machine, or with the workers of a Ray cluster."),
+        typer.Option(
+            rich_help_panel="Ray",
+            help="Compute on this machine, or with the workers of a Ray cluster.",
+        ),
     ] = None,
     ray_address: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
             rich_help_panel="Ray",
-            help="With --engine ray: the head node, or auto. Default: RAY_ADDRESS, or this machine alone.",
+            help="With --engine ray: the head node, or auto. Default: RAY_ADDRESS, or this "
+            "machine alone.",
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Audit only the first N samples.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", rich_help_panel=SPEC, help="Audit only the first N samples."
+        ),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION",
             rich_help_panel=RUNNING,
-            help="Lower draws, then images, of a new run so that it takes about this long at most: 90s, 10m, 2h, 1h30m.",
+            help="Lower draws, then images, of a new run so that it takes about this long at "
+            "most: 90s, 10m, 2h, 1h30m.",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, metavar="N", rich_help_panel=SPEC, help="Seed of the noise.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", rich_help_panel=SPEC, help="Seed of the noise."),
+    ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", rich_help_panel="Ray", help="With --engine ray: number of workers. Default: as many as fit."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            rich_help_panel="Ray",
+            help="With --engine ray: number of workers. Default: as many as fit.",
+        ),
     ] = None,
     gpus_per_worker: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="X", rich_help_panel="Ray", help="With --engine ray: GPUs of each worker. Default: 1 where the cluster has any."
+            min=0,
+            metavar="X",
+            rich_help_panel="Ray",
+            help="With --engine ray: GPUs of each worker. Default: 1 where the cluster has any.",
         ),
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", rich_help_panel=RUNNING, help="Limit main memory, for example 4GB. Default: what is free."),
+        typer.Option(
+            metavar="SIZE",
+            rich_help_panel=RUNNING,
+            help="Limit main memory, for example 4GB. Default: what is free.",
+        ),
     ] = None,
     deterministic: Annotated[
         bool,
         typer.Option(
-            "--deterministic", rich_help_panel=RUNNING, help="On CUDA: use deterministic algorithms, so that runs agree bit for bit."
+            "--deterministic",
+            rich_help_panel=RUNNING,
+            help="On CUDA: use deterministic algorithms, so that runs agree bit for bit.",
         ),
     ] = False,
     as_given: Annotated[
@@ -190,7 +258,8 @@ def estimate(
         typer.Option(
             "--as-given",
             rich_help_panel=SPEC,
-            help="Accept input that cannot be meant, such as pixels of 0 to 255 or sigma 8, with a warning.",
+            help="Accept input that cannot be meant, such as pixels of 0 to 255 or sigma 8, with "
+            "a warning.",
         ),
     ] = False,
     trust: TrustOption = False,
@@ -198,12 +267,18 @@ def estimate(
     extend: Annotated[
         bool,
         typer.Option(
-            "--extend", rich_help_panel=OUTPUT, help="Extend an existing run by a larger limit, more noise levels or more estimators."
+            "--extend",
+            rich_help_panel=OUTPUT,
+            help="Extend an existing run by a larger limit, more noise levels or more estimators.",
         ),
     ] = False,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", rich_help_panel=OUTPUT, help="Refuse a run folder that exists already. For pipelines."),
+        typer.Option(
+            "--fresh",
+            rich_help_panel=OUTPUT,
+            help="Refuse a run folder that exists already. For pipelines.",
+        ),
     ] = False,
     gates: GatesOption = None,
     until_decided: Annotated[
@@ -221,20 +296,30 @@ def estimate(
     strict: StrictOption = False,
     reports: Annotated[
         list[Path] | None,
-        typer.Option("--report", metavar="FILE", rich_help_panel=OUTPUT, help="Also write the report: .html, or .md (repeatable)."),
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+            help="Also write the report: .html, or .md (repeatable).",
+        ),
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="With gates: also write them as JUnit XML.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=OUTPUT, help="With gates: also write them as JUnit XML."
+        ),
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Estimate every sample's robustness to noise and write a run folder.
 
-    If it is interrupted, the same command continues where it stopped. With --gate it samples until the gates are decided, and exits
-    as robaudit gate does: 0 if all pass, 1 if one fails, 4 if one is inconclusive. With --population all draws are taken at once.
+    If it is interrupted, the same command continues where it stopped. With --gate it samples until
+    the gates are decided, and exits as robaudit gate does: 0 if all pass, 1 if one fails, 4 if one
+    is inconclusive. With --population all draws are taken at once.
 
     Example: robaudit estimate spec.yaml --sigma 0.05 --sigma 8/255 --limit 100
-    Example: robaudit estimate spec.yaml --gate "mean(sigma=0.05) >= 0.9" --report report.html --junit gates.xml
+    Example: robaudit estimate spec.yaml --gate "mean(sigma=0.05) >= 0.9" --report report.html
+    --junit gates.xml
     """
     from robaudit.cli.console import Reporter, say, starting
     from robaudit.progress import parse_duration
@@ -248,14 +333,22 @@ def estimate(
     }
     for option, value in about_gates.items():
         if not deciding and value not in (None, False):
-            raise SpecError(option, "needs gates", "add --gate, or --until-decided for the gates of the spec")
+            raise SpecError(
+                option, "needs gates", "add --gate, or --until-decided for the gates of the spec"
+            )
     if extend and deciding:
-        raise SpecError("--extend", "cannot be combined with sampling until gates are decided", "extend first, then run robaudit gate RUN")
+        raise SpecError(
+            "--extend",
+            "cannot be combined with sampling until gates are decided",
+            "extend first, then run robaudit gate RUN",
+        )
     if extend and fresh:
         raise SpecError("--fresh", "refuses the run that --extend needs", "leave one of them out")
     if budget is not None and (extend or deciding):
         other = "--extend" if extend else "sampling until gates are decided"
-        raise SpecError("--budget", f"cannot be combined with {other}", "lower --limit or the samples instead")
+        raise SpecError(
+            "--budget", f"cannot be combined with {other}", "lower --limit or the samples instead"
+        )
     seconds = None if budget is None else parse_duration(budget)
     files = _Files(tuple(reports or ()), junit, trust)
     levels(noise, level, sigma)  # here the message names the option; the spec's would name a line
@@ -289,7 +382,12 @@ def estimate(
     files.remove()
     command = command_line(sys.argv[1:])
 
-    def audited(wanted: AuditSpec, folder: Path | None, until: UntilDecided | None = None, kept: Kept | None = None) -> Run:
+    def audited(
+        wanted: AuditSpec,
+        folder: Path | None,
+        until: UntilDecided | None = None,
+        kept: Kept | None = None,
+    ) -> Run:
         with Reporter(quiet=quiet) as reporter:
             return audit(
                 wanted,
@@ -297,7 +395,8 @@ def estimate(
                 trust=trust,
                 on_error=on_error,
                 extend=extend,
-                fresh=fresh and not deciding,  # otherwise checked once, before the first interim analysis
+                fresh=fresh
+                and not deciding,  # otherwise checked once, before the first interim analysis
                 listener=reporter,
                 command=command,
                 ray_address=ray_address,
@@ -331,11 +430,15 @@ def estimate(
 
     print_run(run)
     if audit_spec.gates:
-        say(f"the spec has {count(len(audit_spec.gates), 'gate')}; to decide: robaudit gate {run.path}")
+        say(
+            f"the spec has {count(len(audit_spec.gates), 'gate')}; to decide: robaudit gate "
+            f"{run.path}"
+        )
 
 
 def _within(budget: float | None) -> AbstractContextManager[None]:
-    """End the process if an audit is still busy although its budget was over a while ago: its network may never return."""
+    """End the process if an audit is still busy although its budget was over a while ago: its
+    network may never return."""
     from robaudit.auditing.expected import LATEST
     from robaudit.cli.signals import ended_by_clock
 
@@ -382,7 +485,9 @@ def _until_decided(
             say(f"{sum(outcome.draws):,} draws per image in all; a single run has {outcome.most:,}")
         with reader_may_leave():
             print_run(outcome.run)
-    return report_gates(outcome.decisions, counts_as, "text", None, Subject.of(outcome.run.info, "estimate"))
+    return report_gates(
+        outcome.decisions, counts_as, "text", None, Subject.of(outcome.run.info, "estimate")
+    )
 
 
 def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:

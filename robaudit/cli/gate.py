@@ -35,7 +35,8 @@ def gate(
         list[str] | None,
         typer.Argument(
             metavar="GATE",
-            help='Conditions to meet, in quotes: "mean(sigma=0.05) >= 0.9". Default: the run\'s own.',
+            help='Conditions to meet, in quotes: "mean(sigma=0.05) >= 0.9". Default: the run\'s '
+            "own.",
         ),
     ] = None,
     population: PopulationOption = False,
@@ -43,14 +44,23 @@ def gate(
     inconclusive: InconclusiveOption = None,
     confidence: ConfidenceOption = None,
     strict: StrictOption = False,
-    spec: Annotated[Path | None, typer.Option(metavar="SPEC.yaml", rich_help_panel=GATES, help="Take the gates from this spec.")] = None,
-    format_: Annotated[Format, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")] = "text",
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SPEC.yaml", rich_help_panel=GATES, help="Take the gates from this spec."
+        ),
+    ] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")
+    ] = "text",
     output: OutputOption = None,
 ) -> None:
-    """Decide whether a run meets its gates: exit code 0 if all pass, 1 if one fails, 4 if one is inconclusive.
+    """Decide whether a run meets its gates: exit code 0 if all pass, 1 if one fails, 4 if one is
+    inconclusive.
 
-    Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy, noisy_accuracy, warnings (their number),
-    certified_accuracy(radius=...) as in robaudit show RUN certified, and r_m, r_w, slope, ... as in robaudit show RUN scores.
+    Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy,
+    noisy_accuracy, warnings (their number), certified_accuracy(radius=...) as in robaudit show RUN
+    certified, and r_m, r_w, slope, ... as in robaudit show RUN scores.
 
     Example: robaudit gate runs/spec-1a2b3c4d "mean(estimator=mc) >= 0.9" "worst_class >= 0.7"
     """
@@ -63,21 +73,40 @@ def gate(
 
     opened = read_run(run)
     rules = find_rules(gates or (), opened, where="gate", spec=spec, strict=strict)
-    decisions = decide_by(rules, opened, population=population, point=point, confidence=confidence, strict=strict)
+    decisions = decide_by(
+        rules, opened, population=population, point=point, confidence=confidence, strict=strict
+    )
     if rules.where != "the command line":
         say(f"gates of {printable(rules.where)}")
     if opened.info.until_decided is not None and confidence is None:
         each = confidence_of(opened.info, confidence)
-        say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:.3g} %")
+        say(
+            "this run was sampled until its gates were decided: each interim analysis, and so "
+            f"every gate, is at {100 * each:.3g} %"
+        )
     if skipped := opened.info.totals.skipped:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
-    if any(decision.more is not None and decision.estimate.covers is Covers.MEASUREMENT for decision in decisions):
-        say("deciding again after more draws adds to the error probability: robaudit estimate --until-decided accounts for it")
+    if any(
+        decision.more is not None and decision.estimate.covers is Covers.MEASUREMENT
+        for decision in decisions
+    ):
+        say(
+            "deciding again after more draws adds to the error probability: robaudit estimate "
+            "--until-decided accounts for it"
+        )
     counts_as: Verdict = inconclusive or "inconclusive"
-    raise typer.Exit(report_gates(decisions, counts_as, format_, output, Subject.of(opened.info, "gate")))
+    raise typer.Exit(
+        report_gates(decisions, counts_as, format_, output, Subject.of(opened.info, "gate"))
+    )
 
 
-def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: Format, output: Path | None, subject: Subject) -> int:
+def report_gates(
+    decisions: Sequence[Decision],
+    inconclusive: Verdict,
+    format_: Format,
+    output: Path | None,
+    subject: Subject,
+) -> int:
     """Print the decisions or write them to the file of ``-o``; return the exit code."""
     from robaudit.cli.streams import emit
     from robaudit.gates.decide import EXIT_CODES, overall
@@ -90,24 +119,31 @@ def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: 
     else:
         render = {"json": gates_json, "junit": junit, "github": github}[format_]
         text = render(decisions, subject, inconclusive=inconclusive)
-        emit(text.encode() if format_ == "github" else text, output)  # its lines are commands; what they hold is escaped
+        # its lines are commands; what they hold is escaped
+        emit(text.encode() if format_ == "github" else text, output)
     if format_ == "github":
         summarise(decisions, subject, inconclusive)
     return EXIT_CODES[overall(decisions, inconclusive)]
 
 
-def summarise(decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, more: str = "") -> None:
+def summarise(
+    decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, more: str = ""
+) -> None:
     """Append the gates, and more Markdown, to the step summary if this is a GitHub job."""
     from robaudit.cli.console import say
     from robaudit.cli.streams import append_step_summary
     from robaudit.report.ci.github import step_summary
 
-    problem = append_step_summary(step_summary(decisions, subject, inconclusive=inconclusive) + (f"\n{more}" if more else ""))
+    problem = append_step_summary(
+        step_summary(decisions, subject, inconclusive=inconclusive) + (f"\n{more}" if more else "")
+    )
     if problem is not None:
         say(f"warning: {problem}")
 
 
-def _print_text(decisions: Sequence[Decision], inconclusive: Verdict, subject: Subject, to: Path | None) -> None:
+def _print_text(
+    decisions: Sequence[Decision], inconclusive: Verdict, subject: Subject, to: Path | None
+) -> None:
     """Print the run's warnings and one line per gate, its verdict in colour on a terminal."""
     from rich.text import Text
 

@@ -24,7 +24,8 @@ def init(
         typer.Option(
             metavar="PATH",
             rich_help_panel=_MODEL,
-            help="The trained model: a .pt, .pth, .pt2, .safetensors or .onnx file, a folder that timm or Transformers saved, "
+            help="The trained model: a .pt, .pth, .pt2, .safetensors or .onnx file, a folder "
+            "that timm or Transformers saved, "
             "or module:function that returns it.",
         ),
     ],
@@ -33,16 +34,20 @@ def init(
         typer.Option(
             metavar="DATA",
             rich_help_panel=_MODEL,
-            help="The images: a .npz, .csv, .parquet or .tar file, a folder, digits, or torchvision:CIFAR10.",
+            help="The images: a .npz, .csv, .parquet or .tar file, a folder, digits, or "
+            "torchvision:CIFAR10.",
         ),
     ],
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The file to write.")] = Path("audit.yaml"),
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The file to write.")] = Path(
+        "audit.yaml"
+    ),
     architecture: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             rich_help_panel=_MODEL,
-            help="For a file of weights: torchvision:resnet18, timm:resnet18, or your own module:Class.",
+            help="For a file of weights: torchvision:resnet18, timm:resnet18, or your own "
+            "module:Class.",
         ),
     ] = None,
     normalise: Annotated[
@@ -53,18 +58,42 @@ def init(
             help="As in training: none, imagenet, cifar10, cifar100, mnist, fashionmnist or half.",
         ),
     ] = None,
-    sigma: Annotated[str, typer.Option(metavar="LEVELS", rich_help_panel=SPEC, help="Noise levels, for pixels in [0, 1].")] = "0.02,0.05",
-    limit: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="How many images to audit.")] = 500,
-    samples: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Noisy copies of each image.")] = 1000,
+    sigma: Annotated[
+        str,
+        typer.Option(
+            metavar="LEVELS", rich_help_panel=SPEC, help="Noise levels, for pixels in [0, 1]."
+        ),
+    ] = "0.02,0.05",
+    limit: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="How many images to audit."),
+    ] = 500,
+    samples: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Noisy copies of each image."),
+    ] = 1000,
     gate: Annotated[
-        str | None, typer.Option(metavar="SHARE", rich_help_panel=SPEC, help="The mean robustness that CI should require, for example 0.9.")
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            rich_help_panel=SPEC,
+            help="The mean robustness that CI should require, for example 0.9.",
+        ),
     ] = None,
     set_: SetOption = None,
-    no_check: Annotated[bool, typer.Option("--no-check", rich_help_panel=RUNNING, help="Write the spec without trying the model.")] = False,
-    force: Annotated[bool, typer.Option("--force", rich_help_panel=RUNNING, help="Overwrite an existing file.")] = False,
+    no_check: Annotated[
+        bool,
+        typer.Option(
+            "--no-check", rich_help_panel=RUNNING, help="Write the spec without trying the model."
+        ),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", rich_help_panel=RUNNING, help="Overwrite an existing file.")
+    ] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Write a first spec, after trying the model on the data: clean accuracy, pixel range, normalisation, time of an audit.
+    """Write a first spec, after trying the model on the data: clean accuracy, pixel range,
+    normalisation, time of an audit.
 
     A class of your own (module:Class) needs --trust.
 
@@ -80,19 +109,28 @@ def init(
         raise RobauditError(str(spec), "already exists", "name another file, or add --force")
     base = spec.absolute().parent
     if not base.is_dir():
-        raise RobauditError(str(spec), "its folder does not exist", "create it first, or name another file")
+        raise RobauditError(
+            str(spec), "its folder does not exist", "create it first, or name another file"
+        )
     section, source = _model_section(_known_file(model, base), architecture, base)
     dataset = dataset_section(data, base, limit)
     mean, std = normalisation(normalise or "none")
-    if mean or (source and normalise is not None):  # none, although the model's own files say otherwise
+    if mean or (
+        source and normalise is not None
+    ):  # none, although the model's own files say otherwise
         section |= {"mean": list(mean), "std": list(std)}
-    chosen, least = levels(sigma), _share(gate)
+    chosen = levels(sigma)
+    least = _share(gate)
     document: dict[str, Any] = {
         "model": section,
         "dataset": dataset,
         "noise": {"sigma": chosen},
         "estimators": [{reference(): {"samples": samples}}],
-        **({} if least is None else {"gates": [f"mean(sigma={level}) >= {least!r}" for level in chosen]}),
+        **(
+            {}
+            if least is None
+            else {"gates": [f"mean(sigma={level}) >= {least!r}" for level in chosen]}
+        ),
     }
     for setting in set_ or ():
         apply_setting(document, setting)
@@ -128,7 +166,11 @@ def _known_file(text: str, base: Path) -> str:
         if text.startswith(FAMILIES):
             remedy = f"give the file of its weights: --model FILE --architecture {text}"
             raise SpecError(f"--model {text}", "is an architecture, which has no weights", remedy)
-    raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
+    raise SpecError(
+        f"--model {text}",
+        "no such file",
+        "give the path of the trained model, relative to the spec's folder",
+    )
 
 
 def _is_own_code(text: str) -> bool:
@@ -156,7 +198,9 @@ def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dic
     if architecture is None and known is None and needs_architecture(base / path):
         remedy = "add --architecture torchvision:resnet18 or module:Class"
         raise SpecError(f"--model {path}", "needs its architecture", remedy)
-    section = {"path": path} if architecture is None else {"path": path, "architecture": architecture}
+    section = (
+        {"path": path} if architecture is None else {"path": path, "architecture": architecture}
+    )
     source = "" if known is None or not (known.input or known.unknown) else known.source
     return section, source
 
@@ -169,7 +213,11 @@ def _count_images(spec: AuditSpec) -> int:
     """
     from robaudit.datasets.load import open_dataset
 
-    return len(open_dataset(spec.dataset.model_copy(update={"sample": None}), base_dir=spec.base_dir, trust=False))
+    return len(
+        open_dataset(
+            spec.dataset.model_copy(update={"sample": None}), base_dir=spec.base_dir, trust=False
+        )
+    )
 
 
 def _share(text: str | None) -> float | None:
@@ -180,7 +228,11 @@ def _share(text: str | None) -> float | None:
     except ValueError:
         share = -1.0
     if not 0.0 < share <= 1.0:
-        raise SpecError(f"--gate {text}", "is not a number above 0 and at most 1", "give the least mean robustness alone: --gate 0.9")
+        raise SpecError(
+            f"--gate {text}",
+            "is not a number above 0 and at most 1",
+            "give the least mean robustness alone: --gate 0.9",
+        )
     return share
 
 
@@ -195,7 +247,10 @@ def _check_levels(spec: AuditSpec) -> None:
     from robaudit.auditing.units import accepted, level_findings
     from robaudit.noise.registry import build
 
-    accepted(level_findings(build(spec.noise, spec.base_dir, spec.origin), torch.zeros(1, 8, 8), ""), as_given=spec.run.as_given)
+    accepted(
+        level_findings(build(spec.noise, spec.base_dir, spec.origin), torch.zeros(1, 8, 8), ""),
+        as_given=spec.run.as_given,
+    )
 
 
 def _check(spec: AuditSpec, *, trust: bool) -> None:
@@ -216,4 +271,6 @@ def _check(spec: AuditSpec, *, trust: bool) -> None:
         except RobauditError:
             say("nothing was written; to edit the spec by hand, write it with --no-check")
             raise
-        reporter.note(measure_speed(ready).expected(ready.tasks, [len(ready.data)] * len(ready.tasks)).text)
+        reporter.note(
+            measure_speed(ready).expected(ready.tasks, [len(ready.data)] * len(ready.tasks)).text
+        )

@@ -21,9 +21,11 @@ _RESUMABLE = "; finished work is on disk: run the same command again to continue
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with 0, 2, 3, 5, 130 or 143; 1 and 4 come only from gates, `compare` and `verify`.
+    """Run the command line and exit with 0, 2, 3, 5, 130 or 143; 1 and 4 come only from gates,
+    `compare` and `verify`.
 
-    Anything unexpected, including an installation that cannot be imported, is 3, so that no pipeline takes it for a failed gate.
+    Anything unexpected, including an installation that cannot be imported, is 3, so that no
+    pipeline takes it for a failed gate.
     """
     try:
         from robaudit.system import keep_freed_memory, share_cores
@@ -58,15 +60,23 @@ def _run() -> NoReturn:
     except SystemExit as exit_:
         if exit_.code == TERMINATED:
             _fail(_last_words(TERMINATED), TERMINATED)
-        if isinstance(exit_.__context__, BrokenPipeError):  # typer and rich exit like this when the reader of a pipe is gone
+        if isinstance(
+            exit_.__context__, BrokenPipeError
+        ):  # typer and rich exit like this when the reader of a pipe is gone
             sys.exit(0)
         if not _completing():
-            _fail("error: code of the model, the data set or a plugin called sys.exit before the command ended; let it return or raise", 2)
+            _fail(
+                "error: code of the model, the data set or a plugin called sys.exit before the "
+                "command ended; let it return or raise",
+                2,
+            )
         code = exit_.code
     except OSError as error:
         if error.filename is not None and not os.environ.get("ROBAUDIT_TRACEBACK"):
             _fail(f"error: {error.filename}: {error.strerror}", 2)
-        if error.errno in _DISK_ERRORS:  # errors about files name them, so this one is about printed text
+        if (
+            error.errno in _DISK_ERRORS
+        ):  # errors about files name them, so this one is about printed text
             discard_output()
             _fail(f"error: standard output: {error.strerror}", 2)
         _internal(error)
@@ -80,7 +90,8 @@ def _run() -> NoReturn:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning of a library or a network on one line that steers nothing: a model file may choose its words."""
+    """Print a warning of a library or a network on one line that steers nothing: a model file may
+    choose its words."""
     from robaudit.cli.streams import StandardError
     from robaudit.text import harmless
 
@@ -88,7 +99,8 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _refuse_empty() -> None:
-    """Refuse an empty argument, as an unset variable of a shell leaves it, before it is taken for the working folder."""
+    """Refuse an empty argument, as an unset variable of a shell leaves it, before it is taken for
+    the working folder."""
     if "" in sys.argv[1:]:
         before = sys.argv[sys.argv.index("", 1) - 1]
         what = f"{before}: the value" if before.startswith("-") else "an argument"
@@ -105,7 +117,9 @@ def _refuse_deleted_folder() -> None:
 
 def _completing() -> bool:
     """Whether the shell asks for completions, which typer answers before it calls sys.exit."""
-    return "_ROBAUDIT_COMPLETE" in os.environ or any(argument.endswith("-completion") for argument in sys.argv[1:])
+    return "_ROBAUDIT_COMPLETE" in os.environ or any(
+        argument.endswith("-completion") for argument in sys.argv[1:]
+    )
 
 
 def _last_words(code: int) -> str:
@@ -122,9 +136,15 @@ def _resumable() -> str:
 def _usage(error: Any) -> str:
     """The parser's message in one line, with the help to consult."""
     context = getattr(error, "ctx", None)
-    typed = [word for word in sys.argv[1:2] if not word.startswith("-")]  # where the parser does not name the command
+    # where the parser does not name the command
+    typed = [word for word in sys.argv[1:2] if not word.startswith("-")]
     command = context.command_path if context is not None else " ".join(["robaudit", *typed])
-    message = " ".join(str(error.format_message()).split()).rstrip(".").replace("Value error, ", "").replace("Input should", "must")
+    message = (
+        " ".join(str(error.format_message()).split())
+        .rstrip(".")
+        .replace("Value error, ", "")
+        .replace("Input should", "must")
+    )
     message = message.partition(", unable to parse string as")[0]
     return f"{message or 'no command given'}; see {command} --help"
 
@@ -135,7 +155,9 @@ def _internal(error: Exception) -> NoReturn:
 
         traceback.print_exception(error)
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    _fail(f"internal error: {text}; this is a bug in robaudit (ROBAUDIT_TRACEBACK=1 shows where)", 3)
+    _fail(
+        f"internal error: {text}; this is a bug in robaudit (ROBAUDIT_TRACEBACK=1 shows where)", 3
+    )
 
 
 def _fail(line: str, code: int) -> NoReturn:

@@ -12,23 +12,41 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from robaudit.cli import catalogue, compare, demo, estimate, gate, init, plot, reading, report, validate, verify
+from robaudit.cli import (
+    catalogue,
+    compare,
+    demo,
+    estimate,
+    gate,
+    init,
+    plot,
+    reading,
+    report,
+    validate,
+    verify,
+)
 from robaudit.errors import RobauditError
 from robaudit.plugins import COMMANDS, blaming, entry_point, load_object, names_in
 
-_SHOW, _LIST = "show", "list"
+_SHOW = "show"
+_LIST = "list"
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class Program(TyperGroup):
     """All commands.
 
-    Sections of ``show`` have options of their own, and are imported only when it is called: so the help of the program stays fast.
+    Sections of ``show`` have options of their own, and are imported only when it is called: so the
+    help of the program stays fast.
     """
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name; while a shell completes a line, ``show`` with all its options."""
-        return _show() if cmd_name == _SHOW and ctx.resilient_parsing else super().get_command(ctx, cmd_name)
+        return (
+            _show()
+            if cmd_name == _SHOW and ctx.resilient_parsing
+            else super().get_command(ctx, cmd_name)
+        )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is called."""
@@ -41,7 +59,8 @@ def program() -> TyperGroup:
     """The parser with all commands."""
     app = typer.Typer(
         name="robaudit",
-        help="Audit how robust an image classifier is to everyday sensor noise: per-sample robustness with error bars.",
+        help="Audit how robust an image classifier is to everyday sensor noise: per-sample "
+        "robustness with error bars.",
         epilog="Start with: robaudit demo",
         cls=Program,
         no_args_is_help=True,
@@ -74,7 +93,9 @@ def program() -> TyperGroup:
 
 def commands() -> dict[str, Any]:
     """The commands by name, with all their options."""
-    return {name: _show() if name == _SHOW else command for name, command in program().commands.items()}
+    return {
+        name: _show() if name == _SHOW else command for name, command in program().commands.items()
+    }
 
 
 @functools.cache
@@ -86,7 +107,8 @@ def _show() -> Any:
 
 
 def _add_plugin(app: typer.Typer, name: str) -> None:
-    """Add the command of a plugin; a broken one says what is wrong when it is called, and leaves the other commands alone."""
+    """Add the command of a plugin; a broken one says what is wrong when it is called, and leaves
+    the other commands alone."""
     try:
         command = load_object(COMMANDS, "command", name, FunctionType)
         _add(app, name, _blamed(name, command))
@@ -94,7 +116,11 @@ def _add_plugin(app: typer.Typer, name: str) -> None:
         _add(app, name, _refusing(error))
     except Exception as error:  # noqa: BLE001  whatever typer makes of its parameters
         what = f"typer cannot read it: {type(error).__name__}: {error}"
-        _add(app, name, _refusing(RobauditError(f"command {name}", what, "fix or uninstall the plugin")))
+        _add(
+            app,
+            name,
+            _refusing(RobauditError(f"command {name}", what, "fix or uninstall the plugin")),
+        )
 
 
 def _blamed(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,4 +152,6 @@ def _add(app: typer.Typer, name: str, command: Callable[..., Any]) -> None:
         if get_args(hint)[:1] == (bool,):
             get_args(hint)[1].metavar = ""  # typer would print a type for a switch
     paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
-    app.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(command)
+    app.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(
+        command
+    )

@@ -37,7 +37,8 @@ _KINDS_OF: Mapping[str, Sequence[str]] = {
     "--set": (_NOISE,),
     "--data": (FLAGGED,),
 }
-"""The kinds that an option applies to; ``--estimator`` applies to all but noise, options not listed to all."""
+"""The kinds that an option applies to; ``--estimator`` applies to all but noise, options not listed
+to all."""
 
 
 def plot(
@@ -45,8 +46,21 @@ def plot(
         list[Path],
         typer.Argument(metavar="RUN...|SPEC.yaml", help="One run or several; a spec for noise."),
     ],
-    kind: Annotated[str, typer.Option(metavar="KIND", help=f"What to draw: {', '.join((*kinds_of_picture(), _NOISE))}.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND", help=f"What to draw: {', '.join((*kinds_of_picture(), _NOISE))}."
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file to write: FILE.png, FILE.svg or FILE.pdf.",
+        ),
+    ],
     label: LabelOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
@@ -55,23 +69,43 @@ def plot(
     threshold: ThresholdOption = None,
     max_images: Annotated[
         int | None,
-        typer.Option(min=1, max=60, metavar="N", rich_help_panel="Images", help="How many. Default: flagged 12, noise 2."),
+        typer.Option(
+            min=1,
+            max=60,
+            metavar="N",
+            rich_help_panel="Images",
+            help="How many. Default: flagged 12, noise 2.",
+        ),
     ] = None,
     width: Annotated[
-        float, typer.Option(metavar="INCHES", help="Width of the figure: 3.3 is a column of a paper, with letters of 7 points.")
+        float,
+        typer.Option(
+            metavar="INCHES",
+            help="Width of the figure: 3.3 is a column of a paper, with letters of 7 points.",
+        ),
     ] = 7.0,
-    no_title: Annotated[bool, typer.Option("--no-title", help="Leave out the title above the figure.")] = False,
-    no_caption: Annotated[bool, typer.Option("--no-caption", help="Leave out the caption below the figure.")] = False,
+    no_title: Annotated[
+        bool, typer.Option("--no-title", help="Leave out the title above the figure.")
+    ] = False,
+    no_caption: Annotated[
+        bool, typer.Option("--no-caption", help="Leave out the caption below the figure.")
+    ] = False,
     data: DataOption = None,
     set_: SetOption = None,
     trust: Annotated[
-        bool, typer.Option("--trust", rich_help_panel="Images", help="Allow the spec of --data, or of noise, to run Python code.")
+        bool,
+        typer.Option(
+            "--trust",
+            rich_help_panel="Images",
+            help="Allow the spec of --data, or of noise, to run Python code.",
+        ),
     ] = False,
 ) -> None:
-    """Draw a figure for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
+    """Draw a figure for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes
+    every time.
 
-    Several runs share a figure. The kind noise is about a spec: its first images, clean and under each noise at its levels, before
-    anything is computed.
+    Several runs share a figure. The kind noise is about a spec: its first images, clean and under
+    each noise at its levels, before anything is computed.
 
     Example: robaudit plot runs/old runs/new --kind levels --width 3.3 --no-title -o levels.pdf
     """
@@ -80,7 +114,9 @@ def plot(
         raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
     kinds = kinds_of_picture()
     if kind not in (*kinds, _NOISE):
-        raise SpecError(f"--kind {kind}", "there is no such picture", did_you_mean(kind, (*kinds, _NOISE)))
+        raise SpecError(
+            f"--kind {kind}", "there is no such picture", did_you_mean(kind, (*kinds, _NOISE))
+        )
     options = {
         "--threshold": threshold,
         "--max-images": max_images,
@@ -102,7 +138,8 @@ def plot(
     can_draw(required=True, where=f"-o {output}")
     from robaudit.report.pictures.kinds import look_of, picture, sketch_of
 
-    look, chosen = look_of(width, title=not no_title, caption=not no_caption), levels(noise, level, sigma)
+    look = look_of(width, title=not no_title, caption=not no_caption)
+    chosen = levels(noise, level, sigma)
     if kind == _NOISE:
         drawing = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
     else:
@@ -135,16 +172,22 @@ def _noise(
     *,
     trust: bool,
 ) -> Sketch:
-    """The first images of a spec's data set, clean and under the first draw of each of its noises at each level; without the model.
+    """The first images of a spec's data set, clean and under the first draw of each of its noises
+    at each level; without the model.
 
     Raises:
-        RobauditError: the spec has no noise at any level, the noise does not fit the images, or they cannot be read.
+        RobauditError: the spec has no noise at any level, the noise does not fit the images, or
+            they cannot be read.
     """
     from robaudit.spec.load import load_spec
 
     if images > _MOST_PREVIEWED:
-        raise SpecError(f"--max-images {images}", "does not fit the picture", f"give at most {_MOST_PREVIEWED}")
-    written = load_spec(path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ())
+        raise SpecError(
+            f"--max-images {images}", "does not fit the picture", f"give at most {_MOST_PREVIEWED}"
+        )
+    written = load_spec(
+        path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ()
+    )
     from robaudit.auditing.prepare import check_noises
     from robaudit.datasets.base import first_samples
     from robaudit.datasets.load import open_dataset
@@ -153,9 +196,15 @@ def _noise(
     from robaudit.report.pictures.noise import sketch
 
     spec = filled(written)
-    noises = tuple(process for process in build(spec.noise, spec.base_dir, spec.origin) if process.levels)
+    noises = tuple(
+        process for process in build(spec.noise, spec.base_dir, spec.origin) if process.levels
+    )
     if not noises:
-        raise SpecError(str(path), "has no noise at any level to draw", "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05")
+        raise SpecError(
+            str(path),
+            "has no noise at any level to draw",
+            "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05",
+        )
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     check_noises(noises, next(first_samples(dataset, 1, skip_bad=False)).pixels, dataset)
     return sketch(noises, dataset, images, spec.run.seed)

@@ -51,14 +51,16 @@ if TYPE_CHECKING:
 
 
 ShowFormat = Literal["table", "csv", "json", "md", "latex", "parquet"]
-_CLASSES, _FLAGGED = "Section classes", "Sections flagged and sample"
+_CLASSES = "Section classes"
+_FLAGGED = "Sections flagged and sample"
 
 ByOption = Annotated[
     str | None,
     typer.Option(
         metavar="label|predicted|COLUMN",
         rich_help_panel=_CLASSES,
-        help="Group samples by their label, the predicted class, or a column of the data set. Default: label, where there are labels.",
+        help="Group samples by their label, the predicted class, or a column of the data set. "
+        "Default: label, where there are labels.",
     ),
 ]
 ColumnsOption = Annotated[
@@ -67,18 +69,25 @@ ColumnsOption = Annotated[
         "--data",
         metavar="SPEC.yaml",
         rich_help_panel=_CLASSES,
-        help="With --by COLUMN: read the column from this spec's data set instead of the run's own.",
+        help="With --by COLUMN: read the column from this spec's data set instead of the run's "
+        "own.",
     ),
 ]
 BottomOption = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", rich_help_panel=_FLAGGED, help="List the N least robust samples, whether or not they are below the threshold."
+        min=1,
+        metavar="N",
+        rich_help_panel=_FLAGGED,
+        help="List the N least robust samples, whether or not they are below the threshold.",
     ),
 ]
 OnlyOption = Annotated[
     Literal["correct", "wrong"] | None,
-    typer.Option(rich_help_panel=_FLAGGED, help="Only samples classified correctly, or wrongly, without noise."),
+    typer.Option(
+        rich_help_panel=_FLAGGED,
+        help="Only samples classified correctly, or wrongly, without noise.",
+    ),
 ]
 
 
@@ -87,7 +96,12 @@ def show(
     section: str = SUMMARY,
     with_: Annotated[
         list[Path] | None,
-        typer.Option("--with", metavar="RUN", rich_help_panel=RESULTS, help="Show this run side by side with RUN (repeatable)."),
+        typer.Option(
+            "--with",
+            metavar="RUN",
+            rich_help_panel=RESULTS,
+            help="Show this run side by side with RUN (repeatable).",
+        ),
     ] = None,
     label: LabelOption = None,
     estimator: EstimatorFilter = None,
@@ -101,23 +115,30 @@ def show(
     only: OnlyOption = None,
     id_: Annotated[
         list[str] | None,
-        typer.Option("--id", metavar="ID", rich_help_panel=_FLAGGED, help="sample: this image, with its intervals (repeatable)."),
+        typer.Option(
+            "--id",
+            metavar="ID",
+            rich_help_panel=_FLAGGED,
+            help="sample: this image, with its intervals (repeatable).",
+        ),
     ] = None,
     format_: Annotated[
         ShowFormat | None,
         typer.Option(
             "--format",
             rich_help_panel="Output",
-            help="Output format; parquet only for rows. Default: by the suffix of -o, else table (rows: csv).",
+            help="Output format; parquet only for rows. Default: by the suffix of -o, else table "
+            "(rows: csv).",
         ),
     ] = None,
     output: OutputOption = None,
     **options: list[str] | None,
 ) -> None:
-    """Print a section of a run: its summary, classes, certified accuracy, error curves, one sample, all rows, ...
+    """Print a section of a run: its summary, classes, certified accuracy, error curves, one sample,
+    all rows, ...
 
-    sample: all results of the least robust images side by side, from the average over noise to what is proven. rows: samples.csv, or
-    what an unfinished run has written so far.
+    sample: all results of the least robust images side by side, from the average over noise to what
+    is proven. rows: samples.csv, or what an unfinished run has written so far.
 
     Example: robaudit show runs/spec-1a2b3c4d certified --radius 0.5 --with runs/other-5e6f7a8b
     """
@@ -139,21 +160,31 @@ def show(
 
 
 def show_with_section_options() -> Callable[..., None]:
-    """:func:`show` with the installed sections in its help, and with their options in place of ``**options``, as typer reads them."""
+    """:func:`show` with the installed sections in its help, and with their options in place of
+    ``**options``, as typer reads them."""
 
     @functools.wraps(show)
     def command(**values: Any) -> None:
         show(**values)
 
     written = inspect.signature(show, eval_str=True).parameters
-    parameters = {name: one for name, one in written.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
+    parameters = {
+        name: one for name, one in written.items() if one.kind is not inspect.Parameter.VAR_KEYWORD
+    }
     names = section_names()
-    known = typer.Argument(metavar="SECTION", help=f"What to show: {', '.join(names)}.", autocompletion=lambda: names)
+    known = typer.Argument(
+        metavar="SECTION", help=f"What to show: {', '.join(names)}.", autocompletion=lambda: names
+    )
     parameters["section"] = parameters["section"].replace(annotation=Annotated[str, known])
     for option, section in section_options().items():
-        typed = typer.Option(metavar=option.metavar, rich_help_panel=f"Section {section}", help=option.help)
+        typed = typer.Option(
+            metavar=option.metavar, rich_help_panel=f"Section {section}", help=option.help
+        )
         parameters[option.name] = inspect.Parameter(
-            option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, typed]
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[list[str] | None, typed],
         )
     setattr(command, "__signature__", inspect.Signature(list(parameters.values())))  # noqa: B010  a function's own attribute
     command.__annotations__ = {name: one.annotation for name, one in parameters.items()}
@@ -172,9 +203,11 @@ def bias_report(
     format_: FormatOption = "table",
     output: OutputOption = None,
 ) -> None:
-    """Report robustness by class, the gap between the least and the most robust class, and whether it is significant.
+    """Report robustness by class, the gap between the least and the most robust class, and whether
+    it is significant.
 
-    Each estimator and noise level is reported separately; they are never pooled. It is the section classes of robaudit show.
+    Each estimator and noise level is reported separately; they are never pooled. It is the section
+    classes of robaudit show.
 
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
@@ -196,12 +229,17 @@ def flag_samples(
     output: OutputOption = None,
     images: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", rich_help_panel="Images", help="Also write each listed sample as a PNG, clean beside noisy."),
+        typer.Option(
+            metavar="DIR",
+            rich_help_panel="Images",
+            help="Also write each listed sample as a PNG, clean beside noisy.",
+        ),
     ] = None,
     data: DataOption = None,
     trust: DataTrustOption = False,
 ) -> None:
-    """List the non-robust samples, least robust first, and say for which the whole interval is below the threshold.
+    """List the non-robust samples, least robust first, and say for which the whole interval is
+    below the threshold.
 
     It is the section flagged of robaudit show.
 
@@ -220,7 +258,9 @@ def flag_samples(
         from robaudit.cli.console import say
         from robaudit.report.gallery import write_gallery
 
-        say(f"{write_gallery(entries[0].run, [entry.record for entry in entries], images, source)} pictures in {images}")
+        say(
+            f"{write_gallery(entries[0].run, [entry.record for entry in entries], images, source)} pictures in {images}"
+        )
 
 
 def print_run(run: Run) -> None:
@@ -230,7 +270,9 @@ def print_run(run: Run) -> None:
     output().print(_terminal(SUMMARY, [run], Ask())[0])
 
 
-def _show(name: str, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Entry[Any]]:
+def _show(
+    name: str, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None
+) -> list[Entry[Any]]:
     """Print a section of some runs, or write it to a file; return its entries."""
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.streams import check_output, emit
@@ -245,7 +287,9 @@ def _show(name: str, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None
         _write_rows(paths, ask, form, to)
         return []
     if form == "parquet":
-        raise SpecError("--format parquet", f"does not apply to the section {name}", "use it with rows")
+        raise SpecError(
+            "--format parquet", f"does not apply to the section {name}", "use it with rows"
+        )
     runs = [read_run(path, kept=len(paths) > 1) for path in paths]
     if form == "table":
         table, entries = _terminal(name, runs, ask)
@@ -266,7 +310,8 @@ def _show(name: str, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None
 
 
 def _terminal(name: str, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[Entry[Any]]]:
-    """The tables of a section, around a summary also its head and foot, and the section's entries."""
+    """The tables of a section, around a summary also its head and foot, and the section's
+    entries."""
     from robaudit.report.tables import Terminal
 
     section = section_of(name)
@@ -276,7 +321,10 @@ def _terminal(name: str, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[
         from robaudit.report.summary import foot_table, head_table
 
         several = len(runs) > 1
-        heads = [replace(head_table(entry.run), heading=entry.name if several else "") for entry in entries]
+        heads = [
+            replace(head_table(entry.run), heading=entry.name if several else "")
+            for entry in entries
+        ]
         tables = [*heads, *tables, *([] if several else [foot_table(runs[0])])]
     return Terminal(tables), entries
 
@@ -297,11 +345,21 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     from robaudit.runs.serialise import rows_csv, rows_json
 
     if len(paths) > 1:
-        raise SpecError("--with", "does not apply to the section rows", "write the rows of each run to a file of its own")
+        raise SpecError(
+            "--with",
+            "does not apply to the section rows",
+            "write the rows of each run to a file of its own",
+        )
     if form in ("table", "md", "latex"):
-        raise SpecError(f"--format {form}", "does not apply to the section rows", "choose csv, json or parquet")
+        raise SpecError(
+            f"--format {form}", "does not apply to the section rows", "choose csv, json or parquet"
+        )
     if form == "parquet" and to is None and sys.stdout.isatty():
-        raise RobauditError("--format parquet", "a Parquet file cannot be shown on a terminal", "name a file with -o")
+        raise RobauditError(
+            "--format parquet",
+            "a Parquet file cannot be shown on a terminal",
+            "name a file with -o",
+        )
     (path,) = paths
     folder = RunFolder(path)
     info = folder.info()
@@ -309,9 +367,12 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     run = read_run(path, kept=form == "json") if finished else Run(path, info, folder.rows_so_far())
     rows: Iterable[Row] = run.rows
     if ask.estimators or ask.levels:
-        wanted = set(chosen(dict.fromkeys(map(GroupKey.of, rows)), ask.estimators, ask.levels, str(path)))
+        wanted = set(
+            chosen(dict.fromkeys(map(GroupKey.of, rows)), ask.estimators, ask.levels, str(path))
+        )
         rows = (row for row in run.rows if GroupKey.of(row) in wanted)
-    names, pieces = info.data.class_names, dict[str, Callable[[], Iterable[str | bytes]]]()
+    names = info.data.class_names
+    pieces = dict[str, Callable[[], Iterable[str | bytes]]]()
     pieces["parquet"] = lambda: parquet_pieces(rows, names, where="--format parquet")
     pieces["csv"] = lambda: rows_csv(rows, names)
     pieces["json"] = lambda: rows_json(rows)
@@ -338,4 +399,8 @@ def _by_suffix(to: Path | None, other: str) -> str:
     if suffix in ("", "txt", "log", "text", "out"):
         return other
     known = ", ".join(f".{known_suffix}" for known_suffix in _SUFFIXES)
-    raise SpecError(f"-o {to}", f"show writes no .{suffix}", f"name a file that ends in .txt, {known}; pages: robaudit report")
+    raise SpecError(
+        f"-o {to}",
+        f"show writes no .{suffix}",
+        f"name a file that ends in .txt, {known}; pages: robaudit report",
+    )

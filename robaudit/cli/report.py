@@ -35,13 +35,23 @@ SHOWN = 60
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders written by robaudit estimate.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folders written by robaudit estimate."),
+    ],
     output: OutputOption = None,
     format_: Annotated[
         Literal["html", "md"] | None,
-        typer.Option("--format", rich_help_panel=OUTPUT, help="html, or md for a pull request. Default: by the suffix of -o, else html."),
+        typer.Option(
+            "--format",
+            rich_help_panel=OUTPUT,
+            help="html, or md for a pull request. Default: by the suffix of -o, else html.",
+        ),
     ] = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", rich_help_panel=OUTPUT, help="Heading of the report.")] = None,
+    title: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", rich_help_panel=OUTPUT, help="Heading of the report."),
+    ] = None,
     label: LabelOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
@@ -51,18 +61,25 @@ def report(
     max_images: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", rich_help_panel="Images", help="Show at most N flagged samples for each estimator and noise level."
+            min=0,
+            metavar="N",
+            rich_help_panel="Images",
+            help="Show at most N flagged samples for each estimator and noise level.",
         ),
     ] = SHOWN,
     no_images: Annotated[
-        bool, typer.Option("--no-images", rich_help_panel="Images", help="List the flagged samples without images.")
+        bool,
+        typer.Option(
+            "--no-images", rich_help_panel="Images", help="List the flagged samples without images."
+        ),
     ] = False,
     data: DataOption = None,
     trust: DataTrustOption = False,
 ) -> None:
     """Write the results of an audit as one HTML file that needs no network and no other files.
 
-    Several runs stand side by side in every section. If the data set cannot be opened, the report says why and has no images.
+    Several runs stand side by side in every section. If the data set cannot be opened, the report
+    says why and has no images.
 
     Example: robaudit report runs/spec-1a2b3c4d -o report.html
     """
@@ -72,8 +89,11 @@ def report(
     from robaudit.report.sections import Ask
     from robaudit.runs.run import read_run
 
-    markdown, source = check_report(output, format_), image_source(data, trust)
-    ask = Ask(tuple(estimator or ()), levels(noise, level, sigma), threshold, label=tuple(label or ()))
+    markdown = check_report(output, format_)
+    source = image_source(data, trust)
+    ask = Ask(
+        tuple(estimator or ()), levels(noise, level, sigma), threshold, label=tuple(label or ())
+    )
     content = gather([read_run(run, kept=len(runs) > 1) for run in runs], ask, most=max_images)
     text, missing = _rendered(content, markdown, title=title, images=not no_images, source=source)
     with Reporter() as reporter:
@@ -86,8 +106,11 @@ def report(
         reporter.note(f"{output}: {len(text.encode()) / 1e6:.2f} MB, one file")
 
 
-def check_report(output: Path | None, format_: str | None = None, option: str = "-o", *, by_name: bool = False) -> bool:
-    """Refuse a report that cannot be written, before any work is done; return whether it is Markdown, by the format or the file's name.
+def check_report(
+    output: Path | None, format_: str | None = None, option: str = "-o", *, by_name: bool = False
+) -> bool:
+    """Refuse a report that cannot be written, before any work is done; return whether it is
+    Markdown, by the format or the file's name.
 
     Args:
         output: the file; None: standard output.
@@ -96,7 +119,8 @@ def check_report(output: Path | None, format_: str | None = None, option: str = 
         by_name: the suffix must say the format, as no option does.
 
     Raises:
-        RobauditError: the file cannot be written or is of another kind, a page would go to a terminal, or a package is missing.
+        RobauditError: the file cannot be written or is of another kind, a page would go to a
+            terminal, or a package is missing.
     """
     from robaudit.cli.streams import check_output
     from robaudit.errors import RobauditError
@@ -104,23 +128,36 @@ def check_report(output: Path | None, format_: str | None = None, option: str = 
     suffix = "" if output is None else output.suffix.lower()
     if output is not None:
         check_output(output)
-    unfit = suffix not in (".html", ".htm", ".md", ".markdown") if by_name else suffix in (".pdf", ".png", ".svg")
+    unfit = (
+        suffix not in (".html", ".htm", ".md", ".markdown")
+        if by_name
+        else suffix in (".pdf", ".png", ".svg")
+    )
     if format_ is None and unfit:
         raise RobauditError(
-            f"{option} {output}", "a report is HTML or Markdown", "name a file that ends in .html or .md; robaudit plot makes pictures"
+            f"{option} {output}",
+            "a report is HTML or Markdown",
+            "name a file that ends in .html or .md; robaudit plot makes pictures",
         )
     if format_ == "md" or (format_ is None and suffix in (".md", ".markdown")):
         return True
     if output is None and sys.stdout.isatty():
-        raise RobauditError("robaudit report", "an HTML page cannot be shown on a terminal", "name a file with -o, or give --format md")
+        raise RobauditError(
+            "robaudit report",
+            "an HTML page cannot be shown on a terminal",
+            "name a file with -o, or give --format md",
+        )
     from robaudit.report.html.render import environment
 
     environment()  # reports a missing package
     return False
 
 
-def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision] | None, source: ImageSource) -> list[str]:
-    """Write the report of one run to files that :func:`check_report` has passed, with the gates as they were decided.
+def write_reports(
+    run: Run, files: Sequence[Path], decisions: Sequence[Decision] | None, source: ImageSource
+) -> list[str]:
+    """Write the report of one run to files that :func:`check_report` has passed, with the gates as
+    they were decided.
 
     Args:
         run: the run.
@@ -144,7 +181,12 @@ def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision]
 
 
 def _rendered(
-    content: Content, markdown: bool, *, title: str | None = None, images: bool = True, source: ImageSource | None = None
+    content: Content,
+    markdown: bool,
+    *,
+    title: str | None = None,
+    images: bool = True,
+    source: ImageSource | None = None,
 ) -> tuple[str, list[str]]:
     """The text of a report, and what it lacks."""
     if markdown:

@@ -27,7 +27,8 @@ _SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 
 
 class Watch:
-    """A guard of this process: it ends it after a second signal, or a deadline, whatever it is doing.
+    """A guard of this process: it ends it after a second signal, or a deadline, whatever it is
+    doing.
 
     Python runs the handlers of signals between its own instructions only, and a network may compute
     without end. So a thread ends the process in the usual way, and where compiled code keeps all
@@ -71,9 +72,12 @@ class Watch:
             self._to_guard.write(bytes([DEADLINE]) + struct.pack("<d", seconds))
 
     def _listen(self) -> None:
-        """Wait for the number of a second signal, and end the process if it does not end by itself."""
+        """Wait for the number of a second signal, and end the process if it does not end by
+        itself."""
         number = self._from_guard.read(1)
-        if not number and not self._over.is_set():  # the guard is gone: signals are written to nowhere
+        if (
+            not number and not self._over.is_set()
+        ):  # the guard is gone: signals are written to nowhere
             with contextlib.suppress(OSError):
                 nowhere = os.open(os.devnull, os.O_WRONLY | os.O_NONBLOCK)
                 os.dup2(nowhere, self._to_guard.fileno(), inheritable=False)
@@ -88,19 +92,22 @@ _watches: list[Watch] = []
 
 
 @contextlib.contextmanager
-def ended_by_signals(last_words: Callable[[int], str], resumable: str = "", *, watched: bool = True) -> Iterator[None]:
+def ended_by_signals(
+    last_words: Callable[[int], str], resumable: str = "", *, watched: bool = True
+) -> Iterator[None]:
     """End the block on SIGTERM and SIGINT, however long its current call takes.
 
-    The first SIGTERM raises SystemExit inside the block, and SIGINT does what its handler says: files
-    stay intact, locks and the terminal are released. A second signal of either kind ends the process
-    within a second (:class:`Watch`).
+    The first SIGTERM raises SystemExit inside the block, and SIGINT does what its handler says:
+    files stay intact, locks and the terminal are released. A second signal of either kind ends the
+    process within a second (:class:`Watch`).
 
     A signal that was ignored when the process started stays ignored.
 
     Args:
         last_words: the line to print if the process ends at once, by exit code.
         resumable: the end of that line, about how to go on.
-        watched: whether the block may run code that does not return; without, no process is started.
+        watched: whether the block may run code that does not return; without, no process is
+            started.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,5 @@
-"""Write text: to standard output and error, to the file of ``-o``, and to the step summary of a GitHub job."""
+"""Write text: to standard output and error, to the file of ``-o``, and to the step summary of a
+GitHub job."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 class StandardError(io.TextIOBase):
     """Standard error, looked up at each call.
 
-    Once it cannot be written to (a closed pipe, a terminal that is gone, a full disk), it becomes ``/dev/null`` for the rest of the
-    process, so that neither a message nor the end of the process fails because of it.
+    Once it cannot be written to (a closed pipe, a terminal that is gone, a full disk), it becomes
+    ``/dev/null`` for the rest of the process, so that neither a message nor the end of the process
+    fails because of it.
     """
 
     def write(self, text: str) -> int:
@@ -85,7 +87,8 @@ def discard_output() -> None:
 
 @contextlib.contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Continue when the reader of standard output is gone, as in ``robaudit gate ... | head -1``: the exit code still counts."""
+    """Continue when the reader of standard output is gone, as in ``robaudit gate ... | head -1``:
+    the exit code still counts."""
     try:
         yield
     except BrokenPipeError:
@@ -97,11 +100,16 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def put(texts: Iterable[str | bytes]) -> None:
-    """Write to standard output: text made harmless, in whole lines; bytes, whose format escapes what it holds, as they are."""
+    """Write to standard output: text made harmless, in whole lines; bytes, whose format escapes
+    what it holds, as they are."""
     encoding = (sys.stdout.encoding if sys.stdout.isatty() else None) or "utf-8"
     sys.stdout.flush()
     for piece in texts:
-        sys.stdout.buffer.write(harmless(piece).encode(encoding, "backslashreplace") if isinstance(piece, str) else piece)
+        sys.stdout.buffer.write(
+            harmless(piece).encode(encoding, "backslashreplace")
+            if isinstance(piece, str)
+            else piece
+        )
     sys.stdout.flush()
 
 
@@ -122,12 +130,15 @@ def check_output(path: Path) -> None:
     """Refuse a file of ``-o`` that cannot be written, before any work is done.
 
     Raises:
-        RobauditError: it is a folder or write-protected, or its folder does not exist or takes no files.
+        RobauditError: it is a folder or write-protected, or its folder does not exist or takes no
+            files.
     """
     if path.is_dir():
         raise RobauditError(str(path), "is a folder", "name a file")
     if not path.absolute().parent.is_dir():
-        raise RobauditError(str(path), "its folder does not exist", "create it first, or name another file")
+        raise RobauditError(
+            str(path), "its folder does not exist", "create it first, or name another file"
+        )
     if path.exists() and not os.access(path, os.W_OK):
         raise RobauditError(str(path), "is write-protected", "name another file")
     if path.is_file() or not path.exists():
@@ -137,11 +148,14 @@ def check_output(path: Path) -> None:
             with tempfile.TemporaryFile(dir=path.resolve().parent):
                 pass  # the file itself is made beside the old one, too
         except OSError as error:
-            raise RobauditError(str(path), f"cannot be written: {error.strerror or error}", "name another file") from error
+            raise RobauditError(
+                str(path), f"cannot be written: {error.strerror or error}", "name another file"
+            ) from error
 
 
 def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
-    """Write the whole file of ``-o`` or nothing; pipes and devices are not replaced, but written to piece by piece.
+    """Write the whole file of ``-o`` or nothing; pipes and devices are not replaced, but written to
+    piece by piece.
 
     Raises:
         RobauditError: it cannot be written; an existing file is left as it was.
@@ -157,7 +171,9 @@ def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
         except BrokenPipeError:
             return  # its reader has seen enough
         except OSError as error:
-            raise RobauditError(str(path), f"cannot be written: {error.strerror or error}", "name another file") from error
+            raise RobauditError(
+                str(path), f"cannot be written: {error.strerror or error}", "name another file"
+            ) from error
         return
     target = path.resolve() if path.is_symlink() else path
     with writing(target) as sink:
@@ -166,10 +182,12 @@ def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
 
 
 def append_step_summary(text: str) -> str | None:
-    """Append Markdown, as much as fits, to the file that ``$GITHUB_STEP_SUMMARY`` names; do nothing if the variable is not set.
+    """Append Markdown, as much as fits, to the file that ``$GITHUB_STEP_SUMMARY`` names; do nothing
+    if the variable is not set.
 
     Returns:
-        Why it could not be written, for a warning (the gates are decided all the same); None on success.
+        Why it could not be written, for a warning (the gates are decided all the same); None on
+        success.
     """
     from robaudit.report.ci.github import LARGEST, LEFT_OUT
     from robaudit.report.tables import within

@@ -23,18 +23,32 @@ from robaudit.cli.options import (
 def validate(
     spec: SpecArgument,
     images: Annotated[
-        int, typer.Option(min=2, metavar="N", rich_help_panel=RUNNING, help="Number of images, drawn at random with the run's seed.")
+        int,
+        typer.Option(
+            min=2,
+            metavar="N",
+            rich_help_panel=RUNNING,
+            help="Number of images, drawn at random with the run's seed.",
+        ),
     ] = 50,
     reference_draws: Annotated[
         int,
         typer.Option(
-            min=100, max=10**8, metavar="N", rich_help_panel=RUNNING, help="Draws of the reference for each image and noise level."
+            min=100,
+            max=10**8,
+            metavar="N",
+            rich_help_panel=RUNNING,
+            help="Draws of the reference for each image and noise level.",
         ),
     ] = 10_000,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Folder to write. Default: runs/<spec name>-validation-<hash8>."
+            "--out",
+            "-o",
+            metavar="DIR",
+            rich_help_panel=OUTPUT,
+            help="Folder to write. Default: runs/<spec name>-validation-<hash8>.",
         ),
     ] = None,
     format_: SummaryFormatOption = "text",
@@ -43,7 +57,8 @@ def validate(
     on_error: OnErrorOption = "stop",
     quiet: QuietOption = False,
 ) -> None:
-    """Compare every estimator of a spec with converged Monte Carlo on a few images, and say which to use.
+    """Compare every estimator of a spec with converged Monte Carlo on a few images, and say which
+    to use.
 
     Writes validation.csv (one row per image, noise level and estimator) and validation.json.
 

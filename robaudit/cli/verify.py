@@ -1,4 +1,5 @@
-"""`robaudit verify`: check that the numbers of a run can be reproduced and agree with each other."""
+"""`robaudit verify`: check that the numbers of a run can be reproduced and agree with each
+other."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robaudit.cli.options import RUNNING, OutputOption, RunArgument, SummaryFormatOption, TrustOption
+from robaudit.cli.options import (
+    RUNNING,
+    OutputOption,
+    RunArgument,
+    SummaryFormatOption,
+    TrustOption,
+)
 from robaudit.errors import RobauditError
 from robaudit.text import printable
 
@@ -20,8 +27,8 @@ if TYPE_CHECKING:
     from robaudit.stats.consistency import Consistency
 
 DIFFERENT, FALSE_DECLARATION, CONTRADICTED = 1, 2, 3
-"""Exit codes: rows are not reproduced; results contradict each other because of a false declaration in the spec, a user mistake; results
-contradict each other because of a bug, an internal error."""
+"""Exit codes: rows are not reproduced; results contradict each other because of a false declaration
+in the spec, a user mistake; results contradict each other because of a bug, an internal error."""
 _MOST_SHOWN = 20
 
 
@@ -32,27 +39,43 @@ def verify(
         typer.Option(
             metavar="N|all",
             rich_help_panel=RUNNING,
-            help="How many samples to recompute, drawn at random; 0: check the files, and compare results with each other.",
+            help="How many samples to recompute, drawn at random; 0: check the files, and "
+            "compare results with each other.",
         ),
     ] = "20",
     seed: Annotated[
-        int | None, typer.Option(min=0, rich_help_panel=RUNNING, help="Seed of that draw. Default: a new one each time.")
+        int | None,
+        typer.Option(
+            min=0, rich_help_panel=RUNNING, help="Seed of that draw. Default: a new one each time."
+        ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda or cuda:1. Default: the kind of device the run was made on.")
+        str | None,
+        typer.Option(
+            rich_help_panel=RUNNING,
+            help="cpu, cuda or cuda:1. Default: the kind of device the run was made on.",
+        ),
     ] = None,
     trust: TrustOption = False,
     format_: SummaryFormatOption = "text",
     output: OutputOption = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", rich_help_panel="Output", help="Print only differences, contradictions, warnings and errors.")
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            rich_help_panel="Output",
+            help="Print only differences, contradictions, warnings and errors.",
+        ),
     ] = False,
 ) -> None:
     """Recompute rows of a run from its weights and data, and compare its results with each other.
 
-    Numbers may differ by float rounding: by 5e-4 of their distance to the nearer end of their range, and by two votes. Exit code 1: a row
-    differs; 3: results exclude each other, which only a bug in an estimator explains; 2: the run cannot be recomputed (its weights are
-    gone, say; results are still compared), or results are wrong because the spec declares something false of the network.
+    Numbers may differ by float rounding: by 5e-4 of their distance to the nearer end of their
+    range, and by two votes. Exit code 1: a row differs; 3: results exclude each other, which only a
+    bug in an estimator explains; 2: the run cannot be recomputed (its weights are gone, say;
+    results are still compared), or results are wrong because the spec declares something false of
+    the network.
 
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
@@ -77,7 +100,11 @@ def verify(
         from robaudit.runs.serialise import document_json
 
         not_recomputed = None if missing is None else str(missing)
-        checked = {"recomputed": json_values(result), "not_recomputed": not_recomputed, "checks": consistency.document()}
+        checked = {
+            "recomputed": json_values(result),
+            "not_recomputed": not_recomputed,
+            "checks": consistency.document(),
+        }
         emit(document_json(checked), output)
     else:
         _print(_lines(opened, result, quiet=quiet), consistency, output, quiet=quiet)
@@ -95,13 +122,16 @@ def verify(
 def _recomputed(
     run: Run, samples: int | None, seed: int | None, device: str | None, *, trust: bool, quiet: bool
 ) -> tuple[Verification, RobauditError | None]:
-    """The result, and the error that kept samples from being recomputed: what needs none of them is checked all the same."""
+    """The result, and the error that kept samples from being recomputed: what needs none of them is
+    checked all the same."""
     from robaudit.auditing.verify import verify as check
     from robaudit.cli.console import Reporter
 
     try:
         with Reporter(quiet=quiet, patient=False) as reporter:
-            return check(run, samples, seed=seed, device=device, trust=trust, listener=reporter), None
+            return check(
+                run, samples, seed=seed, device=device, trust=trust, listener=reporter
+            ), None
     except RobauditError as error:
         return check(run, 0), error
 
@@ -111,12 +141,17 @@ def _lines(run: Run, result: Verification, *, quiet: bool) -> Iterator[str]:
     yield from (f"{run.path}/{name} has changed since it was written" for name in result.altered)
     for difference in result.differences[:_MOST_SHOWN]:
         where = f"{difference.row.sample_id}, {difference.row.estimator} at {difference.row.at}"
-        written, now = _shown(difference.recorded), _shown(difference.recomputed)
+        written = _shown(difference.recorded)
+        now = _shown(difference.recomputed)
         yield f"{printable(where)}: {difference.field} is {written} in the run and {now} now"
     if len(result.differences) > _MOST_SHOWN:
         yield f"and {len(result.differences) - _MOST_SHOWN} more"
     if result.samples and (not quiet or not result.good):
-        verdict = f"{len(result.differences)} numbers differ" if result.differences else f"all as written, {_bits(result)}"
+        verdict = (
+            f"{len(result.differences)} numbers differ"
+            if result.differences
+            else f"all as written, {_bits(result)}"
+        )
         yield f"{result.rows} rows of {result.samples} samples recomputed: {verdict}"
 
 
@@ -130,7 +165,9 @@ def _print(lines: Iterable[str], consistency: Consistency, to: Path | None, *, q
 
     shown: list[RenderableType] = [Text(line) for line in lines]
     if consistency.contradictions or not quiet:
-        shown += [Text(), Terminal(checks(consistency))] if shown else [Terminal(checks(consistency))]
+        shown += (
+            [Text(), Terminal(checks(consistency))] if shown else [Terminal(checks(consistency))]
+        )
     show(*shown, to=to)
 
 
@@ -143,7 +180,9 @@ def _count(text: str) -> int | None:
     if text == "all":
         return None
     if not (text.isascii() and text.isdecimal() and int(text) < 10**9):
-        raise RobauditError(f"--samples {text}", "is not a number of samples", "give a whole number, or all")
+        raise RobauditError(
+            f"--samples {text}", "is not a number of samples", "give a whole number, or all"
+        )
     return int(text)
 
 

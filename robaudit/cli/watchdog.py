@@ -17,7 +17,8 @@ import time
 GRACE = 0.9
 """Seconds after the second signal."""
 DEADLINE = 255
-"""The byte before a deadline: eight bytes follow, with the seconds from now as a double; 0: none."""
+"""The byte before a deadline: eight bytes follow, with the seconds from now as a double; 0:
+none."""
 
 
 def main() -> None:
@@ -43,7 +44,10 @@ def main() -> None:
                     break
                 (seconds,) = struct.unpack("<d", received[1:9])
                 end = time.monotonic() + seconds if seconds else None
-                line = "error: --budget: was over a while ago, and the model still computes" + resumable
+                line = (
+                    "error: --budget: was over a while ago, and the model still computes"
+                    + resumable
+                )
                 received = received[9:]
                 continue
             number = received[0]

@@ -31,12 +31,14 @@ class Matching:
         same_model: both have the same weights, loaded and run alike: the true difference is 0.
         same_noise: both gave each sample the same noise.
         why_not: why the noise differs; "" if it is the same.
-        paired: labels of estimators that are the same in both runs: their recorded draws have the same order.
+        paired: labels of estimators that are the same in both runs: their recorded draws have the
+            same order.
         warnings: remarks for the reader.
         only_base, only_new: ids of samples that only one run has.
         skipped: ids of samples in the base run that the new run skipped.
         lost: the base run's rows of skipped samples.
-        skipped_besides: number of further samples that the new run skipped and the base run does not have.
+        skipped_besides: number of further samples that the new run skipped and the base run does
+            not have.
         other_images: ids of samples whose image differs between the runs.
         other_labels: number of samples whose label differs between the runs.
     """
@@ -57,16 +59,24 @@ class Matching:
 
 def _check_same_noise(base: Run, new: Run) -> None:
     """Refuse two runs whose noises of the same label differ."""
-    before, now = _noises(base), _noises(new)
+    before = _noises(base)
+    now = _noises(new)
     for label in before.keys() & now.keys():
         if before[label] != now[label]:
-            raise RunError(f"{base.path} and {new.path}", f"differ in the noise {label}", "compare runs with the same noise")
+            raise RunError(
+                f"{base.path} and {new.path}",
+                f"differ in the noise {label}",
+                "compare runs with the same noise",
+            )
 
 
 def _noises(run: Run) -> dict[str, Mapping[str, Any]]:
     """The noises by label, each without its levels."""
     files = run.info.noise_files
-    return {str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])} for entry in run.info.spec["noise"]}
+    return {
+        str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])}
+        for entry in run.info.spec["noise"]
+    }
 
 
 def _estimators(run: Run) -> set[tuple[str, str]]:
@@ -75,9 +85,11 @@ def _estimators(run: Run) -> set[tuple[str, str]]:
 
 
 def _model(run: Run) -> tuple[Any, ...]:
-    """The identity of the model: checksum and format of the weights, the spec's model section without the path, the precision, and, for the
-    user's own code, which no checksum covers, the run's identity."""
-    info, spec = run.info, run.info.spec
+    """The identity of the model: checksum and format of the weights, the spec's model section
+    without the path, the precision, and, for the user's own code, which no checksum covers, the
+    run's identity."""
+    info = run.info
+    spec = run.info.spec
     section = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
     code = info.identity if info.model.format == "python" else None
     return info.model.sha256, info.model.format, section, spec["run"].get("precision"), code
@@ -86,7 +98,8 @@ def _model(run: Run) -> tuple[Any, ...]:
 def check_comparable(base: Run, new: Run) -> None:
     """Refuse two runs that differ in an image or a noise, or share no sample.
 
-    A comparison of two runs (:func:`match`, :func:`pairs`) is less strict: it leaves out single images that differ, and says so.
+    A comparison of two runs (:func:`match`, :func:`pairs`) is less strict: it leaves out single
+    images that differ, and says so.
 
     Raises:
         RunError: they cannot be compared.
@@ -98,8 +111,10 @@ def check_comparable(base: Run, new: Run) -> None:
 
 
 def _check_same_images(base: Run, new: Run) -> None:
-    """Refuse two runs with different images under the same id, as far as both recorded digests of their pixels."""
-    before, now = image_digests(base), image_digests(new)
+    """Refuse two runs with different images under the same id, as far as both recorded digests of
+    their pixels."""
+    before = image_digests(base)
+    now = image_digests(new)
     for sample_id, digest in before.items():
         if now.get(sample_id, digest) != digest:
             raise other_images(base, new, sample_id)
@@ -108,12 +123,18 @@ def _check_same_images(base: Run, new: Run) -> None:
 def other_images(base: Run, new: Run, sample_id: str) -> RunError:
     """The error for two runs with different images under the same id."""
     what = f"have different images under the same ids (the first: {sample_id!r})"
-    return RunError(f"{base.path} and {new.path}", what, "compare runs on the same data, prepared alike")
+    return RunError(
+        f"{base.path} and {new.path}", what, "compare runs on the same data, prepared alike"
+    )
 
 
 def no_common_sample(base: Run, new: Run) -> RunError:
     """The error for two runs without a sample in common."""
-    return RunError(f"{base.path} and {new.path}", "have no sample in common", "compare runs on the same data, prepared alike")
+    return RunError(
+        f"{base.path} and {new.path}",
+        "have no sample in common",
+        "compare runs on the same data, prepared alike",
+    )
 
 
 def match(base: Run, new: Run) -> Matching:
@@ -130,18 +151,29 @@ def match(base: Run, new: Run) -> Matching:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
         reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
-    warnings = [f"unpaired, as {' and '.join(reasons)}: the errors of both runs' noise draws add up"] if reasons else []
-    before, now = _results(base), _results(new)
+    warnings = (
+        [f"unpaired, as {' and '.join(reasons)}: the errors of both runs' noise draws add up"]
+        if reasons
+        else []
+    )
+    before = _results(base)
+    now = _results(new)
     for which, own, other in (("base", before, now), ("new", now, before)):
         alone = [f"{name} at {at}" for name, at in own if (name, at) not in other]
         if alone:
-            warnings.append(f"only in the {which} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
+            warnings.append(
+                f"only in the {which} run: "
+                f"{', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}"
+            )
     paired = frozenset(label for label, _ in _estimators(base) & _estimators(new))
-    return Matching(_model(base) == _model(new), not reasons, " and ".join(reasons), paired, warnings)
+    return Matching(
+        _model(base) == _model(new), not reasons, " and ".join(reasons), paired, warnings
+    )
 
 
 def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
-    """The pairs of rows of each sample that both runs have; ``matching`` records what does not match.
+    """The pairs of rows of each sample that both runs have; ``matching`` records what does not
+    match.
 
     Both runs are read in step: if they have the same order, few rows are in memory at a time.
     """
@@ -176,10 +208,12 @@ class Common(NamedTuple):
 
     Attributes:
         draws: number of draws; 0 where the rows do not record them.
-        lost, won: number of units that kept the class in the base run only, and in the new run only. A unit is a draw, or an antithetic
-            pair: then both copies did.
-        half_lost, half_won: number of pairs in which one copy less, and one copy more, kept the class in the new run.
-        kept: draws of each run that kept the class; ``split``: of antithetic draws, the pairs that disagree, else NaN.
+        lost, won: number of units that kept the class in the base run only, and in the new run
+            only. A unit is a draw, or an antithetic pair: then both copies did.
+        half_lost, half_won: number of pairs in which one copy less, and one copy more, kept the
+            class in the new run.
+        kept: draws of each run that kept the class; ``split``: of antithetic draws, the pairs that
+            disagree, else NaN.
     """
 
     draws: int = 0
@@ -192,12 +226,14 @@ class Common(NamedTuple):
 
 
 def common(base: Row, new: Row) -> Common:
-    """The common draws of two rows with the same noise: the first min(n) of both, because draw j is the same in both."""
+    """The common draws of two rows with the same noise: the first min(n) of both, because draw j is
+    the same in both."""
     bits = bits_of(base), bits_of(new)
     if bits[0] is None or bits[1] is None or _split(base) != _split(new):
         return Common()
     draws = min(len(bits[0]), len(bits[1]))
-    before, now = bits[0][:draws], bits[1][:draws]
+    before = bits[0][:draws]
+    now = bits[1][:draws]
     kept = int(before.sum()), int(now.sum())
     if not _split(base):
         return Common(draws, int((before & ~now).sum()), int((now & ~before).sum()), kept=kept)
@@ -220,7 +256,10 @@ def why_unpaired(base: Row, new: Row) -> str:
         if not row.fixed_votes:
             return f"the {which} run's draws are not a fixed number of votes"
         if bits_of(row) is None:
-            return f"the {which} run does not record which draws kept the class (an older run, or more than {MOST_STORED_DRAWS:,} draws)"
+            return (
+                f"the {which} run does not record which draws kept the class (an older run, "
+                f"or more than {MOST_STORED_DRAWS:,} draws)"
+            )
     return ""
 
 

@@ -27,15 +27,17 @@ class Group:
     Attributes:
         key, quantity: what was measured.
         ids: of the samples, in the order of the pairs (n,).
-        base, new: the rows of both runs, restricted to the draws that both share; votes replace approximations.
+        base, new: the rows of both runs, restricted to the draws that both share; votes replace
+            approximations.
         shared: the common draws of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
             :class:`robaudit.compare.matching.Common`.
         same_noise: whether both runs gave each sample the same noise.
         why: why draws are not paired, where both have the same noise.
-        cut: draws per image of the base run and of the new run, where either has more than are compared.
+        cut: draws per image of the base run and of the new run, where either has more than are
+            compared.
         voted: whether values are shares of votes where the rows have approximations.
-        without: label and base prediction of the samples without a difference: without a finite value in either run, or skipped by the new
-            run.
+        without: label and base prediction of the samples without a difference: without a finite
+            value in either run, or skipped by the new run.
         skipped: number of skipped samples among these.
     """
 
@@ -97,24 +99,31 @@ class Group:
 
     @property
     def adds(self) -> bool:
-        """Whether distances add: adaptive stopping biases, and errors on the same noise may have opposite signs."""
+        """Whether distances add: adaptive stopping biases, and errors on the same noise may have
+        opposite signs."""
         return self.base.adaptive or self.new.adaptive or self.same_noise
 
     def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
         """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
         draws, lost, won, half_lost, half_won = np.moveaxis(shared, -1, 0)
         if self.antithetic:
-            return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
+            return antithetic_difference(
+                (half_lost, half_won), (lost, won), draws / 2.0, confidence
+            )
         return paired_difference(lost, won, draws, confidence)
 
     def paired_change(self, mask: Mask, confidence: float) -> Estimate:
-        """The mean change of selected samples with its interval from the draws that both runs share, pooled over samples with the same
-        number."""
+        """The mean change of selected samples with its interval from the draws that both runs
+        share, pooled over samples with the same number."""
         parts = []
         for draws in np.unique(self.draws[mask]):
             same = mask & (self.draws == draws)
             lower, upper = self.difference(self.shared[same].sum(0), confidence)
-            change = Estimate.measured(float(self.changes[same].mean()), (float(lower), float(upper)), "paired draws:pooled")
+            change = Estimate.measured(
+                float(self.changes[same].mean()),
+                (float(lower), float(upper)),
+                "paired draws:pooled",
+            )
             parts.append((same.sum() / mask.sum(), change))
         return parts[0][-1] if len(parts) == 1 else joined(parts, "paired draws:pooled by number")
 
@@ -124,9 +133,15 @@ class Pairs:
 
     def __init__(self, key: GroupKey, quantity: Quantity, matching: Matching) -> None:
         known = key.estimator in matching.paired
-        self._key, self._quantity, self._same_noise, self._paired = key, quantity, matching.same_noise, matching.same_noise and known
+        self._key, self._quantity, self._same_noise, self._paired = (
+            key,
+            quantity,
+            matching.same_noise,
+            matching.same_noise and known,
+        )
         self._why = "" if known else "it is another estimator in each run"
-        self._ids, self._shared = list[str](), array("d")
+        self._ids = list[str]()
+        self._shared = array("d")
         self._drafts = Draft(key, self._ids), Draft(key, self._ids)
 
     def add(self, pair: Pair) -> None:
@@ -145,20 +160,38 @@ class Pairs:
         Raises:
             NothingLeftError: no pair has finite values.
         """
-        key, runs = self._key, [draft.columns() for draft in self._drafts]
-        voted, runs = any(columns.approximated.any() for columns in runs), [columns.by_votes() for columns in runs]
+        key = self._key
+        runs = [draft.columns() for draft in self._drafts]
+        voted = any(columns.approximated.any() for columns in runs)
+        runs = [columns.by_votes() for columns in runs]
         finite = np.isfinite(runs[0].values) & np.isfinite(runs[1].values)
         if not finite.any():
-            raise NothingLeftError(where, f"{key.estimator} at {key.at} has no finite value in both")
-        taken, table = [columns.take(finite) for columns in runs], np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[finite]
-        draws, sides = table[:, 0].astype(np.int64), []
+            raise NothingLeftError(
+                where, f"{key.estimator} at {key.at} has no finite value in both"
+            )
+        taken = [columns.take(finite) for columns in runs]
+        table = np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[finite]
+        draws = table[:, 0].astype(np.int64)
+        sides = []
         for which, columns in enumerate(taken):
             cut = (draws > 0) & (draws < columns.draws)
-            sides.append(columns.of_votes(cut, table[:, 5 + which].astype(np.int64), draws, table[:, 7 + which]))
-        longer = np.flatnonzero((draws > 0) & ((taken[0].draws > draws) | (taken[1].draws > draws)))[:1]
-        cut_at = (int(taken[0].draws[longer[0]]), int(taken[1].draws[longer[0]])) if len(longer) else None
+            sides.append(
+                columns.of_votes(
+                    cut, table[:, 5 + which].astype(np.int64), draws, table[:, 7 + which]
+                )
+            )
+        longer = np.flatnonzero(
+            (draws > 0) & ((taken[0].draws > draws) | (taken[1].draws > draws))
+        )[:1]
+        cut_at = (
+            (int(taken[0].draws[longer[0]]), int(taken[1].draws[longer[0]]))
+            if len(longer)
+            else None
+        )
         skipped = [(NO_CLASS if row.label is None else row.label, row.predicted) for row in lost]
-        left_out = zip(runs[1].label[~finite].tolist(), runs[0].predicted[~finite].tolist(), strict=True)
+        left_out = zip(
+            runs[1].label[~finite].tolist(), runs[0].predicted[~finite].tolist(), strict=True
+        )
         return Group(
             key=key,
             quantity=self._quantity,
@@ -176,7 +209,8 @@ class Pairs:
 
 
 def joined(parts: Sequence[tuple[float, Estimate]], method: str) -> Estimate:
-    """The mean of independent parts, from the share of the samples and the change of each (MOVER)."""
+    """The mean of independent parts, from the share of the samples and the change of each
+    (MOVER)."""
     value = sum(share * change.value for share, change in parts)
     below = math.hypot(*(share * change.below for share, change in parts))
     above = math.hypot(*(share * change.above for share, change in parts))

@@ -18,12 +18,15 @@ from robaudit.stats.flags import Certainty
 Pairing = Literal["common random numbers", "unpaired", "the same model"]
 
 
-_Limits = Nested("Limits", "lower", "upper", "method", about="The ends of an interval, and how it was computed.")
+_Limits = Nested(
+    "Limits", "lower", "upper", "method", about="The ends of an interval, and how it was computed."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts(Record):
-    """The share of samples that are worse, and the number of newly flagged samples, with their bounds."""
+    """The share of samples that are worse, and the number of newly flagged samples, with their
+    bounds."""
 
     worse: Annotated[Estimate, _Limits]
     worse_population: Annotated[Estimate, _Limits]
@@ -36,8 +39,10 @@ class Difference(Record):
 
     Attributes:
         base, new: both values.
-        measured: the difference with its interval for exactly these images; None where a row has none.
-        population: the difference with its interval for the population that the images are a sample of.
+        measured: the difference with its interval for exactly these images; None where a row has
+            none.
+        population: the difference with its interval for the population that the images are a sample
+            of.
     """
 
     base: float
@@ -69,8 +74,9 @@ class SampleChange(Record):
     Attributes:
         base, new, difference: the values, and their difference with its 95 % interval.
         flagged: newly flagged, fixed, or neither ("").
-        certainty: "confirmed": both intervals lie entirely on their side of the threshold; "approximate": the same for intervals that cover
-            sampling only; "likely": either contains the threshold.
+        certainty: "confirmed": both intervals lie entirely on their side of the threshold;
+            "approximate": the same for intervals that cover sampling only; "likely": either
+            contains the threshold.
     """
 
     id: str
@@ -90,23 +96,27 @@ class GroupComparison(Record):
 
     Attributes:
         key, quantity: what was measured.
-        images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base run that the new run skipped.
+        images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base
+            run that the new run skipped.
         unknown: number of samples left out or skipped by class, -1 for no class.
         why: why the runs are unpaired; "" if they are paired.
         cut: draws per image of both runs, where only the first draws of either are compared.
-        counts: bounds on how many samples are truly worse and truly newly flagged; None without intervals.
+        counts: bounds on how many samples are truly worse and truly newly flagged; None without
+            intervals.
         draws: per image, where the runs are paired on the same number for each.
         how: the method for the measurement error of the difference.
         mean: of the values; ``noisy_accuracy``: None without labels or votes.
-        variance_saved: 1 - the measurement variance of the mean difference relative to that with independent noise in each run;
-            None where not paired or nothing varies.
-        classes: largest drop first; by label where there are labels, else by the base run's prediction.
+        variance_saved: 1 - the measurement variance of the mean difference relative to that with
+            independent noise in each run; None where not paired or nothing varies.
+        classes: largest drop first; by label where there are labels, else by the base run's
+            prediction.
         threshold: of flagged samples.
         worse, better: number of samples that changed beyond their individual 95 % intervals.
         declined: number of samples with a worse value, by however little.
         compared: number of samples with an interval of the difference.
         approximate: whether intervals of rows cover the draws only.
-        voted: whether values are shares of votes where the rows have approximations (:meth:`robaudit.runs.frame.Columns.by_votes`).
+        voted: whether values are shares of votes where the rows have approximations
+            (:meth:`robaudit.runs.frame.Columns.by_votes`).
         changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
     """
 
@@ -147,7 +157,9 @@ class GroupComparison(Record):
 
     def flagged(self, which: str, *certainties: Certainty) -> int:
         """Number of samples that are newly flagged (or fixed) with one of these certainties."""
-        return sum(change.flagged == which and change.certainty in certainties for change in self.changed)
+        return sum(
+            change.flagged == which and change.certainty in certainties for change in self.changed
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,14 +177,24 @@ class Comparison(Record):
     samples: int
     matching: Annotated[
         Matching,
-        Inline("same_model", "same_noise", "warnings", "only_base", "only_new", "skipped", "other_images", "other_labels"),
+        Inline(
+            "same_model",
+            "same_noise",
+            "warnings",
+            "only_base",
+            "only_new",
+            "skipped",
+            "other_images",
+            "other_labels",
+        ),
     ]
     clean_accuracy: Difference | None
     clean_unknown: Annotated[int, Field(exclude=True)]
     groups: tuple[GroupComparison, ...]
 
     def left_out(self) -> dict[str, int]:
-        """Number of samples that are not compared, by reason; pairs without a finite value, summed over all results."""
+        """Number of samples that are not compared, by reason; pairs without a finite value, summed
+        over all results."""
         matching = self.matching
         return {
             "only_base": len(matching.only_base),

@@ -1,4 +1,5 @@
-"""Runs side by side: whether each further run can be compared with the first, and its differences from it."""
+"""Runs side by side: whether each further run can be compared with the first, and its differences
+from it."""
 
 from __future__ import annotations
 
@@ -15,13 +16,15 @@ from robaudit.runs.run import Run
 Key = TypeVar("Key")
 T = TypeVar("T")
 Runs = Mapping[str, Run]
-"""Runs by the names that they are shown by; the first is the one that the others are compared with."""
+"""Runs by the names that they are shown by; the first is the one that the others are compared
+with."""
 Comparisons = Mapping[tuple[str, NoiseLevel], GroupComparison]
 """The comparisons of the results of two runs, by estimator and noise level."""
 
 
 def comparisons(runs: Runs) -> dict[str, Comparisons]:
-    """The comparisons of each further run with the first, as :func:`robaudit.compare.difference.compare` makes them, by its name."""
+    """The comparisons of each further run with the first, as
+    :func:`robaudit.compare.difference.compare` makes them, by its name."""
     return differences_from_first(runs, _compared)
 
 
@@ -36,8 +39,11 @@ def _compared(base: Run, new: Run) -> Comparisons:
     return cached
 
 
-def differences_from_first(runs: Runs, differences: Callable[[Run, Run], Mapping[Key, T]]) -> dict[str, Mapping[Key, T]]:
-    """The differences of each further run from the first, by its name; empty where the runs cannot be compared.
+def differences_from_first(
+    runs: Runs, differences: Callable[[Run, Run], Mapping[Key, T]]
+) -> dict[str, Mapping[Key, T]]:
+    """The differences of each further run from the first, by its name; empty where the runs cannot
+    be compared.
 
     Args:
         runs: at least one.
@@ -58,7 +64,11 @@ def not_compared(runs: Runs) -> str:
     """A line that names the runs that cannot be compared with the first; empty where all can."""
     base, *others = runs
     names = [name for name in others if not _comparable(runs[base], runs[name])]
-    return f"{', '.join(names)}: other images or other noise than {base}, so nothing is compared." if names else ""
+    return (
+        f"{', '.join(names)}: other images or other noise than {base}, so nothing is compared."
+        if names
+        else ""
+    )
 
 
 def _comparable(base: Run, new: Run) -> bool:

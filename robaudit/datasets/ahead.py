@@ -27,17 +27,22 @@ def readers(device: torch.device, kind: str) -> int:
     return 0 if device.type == "cpu" or kind == "python" else _ON_CUDA
 
 
-def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: int) -> Generator[Read, None, None]:
+def read_ahead(
+    dataset: Dataset, indices: Iterable[int], workers: int, depth: int
+) -> Generator[Read, None, None]:
     """Read samples in order, ahead of the caller; the number of workers does not change the result.
 
-    Reading begins with the first request. An unusable sample is yielded as its error; any other exception of the data set is
-    raised in order. The readers end when the generator is closed or exhausted.
+    Reading begins with the first request. An unusable sample is yielded as its error; any other
+    exception of the data set is raised in order. The readers end when the generator is closed or
+    exhausted.
 
-    Threads, not the processes of torch's DataLoader: decoders release the interpreter's lock, and a data set need not be pickled.
+    Threads, not the processes of torch's DataLoader: decoders release the interpreter's lock, and a
+    data set need not be pickled.
 
     Args:
         dataset: what to read; with workers, several threads read it at once.
-        indices: which samples, in order; with workers, taken ``depth`` ahead, in the caller's thread.
+        indices: which samples, in order; with workers, taken ``depth`` ahead, in the caller's
+            thread.
         workers: threads; 0 reads in the caller's thread, on request.
         depth: the most samples read or being read ahead of the caller; ignored without workers.
 

@@ -1,4 +1,5 @@
-"""The interface of a data set, and helpers to find its files, check its names and read its first samples."""
+"""The interface of a data set, and helpers to find its files, check its names and read its first
+samples."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udf
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One image: its stable id, pixels (channels, height, width) as float64 in [0, 1], and its label or None."""
+    """One image: its stable id, pixels (channels, height, width) as float64 in [0, 1], and its
+    label or None."""
 
     id: str
     pixels: Tensor
@@ -37,7 +39,8 @@ class Sample:
 class Dataset(Protocol):
     """An indexable collection of samples; nothing is read before it is requested.
 
-    Reading has no side effects on other threads or processes, and ``dataset[len(dataset)]`` raises IndexError.
+    Reading has no side effects on other threads or processes, and ``dataset[len(dataset)]`` raises
+    IndexError.
     """
 
     @property
@@ -86,7 +89,8 @@ def find(
         refuse: builds the error from the path, the problem and the remedy.
 
     Raises:
-        RobauditError: the path does not exist (the message suggests the nearest name), or is of another kind.
+        RobauditError: the path does not exist (the message suggests the nearest name), or is of
+            another kind.
     """
     path = base_dir / expanded(written)
     try:
@@ -94,11 +98,15 @@ def find(
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             raise refuse(written, *_missing(path, kind, remedy)) from None
-        raise refuse(written, f"cannot be read ({first_line(error)})", f"give a {kind} that you may read") from None
+        raise refuse(
+            written, f"cannot be read ({first_line(error)})", f"give a {kind} that you may read"
+        ) from None
     if kind == "folder" and not stat.S_ISDIR(mode):
         raise refuse(written, "is a file", "give the folder")
     if kind == "file" and not stat.S_ISREG(mode):
-        raise refuse(written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file")
+        raise refuse(
+            written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file"
+        )
     if kind == "file" and not path.stat().st_size:  # such as files in /proc, which may never end
         raise refuse(written, "is an empty file", "write it again")
     return path
@@ -124,10 +132,13 @@ def refuse_controls(text: str, where: str, what: str) -> str:
         what: the kind of text, for messages.
 
     Raises:
-        DataError: it has control characters (line breaks, ESC), marks that reverse the text direction, or lone surrogates.
+        DataError: it has control characters (line breaks, ESC), marks that reverse the text
+            direction, or lone surrogates.
     """
     if _CONTROL.search(text):
-        raise DataError(where, f"the {what} {clipped(ascii(text), 80)} has control characters", "rename it")
+        raise DataError(
+            where, f"the {what} {clipped(ascii(text), 80)} has control characters", "rename it"
+        )
     return text
 
 
@@ -140,7 +151,9 @@ def different(ids: Sequence[str], where: str) -> Sequence[str]:
     if len(set(ids)) < len(ids):
         ordered = sorted(ids)
         twice = next(first for first, second in pairwise(ordered) if first == second)
-        raise DataError(where, f"two samples have the same id {clipped(twice, 80)!r}", "ids must differ")
+        raise DataError(
+            where, f"two samples have the same id {clipped(twice, 80)!r}", "ids must differ"
+        )
     return ids
 
 
@@ -150,13 +163,21 @@ def name_text(name: str) -> str:
 
 
 def _missing(path: Path, kind: str, remedy: str) -> tuple[str, str]:
-    """The problem of a missing path and its remedy: which part is missing, and the nearest name there."""
-    parent, name = path.parent, path.name
+    """The problem of a missing path and its remedy: which part is missing, and the nearest name
+    there."""
+    parent = path.parent
+    name = path.name
     while not parent.is_dir() and parent != parent.parent:
         parent, name = parent.parent, parent.name
-    near = [entry for entry in os.listdir(parent) if not entry.startswith(".")] if os.access(parent, os.R_OK) else []  # noqa: PTH208
+    near = (
+        [entry.name for entry in parent.iterdir() if not entry.name.startswith(".")]
+        if os.access(parent, os.R_OK)
+        else []
+    )
     hint = did_you_mean(name, near)
-    missing = f": {str(parent)!r} has no {name!r}" if parent != path.parent else f" in {str(parent)!r}"
+    missing = (
+        f": {str(parent)!r} has no {name!r}" if parent != path.parent else f" in {str(parent)!r}"
+    )
     return f"no such {kind}{missing}", hint if hint.startswith("did you mean") else remedy
 
 
@@ -182,4 +203,8 @@ def first_samples(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[S
         taken += 1
         yield sample
     if refused is not None and not taken:
-        raise NothingLeftError(dataset.where, f"none of its {len(dataset)} samples can be used", f"the first: {refused}")
+        raise NothingLeftError(
+            dataset.where,
+            f"none of its {len(dataset)} samples can be used",
+            f"the first: {refused}",
+        )

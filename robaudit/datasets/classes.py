@@ -19,9 +19,11 @@ _MOST_DIGITS = 9
 
 
 class ClassIndex:
-    """Class indices by name: an exact id or name, otherwise ignoring case, underscores and the other synonyms of a name.
+    """Class indices by name: an exact id or name, otherwise ignoring case, underscores and the
+    other synonyms of a name.
 
-    ``golden_retriever`` and ``Golden retriever`` both match "golden retriever, goldie". A text that fits several classes matches none.
+    ``golden_retriever`` and ``Golden retriever`` both match "golden retriever, goldie". A text that
+    fits several classes matches none.
 
     Args:
         names: by class index.
@@ -30,7 +32,9 @@ class ClassIndex:
 
     def __init__(self, names: Sequence[str], ids: Sequence[str] | None = None) -> None:
         self._total = len(names)
-        self._exact = {name: index for index, name in enumerate(names)} | {key: index for index, key in enumerate(ids or ())}
+        self._exact = {name: index for index, name in enumerate(names)} | {
+            key: index for index, key in enumerate(ids or ())
+        }
         self._loose: dict[str, set[int]] = {}
         for index, name in enumerate(names):
             for text in (name, *name.split(",")):
@@ -58,12 +62,20 @@ class ClassIndex:
         """The remedy for an unknown text."""
         tuned = ""
         if self._total == _IMAGENET:
-            tuned = "; or, if these are ImageNet's and the model has others, state model.architecture_options: {num_classes: ...}"
+            tuned = (
+                "; or, if these are ImageNet's and the model has others, state "
+                "model.architecture_options: {num_classes: ...}"
+            )
         if (near := did_you_mean(text, self._exact)).startswith("did"):
             return f"{near}; or write class_names in the order of the logits{tuned}"
         names = sorted(self._exact)
-        known = f"known: {', '.join(names[:_SHOWN])}" + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
-        remedy = "rename it, or write class_names in the order of the logits (null: in the order of the folders' or labels' names)"
+        known = f"known: {', '.join(names[:_SHOWN])}" + (
+            f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        )
+        remedy = (
+            "rename it, or write class_names in the order of the logits (null: in the order "
+            "of the folders' or labels' names)"
+        )
         return f"{known}; {remedy}{tuned}"
 
 
@@ -72,11 +84,15 @@ def _folded(text: str) -> str:
 
 
 def text_labels(
-    texts: Sequence[str], where: str, class_names: tuple[str, ...] | None, class_ids: tuple[str, ...] | None
+    texts: Sequence[str],
+    where: str,
+    class_names: tuple[str, ...] | None,
+    class_ids: tuple[str, ...] | None,
 ) -> tuple[Labels, tuple[str, ...] | None]:
     """Labels written as text; an empty text is no label.
 
-    They are names if ``class_names`` has them, otherwise all integers, or all names, which are then sorted.
+    They are names if ``class_names`` has them, otherwise all integers, or all names, which are then
+    sorted.
 
     Args:
         texts: one per image.
@@ -85,10 +101,12 @@ def text_labels(
         class_ids: other names of the classes in labels.
 
     Returns:
-        The labels (n,), -1 for none, and the class names (None if the labels are integers without names).
+        The labels (n,), -1 for none, and the class names (None if the labels are integers without
+        names).
 
     Raises:
-        DataError: negative or fractional numbers, names not in ``class_names``, or names mixed with integers.
+        DataError: negative or fractional numbers, names not in ``class_names``, or names mixed with
+            integers.
     """
     present = [text for text in dict.fromkeys(texts) if text]
     numbers = [text for text in present if _NUMBER.fullmatch(text)]
@@ -97,20 +115,34 @@ def text_labels(
         classes = ClassIndex(class_names, class_ids)
         index = {text: classes.index(text, where, f"the label {text!r}") for text in present}
     elif names and numbers:
-        raise DataError(where, f"mixes labels that are names ({names[0]!r}) and numbers ({numbers[0]!r})", "use one kind in the whole file")
+        raise DataError(
+            where,
+            f"mixes labels that are names ({names[0]!r}) and numbers ({numbers[0]!r})",
+            "use one kind in the whole file",
+        )
     elif names:
         class_names = tuple(sorted(names))
         index = {text: number for number, text in enumerate(class_names)}
     else:
-        if wrong := next((text for text in numbers if not text.isdecimal() or len(text.lstrip("0")) > _MOST_DIGITS), None):
+        if wrong := next(
+            (
+                text
+                for text in numbers
+                if not text.isdecimal() or len(text.lstrip("0")) > _MOST_DIGITS
+            ),
+            None,
+        ):
             what = f"the label {clipped(wrong, 60)!r} is not a class index"
             raise DataError(where, what, "class indices are 0, 1, 2, ...; leave it empty for none")
         index = {text: int(text) for text in numbers}
     return np.fromiter((index.get(text, -1) for text in texts), np.int64, len(texts)), class_names
 
 
-def label_array(values: Any, where: str, total: int, class_names: Sequence[str] | None = None) -> Labels:
-    """Class indices from a list, an array, a tensor or a column of a table, one per image, as int64 (n,); -1: none.
+def label_array(
+    values: Any, where: str, total: int, class_names: Sequence[str] | None = None
+) -> Labels:
+    """Class indices from a list, an array, a tensor or a column of a table, one per image, as int64
+    (n,); -1: none.
 
     A column (n, 1) is accepted, and so are None, NaN (whole numbers with gaps), and class names.
 
@@ -122,14 +154,23 @@ def label_array(values: Any, where: str, total: int, class_names: Sequence[str] 
     if array.shape[1:] == (1,):
         array = array[:, 0]
     if array.ndim != 1:
-        raise DataError(where, f"the labels have shape {array.shape}", "they are (n,) class indices: labels.argmax(1)")
+        raise DataError(
+            where,
+            f"the labels have shape {array.shape}",
+            "they are (n,) class indices: labels.argmax(1)",
+        )
     if len(array) != total:
-        raise DataError(where, f"there are {total} images and {len(array)} labels", "give each image one")
+        raise DataError(
+            where, f"there are {total} images and {len(array)} labels", "give each image one"
+        )
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), -1.0, array)
         array = array if (array % 1).any() else array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        read = (as_label(value, f"{where}, label {index}", class_names) for index, value in enumerate(array))
+        read = (
+            as_label(value, f"{where}, label {index}", class_names)
+            for index, value in enumerate(array)
+        )
         array = np.array([-1 if label is None else label for label in read])
     labels: Labels = array.astype(np.int64)
     if len(labels) and int(labels.min()) < -1:
@@ -146,9 +187,17 @@ def as_label(value: Any, where: str, class_names: Sequence[str] | None = None) -
     """
     if isinstance(value, str):
         if class_names is None:
-            raise SampleError(where, f"the label is {value!r}, not a class index", "give class_names=[...], in the order of the logits")
+            raise SampleError(
+                where,
+                f"the label is {value!r}, not a class index",
+                "give class_names=[...], in the order of the logits",
+            )
         if class_names.count(value) != 1:
-            raise SampleError(where, f"the label {value!r} is not the name of one class", did_you_mean(value, class_names))
+            raise SampleError(
+                where,
+                f"the label {value!r} is not the name of one class",
+                did_you_mean(value, class_names),
+            )
         return class_names.index(value)
     if getattr(value, "shape", None) in ((), (1,)):
         value = value.item()
@@ -156,5 +205,7 @@ def as_label(value: Any, where: str, class_names: Sequence[str] | None = None) -
         return None if value == -1 else value
     text = repr(value) if len(repr(value)) < 40 else type(value).__name__
     raise SampleError(
-        where, f"the label {text} is not a class index", "give 0, 1, 2, ..., and None or -1 for no label; not one-hot vectors"
+        where,
+        f"the label {text} is not a class index",
+        "give 0, 1, 2, ..., and None or -1 for no label; not one-hot vectors",
     )

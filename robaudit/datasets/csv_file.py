@@ -26,8 +26,13 @@ class CsvSpec(FilesSpec):
     """A CSV file with columns path, label and optionally id; paths are relative to the file."""
 
     kind: Literal["csv"] = "csv"
-    path_column: str | None = Field(None, description="default: the first of path, file_name, filename, file, ... that there is")
-    label_column: str | None = Field("", description="empty: the first of label, labels, class, ... that there is; null: no labels")
+    path_column: str | None = Field(
+        None, description="default: the first of path, file_name, filename, file, ... that there is"
+    )
+    label_column: str | None = Field(
+        "",
+        description="empty: the first of label, labels, class, ... that there is; null: no labels",
+    )
     id_column: str = Field("id", description="where there is no such column, ids are the paths")
 
     @classmethod
@@ -35,7 +40,11 @@ class CsvSpec(FilesSpec):
         """A .csv or .tsv file, or a folder with ``metadata.csv``."""
         if (place / METADATA).is_file():
             return {"path": f"{written.rstrip('/')}/{METADATA}"}
-        return {"path": written} if place.suffix.lower() in (".csv", ".tsv") and not place.is_dir() else None
+        return (
+            {"path": written}
+            if place.suffix.lower() in (".csv", ".tsv") and not place.is_dir()
+            else None
+        )
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the rows; other columns are ignored, and an empty label means no label.
@@ -45,15 +54,29 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: the file is not a table of images, or its ids or labels are invalid.
         """
-        from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
+        # imports torch, which reading a spec does not need
+        from robaudit.datasets.decode import (
+            file_pixels,
+        )
 
         path = find(self.path, base_dir, "file")
-        columns, labels, names = self._table(path), None, self.class_names
+        columns = self._table(path)
+        labels = None
+        names = self.class_names
         if "label" in columns:
-            labels, names = text_labels(columns["label"], self.path, self.class_names, self.class_ids)
-        decode = partial(file_pixels, folder=path.parent, root=boundary(self.root, base_dir, path.parent), options=self)
+            labels, names = text_labels(
+                columns["label"], self.path, self.class_names, self.class_ids
+            )
+        decode = partial(
+            file_pixels,
+            folder=path.parent,
+            root=boundary(self.root, base_dir, path.parent),
+            options=self,
+        )
         ids = different(columns.get("id", columns["path"]), self.path)
-        return ImageSet(self.path, columns["path"], decode, labels=labels, ids=ids, class_names=names)
+        return ImageSet(
+            self.path, columns["path"], decode, labels=labels, ids=ids, class_names=names
+        )
 
     def column(self, name: str, base_dir: Path) -> list[str]:
         """The values of another column.
@@ -70,7 +93,9 @@ class CsvSpec(FilesSpec):
         except UnicodeDecodeError:
             raise DataError(self.path, "is not UTF-8 text", "save the file as UTF-8") from None
         except OSError as error:
-            raise DataError(self.path, f"cannot be read ({first_line(error)})", "give a file that you may read") from None
+            raise DataError(
+                self.path, f"cannot be read ({first_line(error)})", "give a file that you may read"
+            ) from None
 
 
 def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]]:
@@ -90,34 +115,49 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]
             for use, place in places.items():
                 text = fields[place] if use == "other" else fields[place].strip()
                 if not text and use in ("path", "id"):
-                    raise DataError(where, f"has an empty {header[place]}", "fill it in, or remove the line")
+                    raise DataError(
+                        where, f"has an empty {header[place]}", "fill it in, or remove the line"
+                    )
                 values[use].append(sys.intern(text) if use == "label" else text)
     except csv.Error as error:
-        raise DataError(f"{spec.path}:{reader.line_num + 1}", f"is not valid CSV ({error})", 'fields are quoted by "') from None
+        raise DataError(
+            f"{spec.path}:{reader.line_num + 1}",
+            f"is not valid CSV ({error})",
+            'fields are quoted by "',
+        ) from None
     return values
 
 
 def _header(line: str) -> tuple[str, list[str]]:
-    """The delimiter and the column names in the first line of a CSV file; no names if it is not CSV."""
+    """The delimiter and the column names in the first line of a CSV file; no names if it is not
+    CSV."""
     delimiter = max((",", ";", "\t"), key=line.count)
     try:
-        return delimiter, [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+        return delimiter, [
+            name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])
+        ]
     except csv.Error:
         return delimiter, []
 
 
 def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:
-    """The indices of the columns by use; labels and ids may be missing unless the spec names their columns."""
+    """The indices of the columns by use; labels and ids may be missing unless the spec names their
+    columns."""
     path = spec.path_column or usual(USUAL_PATHS, header) or "path"
     label = usual(USUAL_LABELS, header) if spec.label_column == "" else spec.label_column
     uses = {"path": path, "label": label, "id": spec.id_column, "other": other}
     if path not in header:
-        remedy = "it must name the columns, separated by commas, semicolons or tabs; set path_column to the column of image paths"
+        remedy = (
+            "it must name the columns, separated by commas, semicolons or tabs; set "
+            "path_column to the column of image paths"
+        )
         raise DataError(spec.path, f"has no column {path!r} in its first line", remedy)
     for use, name in uses.items():
         if name is not None and name not in header and (use, name) != ("id", "id"):
             option = "--by" if use == "other" else f"{use}_column"
-            raise DataError(spec.path, f"has no column {name!r}", f"{option}: {did_you_mean(name, header)}")
+            raise DataError(
+                spec.path, f"has no column {name!r}", f"{option}: {did_you_mean(name, header)}"
+            )
         if name is not None and header.count(name) > 1:
             raise DataError(spec.path, f"has the column {name!r} twice", "keep one")
     return {use: header.index(name) for use, name in uses.items() if name in header}

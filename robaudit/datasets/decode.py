@@ -3,11 +3,14 @@
 Conventions, which agree with torchvision's loaders where possible:
 
 - grey from colour is ITU-R 601 luma; three channels from grey are three copies;
-- 16-bit greyscale is divided by 65535; deeper colour is reduced to 8 bits by Pillow; 32-bit pixels have no known scale and are refused;
+- 16-bit greyscale is divided by 65535; deeper colour is reduced to 8 bits by Pillow; 32-bit pixels
+  have no known scale and are refused;
 - transparency is flattened onto white;
-- images are upright: an EXIF orientation is applied, as viewers and the library ``datasets`` do and torchvision's loaders do not;
+- images are upright: an EXIF orientation is applied, as viewers and the library ``datasets`` do and
+  torchvision's loaders do not;
 - an animation is read as its first frame;
-- ``resize`` is antialiased, and bilinear by default; an int is the length of the shorter side; ``crop`` is central.
+- ``resize`` is antialiased, and bilinear by default; an int is the length of the shorter side;
+  ``crop`` is central.
 """
 
 from __future__ import annotations
@@ -53,11 +56,19 @@ _SIXTEEN_BITS = 65535.0
 _MOST_AUDITED = 2**24  # pixels of an image for the network: 400 MB as float64 with three channels
 
 
-warnings.filterwarnings("ignore", module=r"PIL\.")  # Pillow's warnings on metadata and size: what matters is refused
+# Pillow's warnings on metadata and size: what matters is refused
+warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
-def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = None, *, channels_last: bool = False) -> Tensor:
-    """Divide raw values by their scale: 255 for uint8, 1 for floats and booleans, unless ``scale`` says otherwise.
+def as_pixels(
+    values: NDArray[Any] | Tensor,
+    where: str,
+    scale: float | None = None,
+    *,
+    channels_last: bool = False,
+) -> Tensor:
+    """Divide raw values by their scale: 255 for uint8, 1 for floats and booleans, unless ``scale``
+    says otherwise.
 
     Values outside [0, 1] stay as they are: the audit's input check reports them.
 
@@ -68,10 +79,12 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
         channels_last: the values are (height, width, channels).
 
     Returns:
-        A new float64 tensor (channels, height, width) on the CPU: x / 255 to full precision, for fp64 audits.
+        A new float64 tensor (channels, height, width) on the CPU: x / 255 to full precision, for
+        fp64 audits.
 
     Raises:
-        SampleError: the shape is not an image's, the type has no known scale, or a value is NaN or infinite.
+        SampleError: the shape is not an image's, the type has no known scale, or a value is NaN or
+            infinite.
     """
     tensor = values.detach().cpu() if isinstance(values, Tensor) else _as_tensor(values, where)
     if tensor.ndim == 2:
@@ -79,35 +92,59 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
     elif channels_last:
         tensor = tensor.movedim(-1, 0)
     if tensor.ndim != 3 or 0 in tensor.shape:
-        raise SampleError(where, f"the image has shape {tuple(values.shape)}", "it must be (c, h, w), (h, w, c) or (h, w)")
+        raise SampleError(
+            where,
+            f"the image has shape {tuple(values.shape)}",
+            "it must be (c, h, w), (h, w, c) or (h, w)",
+        )
     if scale is None:
-        scale = 255.0 if tensor.dtype == torch.uint8 else 1.0 if tensor.is_floating_point() or tensor.dtype == torch.bool else None
+        scale = (
+            255.0
+            if tensor.dtype == torch.uint8
+            else 1.0
+            if tensor.is_floating_point() or tensor.dtype == torch.bool
+            else None
+        )
     if scale is None or tensor.is_complex():
-        raise SampleError(where, f"pixels are {tensor.dtype}", "give uint8, floats in [0, 1], or a scale where the data set takes one")
+        raise SampleError(
+            where,
+            f"pixels are {tensor.dtype}",
+            "give uint8, floats in [0, 1], or a scale where the data set takes one",
+        )
     pixels = tensor.to(torch.float64, copy=True).contiguous()
     if scale != 1:
         pixels /= scale
     if not bool(torch.isfinite(pixels).all()):
         bad = int((~torch.isfinite(pixels)).sum())
-        raise SampleError(where, f"{bad} of {pixels.numel()} pixels are NaN or infinite", "repair or leave out this sample")
+        raise SampleError(
+            where,
+            f"{bad} of {pixels.numel()} pixels are NaN or infinite",
+            "repair or leave out this sample",
+        )
     return pixels
 
 
 def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
     """A NumPy array, of any byte order and writability, as a tensor."""
     if values.dtype.kind not in "biuf":
-        raise SampleError(where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats")
+        raise SampleError(
+            where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats"
+        )
     dtype = np.dtype(np.float64) if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
     return torch.from_numpy(np.array(values, dtype=dtype, order="C"))
 
 
 def layout_of(shape: Sequence[int]) -> Literal["nchw", "nhwc"] | None:
-    """The layout of images of this shape, which makes the axis of size 1 or 3 the channels; None if ambiguous."""
-    first, last = shape[0] in _CHANNELS, shape[-1] in _CHANNELS
+    """The layout of images of this shape, which makes the axis of size 1 or 3 the channels; None if
+    ambiguous."""
+    first = shape[0] in _CHANNELS
+    last = shape[-1] in _CHANNELS
     return None if first == last else "nchw" if first else "nhwc"
 
 
-def object_pixels(image: object, where: str, options: ImageOptions, layout: Literal["nchw", "nhwc"] | None = None) -> Tensor:
+def object_pixels(
+    image: object, where: str, options: ImageOptions, layout: Literal["nchw", "nhwc"] | None = None
+) -> Tensor:
     """The pixels of a PIL image, an array or a tensor.
 
     Args:
@@ -123,18 +160,30 @@ def object_pixels(image: object, where: str, options: ImageOptions, layout: Lite
         return image_pixels(image, where, options)
     if not isinstance(image, Tensor | np.ndarray):
         raise SampleError(
-            where, f"the image is {type(image).__name__}", "images are PIL images, arrays or tensors: open or convert it first"
+            where,
+            f"the image is {type(image).__name__}",
+            "images are PIL images, arrays or tensors: open or convert it first",
         )
     if options.resize is not None or options.crop is not None:
-        raise SampleError(where, f"is {type(image).__name__}, not an image", "resize and crop are for data sets of images")
+        raise SampleError(
+            where,
+            f"is {type(image).__name__}, not an image",
+            "resize and crop are for data sets of images",
+        )
     if image.ndim == 3 and layout is None:
         layout = layout_of(image.shape) or ("nchw" if isinstance(image, Tensor) else None)
         if layout is None:
-            raise SampleError(where, f"cannot tell the layout of shape {tuple(image.shape)}", "give layout='nchw' or layout='nhwc'")
+            raise SampleError(
+                where,
+                f"cannot tell the layout of shape {tuple(image.shape)}",
+                "give layout='nchw' or layout='nhwc'",
+            )
     return as_pixels(image, where, channels_last=layout == "nhwc" and image.ndim == 3)
 
 
-def file_pixels(value: object, where: str, folder: Path, root: Path, options: ImageOptions) -> Tensor:
+def file_pixels(
+    value: object, where: str, folder: Path, root: Path, options: ImageOptions
+) -> Tensor:
     """The pixels of an image file, given by its path, its bytes, or ``{bytes, path}``.
 
     Args:
@@ -148,9 +197,12 @@ def file_pixels(value: object, where: str, folder: Path, root: Path, options: Im
         float64 (channels, height, width) in [0, 1].
 
     Raises:
-        SampleError: the file is outside the root, missing, not a regular file, not an image, damaged, too large, or smaller than the crop.
+        SampleError: the file is outside the root, missing, not a regular file, not an image,
+            damaged, too large, or smaller than the crop.
     """
-    content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
+    content, path = (
+        (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
+    )
     with _sample_errors(where):
         if isinstance(content, bytes):
             _refuse_size(len(content), where)
@@ -158,10 +210,18 @@ def file_pixels(value: object, where: str, folder: Path, root: Path, options: Im
         if not isinstance(path, str) or not path:
             raise SampleError(where, "has no image", "leave it out")
         if "://" in path:
-            raise SampleError(where, f"its image is at {path!r}", "nothing is downloaded: store the images in the data set")
+            raise SampleError(
+                where,
+                f"its image is at {path!r}",
+                "nothing is downloaded: store the images in the data set",
+            )
         real = Path(os.path.realpath(folder / path))
         if not real.is_relative_to(root):
-            raise SampleError(where, "leads out of the folder of the data", "set root to a folder that all images lie in")
+            raise SampleError(
+                where,
+                "leads out of the folder of the data",
+                "set root to a folder that all images lie in",
+            )
         status = real.stat()
         if not stat.S_ISREG(status.st_mode):  # pipes and devices could block forever
             raise SampleError(where, "is not a regular file", "give an image file")
@@ -177,13 +237,23 @@ def _sample_errors(where: str) -> Iterator[None]:
     except SampleError:
         raise
     except FileNotFoundError:
-        remedy = "folders are separated by / here, not by \\" if "\\" in where else "correct the path or leave it out"
+        remedy = (
+            "folders are separated by / here, not by \\"
+            if "\\" in where
+            else "correct the path or leave it out"
+        )
         raise SampleError(where, "no such file", remedy) from None
     except Image.DecompressionBombError:
-        raise SampleError(where, "has more pixels than Pillow decodes", "make it smaller before the audit") from None
+        raise SampleError(
+            where, "has more pixels than Pillow decodes", "make it smaller before the audit"
+        ) from None
     except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
         unknown = isinstance(error, UnidentifiedImageError)
-        what = "is not an image that Pillow can read" if unknown else f"cannot be read, or is damaged ({first_line(error)})"
+        what = (
+            "is not an image that Pillow can read"
+            if unknown
+            else f"cannot be read, or is damaged ({first_line(error)})"
+        )
         raise SampleError(where, what, "repair or leave out this file") from None
 
 
@@ -196,7 +266,8 @@ def _decoded(source: Path | io.BytesIO, where: str, options: ImageOptions) -> Te
 
 
 def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tensor:
-    """Convert, resize and crop an opened image; ``options.channels`` None keeps grey grey and colour colour.
+    """Convert, resize and crop an opened image; ``options.channels`` None keeps grey grey and
+    colour colour.
 
     Raises:
         SampleError: pixels of unknown scale, or smaller than the crop.
@@ -233,7 +304,11 @@ def _flatten(image: Image.Image, where: str, channels: int) -> tuple[Image.Image
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return image.convert("I").convert("F"), _SIXTEEN_BITS
     if image.mode in ("I", "F"):
-        raise SampleError(where, "has 32-bit pixels, whose scale is not known", "save it with 8 or 16 bits, or use kind npz with scale")
+        raise SampleError(
+            where,
+            "has 32-bit pixels, whose scale is not known",
+            "save it with 8 or 16 bits, or use kind npz with scale",
+        )
     if image.has_transparency_data:
         colour = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", colour.size, "white"), colour)
@@ -247,12 +322,20 @@ def _resize(image: Image.Image, where: str, options: ImageOptions) -> Image.Imag
         return image
     width, height = image.size
     if isinstance(options.resize, int):  # rounded as torchvision does
-        side, short = options.resize, min(width, height)
-        new = (side if width == short else int(side * width / short), side if height == short else int(side * height / short))
+        side = options.resize
+        short = min(width, height)
+        new = (
+            side if width == short else int(side * width / short),
+            side if height == short else int(side * height / short),
+        )
     else:
         new = options.resize[1], options.resize[0]
     _refuse_giant(new, where)
-    return image if new == image.size else image.resize(new, Image.Resampling[options.interpolation.upper()])
+    return (
+        image
+        if new == image.size
+        else image.resize(new, Image.Resampling[options.interpolation.upper()])
+    )
 
 
 def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
@@ -260,10 +343,14 @@ def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
         return image
     height, width = (options.crop, options.crop) if isinstance(options.crop, int) else options.crop
     if height > image.height or width > image.width:
-        what = f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
+        what = (
+            f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
+        )
         raise SampleError(where, what, "set resize, which comes first, or a smaller crop")
     excess = np.array([image.height - height, image.width - width])
-    top, left = (excess // 2 if options.crop_rounding == "floor" else np.round(excess / 2).astype(int)).tolist()
+    top, left = (
+        excess // 2 if options.crop_rounding == "floor" else np.round(excess / 2).astype(int)
+    ).tolist()
     return image.crop((left, top, left + width, top + height))
 
 
@@ -276,4 +363,8 @@ def _refuse_size(size: int, where: str) -> None:
 
 def _refuse_giant(size: tuple[int, int], where: str) -> None:
     if size[0] * size[1] > _MOST_AUDITED:
-        raise SampleError(where, f"has {size[1]} x {size[0]} pixels, more than {_MOST_AUDITED}", "set resize or crop")
+        raise SampleError(
+            where,
+            f"has {size[1]} x {size[0]} pixels, more than {_MOST_AUDITED}",
+            "set resize or crop",
+        )

@@ -25,13 +25,24 @@ class DigitsSpec(BaseDatasetSpec):
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Open the split; ids are indices among all 1,797 digits."""
-        from robaudit.datasets.decode import as_pixels  # imports torch, which reading a spec does not need
+        # imports torch, which reading a spec does not need
+        from robaudit.datasets.decode import (
+            as_pixels,
+        )
 
         everything, targets = _digits()
         chosen = split_indices(targets, self.split)
         images = everything[chosen]  # 0 to 16
-        decode, ids = functools.partial(as_pixels, scale=16.0), [str(index) for index in chosen]
-        return ImageSet(f"digits ({self.split})", images, decode, labels=targets[chosen], ids=ids, class_names=tuple("0123456789"))
+        decode = functools.partial(as_pixels, scale=16.0)
+        ids = [str(index) for index in chosen]
+        return ImageSet(
+            f"digits ({self.split})",
+            images,
+            decode,
+            labels=targets[chosen],
+            ids=ids,
+            class_names=tuple("0123456789"),
+        )
 
 
 @functools.cache
@@ -44,7 +55,8 @@ def _digits() -> tuple[NDArray[np.float64], Labels]:
 
 
 def split_indices(targets: NDArray[np.int64], split: Literal["train", "test", "all"]) -> Labels:
-    """The indices of one split, in increasing order; a seeded random 40 % of every class is the test split.
+    """The indices of one split, in increasing order; a seeded random 40 % of every class is the
+    test split.
 
     The generator is NumPy's legacy one, whose stream is frozen: every version gives the same split.
     """

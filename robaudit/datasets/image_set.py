@@ -26,13 +26,17 @@ class ImageSet:
     Args:
         where: its name in messages.
         items: images by index, or, with ``parts``, samples.
-        decode: returns the pixels of an image; its second argument is the sample's name in messages.
-        labels: class indices (n,), -1 for none; None: no labels, or labels in the samples, unknown until they are read.
+        decode: returns the pixels of an image; its second argument is the sample's name in
+            messages.
+        labels: class indices (n,), -1 for none; None: no labels, or labels in the samples, unknown
+            until they are read.
         ids: by index; default: the index as text.
         class_names: by class index.
-        parts: splits a sample into image and label; its second argument is the sample's name in messages.
+        parts: splits a sample into image and label; its second argument is the sample's name in
+            messages.
         parallel: whether several threads may read items at once.
-        notes, warnings: lines for the user about how the data were read, and about what was left out.
+        notes, warnings: lines for the user about how the data were read, and about what was left
+            out.
     """
 
     def __init__(
@@ -49,9 +53,16 @@ class ImageSet:
         notes: tuple[str, ...] = (),
         warnings: tuple[str, ...] = (),
     ) -> None:
-        self.where, self.class_names = where, class_names
-        self.notes, self.warnings = notes, warnings
-        self._items, self._decode, self._labels, self._ids, self._parts, self._parallel = items, decode, labels, ids, parts, parallel
+        self.where = where
+        self.class_names = class_names
+        self.notes = notes
+        self.warnings = warnings
+        self._items = items
+        self._decode = decode
+        self._labels = labels
+        self._ids = ids
+        self._parts = parts
+        self._parallel = parallel
 
     def __len__(self) -> int:
         return len(self._items)
@@ -69,7 +80,8 @@ class ImageSet:
         """Read one sample.
 
         Raises:
-            SampleError: its image is unusable, its label is not a class, or reading it raises an exception.
+            SampleError: its image is unusable, its label is not a class, or reading it raises an
+                exception.
         """
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
@@ -77,17 +89,23 @@ class ImageSet:
         image, label = (item, None) if self._parts is None else self._parts(item, where)
         if self._labels is not None:
             label = self._labels[index]
-        return Sample(sample_id, self._decode(image, where), as_label(label, where, self.class_names))
+        return Sample(
+            sample_id, self._decode(image, where), as_label(label, where, self.class_names)
+        )
 
     def _item(self, index: int, where: str) -> Any:
         try:
             with contextlib.nullcontext() if self._parallel else ONE_BY_ONE:
                 return self._items[index]
         except Exception as error:  # noqa: BLE001  libraries and programs may raise anything
-            raise SampleError(where, f"raised {describe(error)}", "repair or leave out this sample") from None
+            raise SampleError(
+                where, f"raised {describe(error)}", "repair or leave out this sample"
+            ) from None
 
 
-def sample_parts(item: Any, where: str, keys: tuple[str, str | None] = ("", None)) -> tuple[Any, Any]:
+def sample_parts(
+    item: Any, where: str, keys: tuple[str, str | None] = ("", None)
+) -> tuple[Any, Any]:
     """Image and label of a sample, which is an image, (image, label), or a mapping with these keys.
 
     Raises:
@@ -95,7 +113,9 @@ def sample_parts(item: Any, where: str, keys: tuple[str, str | None] = ("", None
     """
     if isinstance(item, Mapping):
         if missing := [key for key in keys if key is not None and key not in item]:
-            raise SampleError(where, f"has no {missing[0]!r}", f"it has {', '.join(map(str, item))}")
+            raise SampleError(
+                where, f"has no {missing[0]!r}", f"it has {', '.join(map(str, item))}"
+            )
         return item[keys[0]], None if keys[1] is None else item[keys[1]]
     if isinstance(item, tuple | list):
         if not item:

@@ -11,7 +11,18 @@ from robaudit.datasets.base import name_text
 from robaudit.errors import DataError
 from robaudit.text import count, printable
 
-USUAL_PATHS = ("path", "file_name", "filename", "file", "filepath", "file_path", "image_path", "img_path", "image", "img")
+USUAL_PATHS = (
+    "path",
+    "file_name",
+    "filename",
+    "file",
+    "filepath",
+    "file_path",
+    "image_path",
+    "img_path",
+    "image",
+    "img",
+)
 """Usual names of columns of image paths."""
 USUAL_LABELS = (
     *("label", "labels", "class", "cls", "class_id", "class_idx", "class_name"),
@@ -19,7 +30,8 @@ USUAL_LABELS = (
 )
 """Usual names of columns of labels."""
 METADATA = "metadata.csv"
-"""The file with labels of the images in its folder, as in the library ``datasets``; its column of paths is ``file_name``."""
+"""The file with labels of the images in its folder, as in the library ``datasets``; its column of
+paths is ``file_name``."""
 
 _SHOWN = 3  # names
 
@@ -31,22 +43,32 @@ def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
 
 
 def visible_files(root: Path, inside: str = "") -> Iterator[str]:
-    """The files below a folder (or its subfolder ``inside``) that are not hidden, as paths relative to ``root`` with slashes.
+    """The files below a folder (or its subfolder ``inside``) that are not hidden, as paths relative
+    to ``root`` with slashes.
 
-    A link to a folder is not followed, because it may lead in a circle. It is listed like a file, with a slash at the end.
+    A link to a folder is not followed, because it may lead in a circle. It is listed like a file,
+    with a slash at the end.
 
     Raises:
         DataError: a folder cannot be listed; without it, a class could be missing.
     """
 
     def refuse(error: OSError) -> NoReturn:
-        raise DataError(str(error.filename), f"cannot be listed ({error.strerror})", "give folders that you may read") from None
+        raise DataError(
+            str(error.filename),
+            f"cannot be listed ({error.strerror})",
+            "give folders that you may read",
+        ) from None
 
     for place, folders, names in os.walk(root / inside, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         links = [f"{name}/" for name in folders if os.path.islink(f"{place}/{name}")]  # noqa: PTH114
         below = Path(place).relative_to(root).as_posix()
-        yield from (name if below == "." else f"{below}/{name}" for name in (*names, *links) if not name.startswith("."))
+        yield from (
+            name if below == "." else f"{below}/{name}"
+            for name in (*names, *links)
+            if not name.startswith(".")
+        )
 
 
 def visible_folders(folder: Path) -> list[str]:
@@ -57,9 +79,13 @@ def visible_folders(folder: Path) -> list[str]:
     """
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+            return sorted(
+                entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
+            )
     except OSError as error:
-        raise DataError(str(folder), f"cannot be listed ({error.strerror})", "give a folder that you may read") from None
+        raise DataError(
+            str(folder), f"cannot be listed ({error.strerror})", "give a folder that you may read"
+        ) from None
 
 
 def is_link(name: str) -> bool:
@@ -67,8 +93,11 @@ def is_link(name: str) -> bool:
     return name.endswith("/")
 
 
-def not_read(names: Sequence[str], noun: str, rest: str = "", shown: Iterable[str] | None = None) -> str:
-    """Files or folders that are not read, for a warning: ``2 linked folders (cat/more, dog/more)``; empty without any.
+def not_read(
+    names: Sequence[str], noun: str, rest: str = "", shown: Iterable[str] | None = None
+) -> str:
+    """Files or folders that are not read, for a warning: ``2 linked folders (cat/more, dog/more)``;
+    empty without any.
 
     Args:
         names: of the files or folders.

@@ -28,7 +28,11 @@ def open_dataset(spec: BaseDatasetSpec, *, base_dir: Path, trust: bool) -> Datas
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError("dataset.class_names", f"{twice!r} appears twice", "names must differ")
     if names is not None and spec.class_ids is not None and len(spec.class_ids) != len(names):
-        raise DataError("dataset.class_ids", f"has {len(spec.class_ids)} entries for {len(names)} class_names", "give one for each class")
+        raise DataError(
+            "dataset.class_ids",
+            f"has {len(spec.class_ids)} entries for {len(names)} class_names",
+            "give one for each class",
+        )
     whole = _opened(spec, base_dir, trust=trust)
     return Selected(whole, choose(whole, spec), names)
 
@@ -51,7 +55,9 @@ def _opened(spec: BaseDatasetSpec, base_dir: Path, *, trust: bool) -> Dataset:
     return whole
 
 
-def column_of(spec: BaseDatasetSpec, name: str, *, base_dir: Path, ids: Sequence[str]) -> dict[str, str]:
+def column_of(
+    spec: BaseDatasetSpec, name: str, *, base_dir: Path, ids: Sequence[str]
+) -> dict[str, str]:
     """The values of a column of a data set, by sample id; no code runs, and nothing is downloaded.
 
     Raises:
@@ -62,8 +68,21 @@ def column_of(spec: BaseDatasetSpec, name: str, *, base_dir: Path, ids: Sequence
     whole = _opened(spec, base_dir, trust=False)
     places = {whole.sample_id(i): i for i in range(len(whole))}
     if missing := [sample_id for sample_id in ids if sample_id not in places]:
-        raise DataError(whole.where, f"no longer has a sample {missing[0]!r}", "name the spec of the right data: --data SPEC.yaml")
+        raise DataError(
+            whole.where,
+            f"no longer has a sample {missing[0]!r}",
+            "name the spec of the right data: --data SPEC.yaml",
+        )
     values = spec.column(name, base_dir)
     if len(values) != len(whole):
-        raise DataError(whole.where, f"{name!r} has {len(values):,} values for {len(whole):,} images", "it needs one for each image")
-    return {sample_id: refuse_controls(values[places[sample_id]].strip(), whole.where, f"value of {name}") for sample_id in ids}
+        raise DataError(
+            whole.where,
+            f"{name!r} has {len(values):,} values for {len(whole):,} images",
+            "it needs one for each image",
+        )
+    return {
+        sample_id: refuse_controls(
+            values[places[sample_id]].strip(), whole.where, f"value of {name}"
+        )
+        for sample_id in ids
+    }

@@ -35,8 +35,12 @@ class NpzSpec(BaseDatasetSpec):
     path: str
     images_key: str = "images"
     labels_key: str | None = Field("labels", description="null: no labels")
-    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="default: guessed from the shape")
-    scale: Positive | None = Field(None, description="divisor of the pixels; default: 255 for uint8, 1 for float")
+    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(
+        None, description="default: guessed from the shape"
+    )
+    scale: Positive | None = Field(
+        None, description="divisor of the pixels; default: 255 for uint8, 1 for float"
+    )
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
@@ -51,13 +55,18 @@ class NpzSpec(BaseDatasetSpec):
         Raises:
             DataError: the file or an array is missing, damaged, or has no images or labels.
         """
-        from robaudit.datasets.decode import as_pixels  # imports torch, which reading a spec does not need
+        # imports torch, which reading a spec does not need
+        from robaudit.datasets.decode import (
+            as_pixels,
+        )
 
         path = find(self.path, base_dir, "file")
         labels = None
         names = self.class_names
         images = _array(path, self.path, self.images_key, "images_key")
-        decode = partial(as_pixels, scale=self.scale, channels_last=_layout_of(images, self) == "nhwc")
+        decode = partial(
+            as_pixels, scale=self.scale, channels_last=_layout_of(images, self) == "nhwc"
+        )
         if self.labels_key is not None:
             written = _array(path, self.path, self.labels_key, "labels_key")
             if written.dtype.kind in "SU" and written.shape in ((len(images),), (len(images), 1)):
@@ -75,7 +84,11 @@ class NpzSpec(BaseDatasetSpec):
         """
         values = _array(find(self.path, base_dir, "file"), self.path, name, "--by")
         if values.ndim != 1:
-            raise DataError(self.path, f"array {name!r} has shape {values.shape}", "it needs one value for each image")
+            raise DataError(
+                self.path,
+                f"array {name!r} has shape {values.shape}",
+                "it needs one value for each image",
+            )
         return _texts(values)
 
 
@@ -87,20 +100,33 @@ def _texts(values: NDArray[Any]) -> list[str]:
 
 
 def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
-    """One array of the file; its size in the archive's directory, which zipfile enforces, is checked first.
+    """One array of the file; its size in the archive's directory, which zipfile enforces, is
+    checked first.
 
     Raises:
-        DataError: not a .npz file, no such array, damaged, of Python objects, or too large for the memory.
+        DataError: not a .npz file, no such array, damaged, of Python objects, or too large for the
+            memory.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+            members = {
+                name.removesuffix(".npy"): name
+                for name in archive.namelist()
+                if name.endswith(".npy")
+            }
             if key not in members:
-                listed = ", ".join(sorted(members)[:_LISTED]) + (", ..." if len(members) > _LISTED else "") or "none"
+                listed = (
+                    ", ".join(sorted(members)[:_LISTED])
+                    + (", ..." if len(members) > _LISTED else "")
+                    or "none"
+                )
                 null = " (null where there are no labels)" if option == "labels_key" else ""
-                remedy = "; ".join(filter(None, (f"set {option}{null}", did_you_mean(key, members))))
+                remedy = "; ".join(
+                    filter(None, (f"set {option}{null}", did_you_mean(key, members)))
+                )
                 raise DataError(where, f"has no array {key!r} (it has: {listed})", remedy)
-            size, free = archive.getinfo(members[key]).file_size, psutil.virtual_memory().available
+            size = archive.getinfo(members[key]).file_size
+            free = psutil.virtual_memory().available
             if size > _OF_MEMORY * free:
                 what = f"array {key!r} takes {size:,} bytes, and {free:,} are free in memory"
                 raise DataError(where, what, "split the file, or save the images as files")
@@ -110,7 +136,9 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
         raise
     except zipfile.BadZipFile as error:
         what = f"is not a .npz file (a zip archive), or is damaged: {first_line(error)}"
-        raise DataError(where, what, "it may be truncated; save it again with numpy.savez_compressed") from None
+        raise DataError(
+            where, what, "it may be truncated; save it again with numpy.savez_compressed"
+        ) from None
     except Exception as error:  # noqa: BLE001  damaged archives and headers raise nearly anything
         what = f"array {key!r} cannot be read ({first_line(error)})"
         remedy = "it may be damaged; save it again with numpy.savez_compressed, as numbers"
@@ -124,18 +152,35 @@ def _layout_of(images: NDArray[Any], spec: NpzSpec) -> Literal["nchw", "nhwc", "
     """The requested layout, else the layout that makes the axis of size 1 or 3 the channels.
 
     Raises:
-        DataError: the shape is not a stack of images, does not fit the layout, or fits more than one.
+        DataError: the shape is not a stack of images, does not fit the layout, or fits more than
+            one.
     """
     from robaudit.datasets.decode import layout_of
 
-    shape, where, array = images.shape, spec.path, f"array {spec.images_key!r}"
+    shape = images.shape
+    where = spec.path
+    array = f"array {spec.images_key!r}"
     if len(shape) not in (3, 4):
-        raise DataError(where, f"{array} has shape {shape}", "images are (n, c, h, w), (n, h, w, c) or (n, h, w)")
+        raise DataError(
+            where,
+            f"{array} has shape {shape}",
+            "images are (n, c, h, w), (n, h, w, c) or (n, h, w)",
+        )
     if math.prod(shape[1:]) > _MOST_VALUES:
-        raise DataError(where, f"an image of {array} has shape {shape[1:]}", f"at most {_MOST_VALUES} values per image")
+        raise DataError(
+            where,
+            f"an image of {array} has shape {shape[1:]}",
+            f"at most {_MOST_VALUES} values per image",
+        )
     if spec.layout is not None and len(spec.layout) != len(shape):
-        raise DataError(where, f"layout {spec.layout} does not fit shape {shape}", f"it needs {len(spec.layout)} dimensions")
+        raise DataError(
+            where,
+            f"layout {spec.layout} does not fit shape {shape}",
+            f"it needs {len(spec.layout)} dimensions",
+        )
     layout = spec.layout or ("nhw" if len(shape) == 3 else layout_of(shape[1:]))
     if layout is None:
-        raise DataError(where, f"cannot tell the layout of shape {shape}", "set layout: nchw or nhwc")
+        raise DataError(
+            where, f"cannot tell the layout of shape {shape}", "set layout: nchw or nhwc"
+        )
     return layout

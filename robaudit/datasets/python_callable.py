@@ -29,18 +29,32 @@ class PythonDatasetSpec(BaseDatasetSpec):
         Raises:
             DataError: the code is not trusted, raises an exception, or returns something else.
         """
-        from robaudit.datasets.in_memory import open_in_memory  # imports torch, which reading a spec does not need
+        # imports torch, which reading a spec does not need
+        from robaudit.datasets.in_memory import (
+            open_in_memory,
+        )
 
         if not trust:
-            remedy = "pass --trust if you trust the code, or write the images to a .npz file (kind npz)"
+            remedy = (
+                "pass --trust if you trust the code, or write the images to a .npz file (kind npz)"
+            )
             raise DataError(self.target, "is Python code, which runs only when trusted", remedy)
         with user_function(self.target, base_dir, partial(DataError, self.target)) as function:
             try:
                 items: Any = function(**self.options)
                 len(items)
             except Exception as error:  # noqa: BLE001  the user's code may raise anything
-                raise DataError(self.target, f"raised {describe(error)}", "it must return a collection with len() and items") from None
+                raise DataError(
+                    self.target,
+                    f"raised {describe(error)}",
+                    "it must return a collection with len() and items",
+                ) from None
         if not hasattr(items, "__getitem__"):
-            raise DataError(self.target, f"returned {type(items).__name__}, which cannot be indexed", "return a list or a data set")
-        names, ids = getattr(items, "class_names", None), getattr(items, "ids", None)
+            raise DataError(
+                self.target,
+                f"returned {type(items).__name__}, which cannot be indexed",
+                "return a list or a data set",
+            )
+        names = getattr(items, "class_names", None)
+        ids = getattr(items, "ids", None)
         return open_in_memory(items, self.target, class_names=names, ids=ids)

@@ -19,8 +19,8 @@ from robaudit.spec.model import BaseDatasetSpec
 def random_subset(total: int, size: int, seed: int) -> array[int]:
     """``size`` indices drawn from ``range(total)`` without replacement, in increasing order.
 
-    With the same seed, a smaller subset is part of a larger subset. NumPy's legacy generator has a frozen stream: every version
-    draws the same samples.
+    With the same seed, a smaller subset is part of a larger subset. NumPy's legacy generator has a
+    frozen stream: every version draws the same samples.
     """
     words = np.frombuffer(hashlib.sha256(f"sample {seed}".encode()).digest(), dtype="<u4")
     order = np.random.RandomState(words.astype(np.uint32)).permutation(total)
@@ -40,20 +40,28 @@ def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
     if spec.ids is not None:
         names = {dataset.sample_id(index): index for index in range(total)}
         if missing := [name for name in spec.ids if name not in names]:
-            what = f"has no sample {missing[0]!r}" + (f", nor {len(missing) - 1} more of dataset.ids" if len(missing) > 1 else "")
+            what = f"has no sample {missing[0]!r}" + (
+                f", nor {len(missing) - 1} more of dataset.ids" if len(missing) > 1 else ""
+            )
             raise DataError(dataset.where, what, did_you_mean(missing[0], names))
         return sorted(names[name] for name in spec.ids)
     if spec.sample is None:
         return range(total if spec.limit is None else min(spec.limit, total))
     if spec.sample.size > total:
-        raise DataError(dataset.where, f"sample.size {spec.sample.size} is larger than the data set ({total} samples)", f"at most {total}")
+        raise DataError(
+            dataset.where,
+            f"sample.size {spec.sample.size} is larger than the data set ({total} samples)",
+            f"at most {total}",
+        )
     return random_subset(total, spec.sample.size, spec.sample.seed)
 
 
 class Selected:
-    """The selected samples of a data set, all of the same shape, with the ids and labels of the whole set.
+    """The selected samples of a data set, all of the same shape, with the ids and labels of the
+    whole set.
 
-    Ids and class names are checked here for all kinds of data: each is a line of text without control characters.
+    Ids and class names are checked here for all kinds of data: each is a line of text without
+    control characters.
 
     Args:
         whole: the data set.
@@ -64,8 +72,11 @@ class Selected:
         notes, warnings: lines for the user, from data sets that have them.
     """
 
-    def __init__(self, whole: Dataset, indices: Sequence[int], class_names: tuple[str, ...] | None = None) -> None:
-        self._whole, self._indices = whole, indices
+    def __init__(
+        self, whole: Dataset, indices: Sequence[int], class_names: tuple[str, ...] | None = None
+    ) -> None:
+        self._whole = whole
+        self._indices = indices
         self.where, self.class_names = whole.where, class_names or whole.class_names
         told = whole if isinstance(whole, ImageSet | Selected) else None
         self.notes: tuple[str, ...] = () if told is None else told.notes
@@ -83,7 +94,8 @@ class Selected:
         return Selected(self._whole, choose(self._whole, spec), self.class_names)
 
     def further(self, size: int) -> Selected | None:
-        """A random subset of the samples of the whole data set that are not selected, at most ``size``; None if there are none."""
+        """A random subset of the samples of the whole data set that are not selected, at most
+        ``size``; None if there are none."""
         rest = np.setdiff1d(np.arange(len(self._whole)), np.asarray(self._indices))
         chosen = rest[np.asarray(random_subset(len(rest), size, 0))]
         return Selected(self._whole, chosen.tolist(), self.class_names) if len(chosen) else None
@@ -101,22 +113,32 @@ class Selected:
 
     def labels(self) -> Labels | None:
         """The labels of the selected samples, if known without reading pixels."""
-        labels, indices = self._whole.labels(), self._indices
+        labels = self._whole.labels()
+        indices = self._indices
         if labels is None:
             return None
-        return labels[slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else np.asarray(indices)]
+        return labels[
+            slice(indices.start, indices.stop, indices.step)
+            if isinstance(indices, range)
+            else np.asarray(indices)
+        ]
 
     def __getitem__(self, index: int) -> Sample:
         """Read one sample.
 
         Raises:
-            SampleError: it is unreadable, differs in shape from the first readable sample, or its label has no class name.
+            SampleError: it is unreadable, differs in shape from the first readable sample, or its
+                label has no class name.
         """
         sample = self._whole[self._indices[index]]
-        name, (first_id, first_shape) = self.sample_id(index), self._first
+        name = self.sample_id(index)
+        (first_id, first_shape) = self._first
         if (shape := tuple(sample.pixels.shape)) != first_shape:
             what = f"its shape is {shape}, but the first sample {first_id!r} has {first_shape}"
-            remedy = "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))"
+            remedy = (
+                "bring all to one shape: resize: [height, width] in the spec, or a "
+                "transform such as Resize((224, 224))"
+            )
             raise SampleError(f"{self.where}, sample {name!r}", what, remedy)
         if sample.label is not None:
             self._refuse_beyond(index, sample.label, SampleError)
@@ -134,7 +156,9 @@ class Selected:
     def _refuse_beyond(self, index: int, label: int, error: type[DataError]) -> None:
         if self.class_names is not None and label >= len(self.class_names):
             what = f"has the label {label}, but class_names has {len(self.class_names)} names"
-            raise error(f"{self.where}, sample {self.sample_id(index)!r}", what, "add the missing names")
+            raise error(
+                f"{self.where}, sample {self.sample_id(index)!r}", what, "add the missing names"
+            )
 
 
 def _order_notes(where: str, names: Sequence[str]) -> Iterator[str]:
@@ -143,4 +167,7 @@ def _order_notes(where: str, names: Sequence[str]) -> Iterator[str]:
     if len(numbers) < len(names) or numbers == sorted(numbers):
         return
     place = next(place for place, number in enumerate(sorted(numbers)) if number != numbers[place])
-    yield f"{where}: class {place} is called {names[place]!r}: the numbers are sorted as text; class_names sets another order"
+    yield (
+        f"{where}: class {place} is called {names[place]!r}: the numbers are sorted as text; "
+        "class_names sets another order"
+    )

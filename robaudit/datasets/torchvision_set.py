@@ -29,19 +29,26 @@ class TorchvisionSpec(ImageOptions):
     kind: Literal["torchvision"] = "torchvision"
     name: str = Field(description="class name in torchvision.datasets, for example CIFAR10")
     root: str
-    split: str | None = Field("test", description="test or train (or what the data set's own split option takes)")
+    split: str | None = Field(
+        "test", description="test or train (or what the data set's own split option takes)"
+    )
     download: bool = False
-    options: dict[str, Any] = Field(default_factory=dict, description="further keyword arguments of the data set")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="further keyword arguments of the data set"
+    )
     channels: Literal[1, 3] | None = None  # type: ignore[assignment]
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
-        """Construct the data set; with ``download``, torchvision fetches what is missing. Ids are indices.
+        """Construct the data set; with ``download``, torchvision fetches what is missing. Ids are
+        indices.
 
-        ``split`` becomes ``split=`` if the class takes it (SVHN, ImageNet) and ``train=`` if it takes that (MNIST, CIFAR10);
-        the default is left out if it takes neither. EMNIST takes both: ``split: letters`` with ``options: {train: false}``.
+        ``split`` becomes ``split=`` if the class takes it (SVHN, ImageNet) and ``train=`` if it
+        takes that (MNIST, CIFAR10); the default is left out if it takes neither. EMNIST takes both:
+        ``split: letters`` with ``options: {train: false}``.
 
         Raises:
-            DataError: there is no such data set, its files are missing or damaged, or an option is unknown.
+            DataError: there is no such data set, its files are missing or damaged, or an option is
+                unknown.
         """
         from PIL import EpsImagePlugin
         from torchvision.datasets import DatasetFolder
@@ -49,15 +56,24 @@ class TorchvisionSpec(ImageOptions):
         from robaudit.datasets.decode import object_pixels
         from robaudit.datasets.in_memory import one_mode, pixels_in_one_mode
 
-        EpsImagePlugin.gs_binary = False  # torchvision opens any file that Pillow knows; never start an external program (Ghostscript)
+        # torchvision opens any file that Pillow knows; never start an external program
+        # (Ghostscript)
+        EpsImagePlugin.gs_binary = False
         items = _build(self, f"torchvision {self.name}", base_dir)
         names = getattr(items, "classes", None)
         if isinstance(names, list | tuple):
-            names = tuple(name_text(str(name[0] if isinstance(name, tuple | list) and name else name)) for name in names)
+            names = tuple(
+                name_text(str(name[0] if isinstance(name, tuple | list) and name else name))
+                for name in names
+            )
         decode = partial(object_pixels, options=self, layout="nchw")
         if self.channels is None:
             channels = one_mode(items, lambda item: sample_parts(item, self.name)[0])
-            decode = partial(pixels_in_one_mode, options=self.model_copy(update={"channels": channels}), layout="nchw")
+            decode = partial(
+                pixels_in_one_mode,
+                options=self.model_copy(update={"channels": channels}),
+                layout="nchw",
+            )
         return ImageSet(
             f"torchvision {self.name}",
             items,
@@ -73,36 +89,64 @@ def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
     """Construct the data set, with its prints redirected to stderr."""
     from torchvision import datasets
 
-    classes = {name: getattr(datasets, name) for name in datasets.__all__ if isinstance(getattr(datasets, name), type)}
+    classes = {
+        name: getattr(datasets, name)
+        for name in datasets.__all__
+        if isinstance(getattr(datasets, name), type)
+    }
     if spec.name not in classes:
         raise DataError(where, "is not in torchvision.datasets", did_you_mean(spec.name, classes))
     if spec.name in _UNPICKLED:
         what = "unpickles a cache file of the working folder, which may hold code"
-        raise DataError(where, what, "write its images to class folders (kind images), or load it yourself (kind python)")
+        raise DataError(
+            where,
+            what,
+            "write its images to class folders (kind images), or load it yourself (kind python)",
+        )
     arguments = _arguments(spec, where, _parameters(classes[spec.name]), base_dir)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             built = classes[spec.name](**arguments)
             len(built)
     except Exception as error:  # noqa: BLE001  every data set raises its own
-        remedy = "correct name, root, split or options" if spec.download else "set download: true, or correct name, root, split or options"
-        raise DataError(where, f"cannot be opened in {spec.root!r} ({first_line(error)})", remedy) from None
+        remedy = (
+            "correct name, root, split or options"
+            if spec.download
+            else "set download: true, or correct name, root, split or options"
+        )
+        raise DataError(
+            where, f"cannot be opened in {spec.root!r} ({first_line(error)})", remedy
+        ) from None
     return built
 
 
-def _arguments(spec: TorchvisionSpec, where: str, parameters: set[str], base_dir: Path) -> dict[str, Any]:
+def _arguments(
+    spec: TorchvisionSpec, where: str, parameters: set[str], base_dir: Path
+) -> dict[str, Any]:
     """The spec's keys as keyword arguments of the class."""
     if own := next((option for option in spec.options if option in _OWN_KEYS), None):
-        raise DataError(where, f"options cannot have {own!r}", "root, download, resize and crop are keys next to name")
+        raise DataError(
+            where,
+            f"options cannot have {own!r}",
+            "root, download, resize and crop are keys next to name",
+        )
     if spec.download and "download" not in parameters:
-        raise DataError(where, "it cannot be downloaded by torchvision", "put the files into root and set download: false")
+        raise DataError(
+            where,
+            "it cannot be downloaded by torchvision",
+            "put the files into root and set download: false",
+        )
     keywords: dict[str, Any] = {"root": base_dir / expanded(spec.root), "download": spec.download}
     if spec.split is not None and "split" in parameters:
         keywords["split"] = spec.split
     elif spec.split in ("train", "test") and "train" in parameters:
         keywords["train"] = spec.split == "train"
     elif spec.split is not None and "split" in spec.model_fields_set:
-        raise DataError(where, f"has no split {spec.split!r}", "it has train and test" if "train" in parameters else "leave out split")
+        raise DataError(
+            where,
+            f"has no split {spec.split!r}",
+            "it has train and test" if "train" in parameters else "leave out split",
+        )
     return {name: value for name, value in keywords.items() if name in parameters} | spec.options
 
 
@@ -128,4 +172,8 @@ def _known_labels(items: Any) -> Labels | None:
         labels = np.asarray(targets)
     except (ValueError, TypeError):
         return None
-    return labels.astype(np.int64) if labels.shape == (len(items),) and labels.dtype.kind in "iu" else None
+    return (
+        labels.astype(np.int64)
+        if labels.shape == (len(items),) and labels.dtype.kind in "iu"
+        else None
+    )

@@ -25,7 +25,8 @@ SHOWN_SIGMA = 0.25
 
 @dataclass(frozen=True, slots=True)
 class DemoRecipe:
-    """One of the two classifiers: its file name, and the Gaussian noise added to its training images (0: none)."""
+    """One of the two classifiers: its file name, and the Gaussian noise added to its training
+    images (0: none)."""
 
     name: str
     noise_sigma: float
@@ -39,14 +40,18 @@ def images_and_labels(split: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
     """A whole split of the digits: images (n, 1, 8, 8) in [0, 1] and labels (n,)."""
     dataset = DigitsSpec(split=split).open(Path(), trust=False)
     samples = [dataset[index] for index in range(len(dataset))]
-    return torch.stack([sample.pixels for sample in samples]).float(), torch.tensor([sample.label for sample in samples])
+    return torch.stack([sample.pixels for sample in samples]).float(), torch.tensor(
+        [sample.label for sample in samples]
+    )
 
 
 def train(recipe: DemoRecipe, epochs: int = EPOCHS) -> nn.Module:
-    """Train one classifier on the training split: Adam with a one-cycle schedule on the cross-entropy.
+    """Train one classifier on the training split: Adam with a one-cycle schedule on the
+    cross-entropy.
 
-    Fresh noise is drawn for every image and epoch and is not clipped, as in an audit. The result depends on the recipe
-    and the number of epochs alone, up to rounding; the global random state is left as it was.
+    Fresh noise is drawn for every image and epoch and is not clipped, as in an audit. The result
+    depends on the recipe and the number of epochs alone, up to rounding; the global random state is
+    left as it was.
 
     Raises:
         RobauditError: ``epochs`` is less than 1.
@@ -60,13 +65,17 @@ def train(recipe: DemoRecipe, epochs: int = EPOCHS) -> nn.Module:
         network = digits_cnn()
     optimiser = torch.optim.Adam(network.parameters(), weight_decay=1e-4)
     steps = epochs * -(-len(images) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=LEARNING_RATE, total_steps=steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, max_lr=LEARNING_RATE, total_steps=steps
+    )
     for _ in range(epochs):
         order = torch.randperm(len(images), generator=generator)
         for start in range(0, len(order), BATCH):
             chosen = order[start : start + BATCH]
             noise = torch.randn(images[chosen].shape, generator=generator)  # (batch, 1, 8, 8)
-            loss = F.cross_entropy(network(images[chosen] + recipe.noise_sigma * noise), labels[chosen])
+            loss = F.cross_entropy(
+                network(images[chosen] + recipe.noise_sigma * noise), labels[chosen]
+            )
             optimiser.zero_grad()
             torch.autograd.backward(loss)
             optimiser.step()
@@ -75,7 +84,8 @@ def train(recipe: DemoRecipe, epochs: int = EPOCHS) -> nn.Module:
 
 
 def accuracy(network: nn.Module, sigma: float = 0.0, copies: int = 1) -> float:
-    """The share of test images classified correctly, under Gaussian noise (``copies`` draws per image) or clean."""
+    """The share of test images classified correctly, under Gaussian noise (``copies`` draws per
+    image) or clean."""
     images, labels = images_and_labels("test")
     generator = torch.Generator().manual_seed(0)
     correct = 0
@@ -92,11 +102,16 @@ def save(network: nn.Module, recipe: DemoRecipe, folder: Path, epochs: int = EPO
     Raises:
         RobauditError: the folder cannot be written.
     """
-    noise = f", Gaussian pixel noise of sigma {recipe.noise_sigma}" if recipe.noise_sigma else ", no noise"
+    noise = (
+        f", Gaussian pixel noise of sigma {recipe.noise_sigma}"
+        if recipe.noise_sigma
+        else ", no noise"
+    )
     metadata = {
         "architecture": "robaudit:digits_cnn",
         "data": "scikit-learn handwritten digits, robaudit's train split; pixels in [0, 1]",
-        "training": f"Adam, one-cycle schedule, {epochs} epochs, batch {BATCH}, seed {recipe.seed}{noise}",
+        "training": f"Adam, one-cycle schedule, {epochs} epochs, batch {BATCH}, seed "
+        f"{recipe.seed}{noise}",
         "test_accuracy": f"{accuracy(network):.4f}",
         "torch": torch.__version__.partition("+")[0],
         "made_by": "python -m robaudit.demo.train",
@@ -104,26 +119,50 @@ def save(network: nn.Module, recipe: DemoRecipe, folder: Path, epochs: int = EPO
     path = folder / f"{recipe.name}.safetensors"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(safetensors_bytes({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, metadata))
+        path.write_bytes(
+            safetensors_bytes(
+                {name: tensor.contiguous() for name, tensor in network.state_dict().items()},
+                metadata,
+            )
+        )
     except OSError as error:
-        raise RobauditError(str(path), f"cannot be written ({error.strerror or error})", "choose another folder with --out") from None
+        raise RobauditError(
+            str(path),
+            f"cannot be written ({error.strerror or error})",
+            "choose another folder with --out",
+        ) from None
     return path
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Train and write both classifiers; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m robaudit.demo.train", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder for the weights (default: the demo's)")
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="passes over the training images (default: %(default)s)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent,
+        help="folder for the weights (default: the demo's)",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=EPOCHS,
+        help="passes over the training images (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the order of sums, and so the last digits, would depend on their number
+    # the order of sums, and so the last digits, would depend on their number
+    torch.set_num_threads(1)
     try:
         for recipe in RECIPES:
             network = train(recipe, options.epochs)
             path = save(network, recipe, options.out, options.epochs)
-            clean, noisy = accuracy(network), accuracy(network, SHOWN_SIGMA, copies=20)
-            sys.stdout.write(f"{path}: test accuracy {clean:.4f}, with noise of sigma {SHOWN_SIGMA} {noisy:.4f}\n")
+            clean = accuracy(network)
+            noisy = accuracy(network, SHOWN_SIGMA, copies=20)
+            sys.stdout.write(
+                f"{path}: test accuracy {clean:.4f}, with noise of sigma {SHOWN_SIGMA} "
+                f"{noisy:.4f}\n"
+            )
     except RobauditError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

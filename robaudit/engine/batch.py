@@ -1,4 +1,5 @@
-"""The chunk of images that an estimator sees at one noise level, and the passes that estimators share."""
+"""The chunk of images that an estimator sees at one noise level, and the passes that estimators
+share."""
 
 from __future__ import annotations
 
@@ -21,11 +22,13 @@ from robaudit.numerics.margins import NEVER, halves, margin_gradients, margins, 
 from robaudit.numerics.rowwise import mean_over, variance_over
 
 HELD_BYTES = 2**25
-"""Bytes of points that a search holds at once, unless a single image takes more; gradients, steps and draws each take as much again."""
+"""Bytes of points that a search holds at once, unless a single image takes more; gradients, steps
+and draws each take as much again."""
 
 _STEP = 1 / 64
 _BARE = NoiseLevel()
-_ALIKE_ROWS = 8  # on the CPU as fast as more rows (measured), and fewer images are padded to the most margins of any
+# on the CPU as fast as more rows (measured), and fewer images are padded to the most margins of any
+_ALIKE_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ class ImageBatch:
     margins: Tensor
     lost: Counter[int] = field(default_factory=Counter, repr=False)
     _fits: dict[tuple[object, ...], LinearFit] = field(default_factory=dict, repr=False)
-    _tangents: dict[object, Tangent] = field(default_factory=dict, repr=False)  # shared by all levels
+    # shared by all levels
+    _tangents: dict[object, Tangent] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -126,7 +130,8 @@ class ImageBatch:
         return ImageBatch(ids, self.x[keep], self.labels[keep], self.at, self.engine, *parts)
 
     def groups(self, values: int) -> tuple[Tensor, ...]:
-        """Indices of the images, in groups for a search that holds so many values of each image at once."""
+        """Indices of the images, in groups for a search that holds so many values of each image at
+        once."""
         few = max(1, HELD_BYTES // (values * self.x.element_size()))
         groups: tuple[Tensor, ...] = torch.arange(len(self.x), device=self.x.device).split(few)
         return groups
@@ -148,13 +153,18 @@ class ImageBatch:
 
     @property
     def amplitude(self) -> float:
-        """The scale of additive noise at this level: its covariance is amplitude^2 times the covariance of unit noise."""
+        """The scale of additive noise at this level: its covariance is amplitude^2 times the
+        covariance of unit noise."""
         return self._process.amplitude(self.level, shape_of(self.x))
 
     @property
     def model(self) -> LogitModel:
         """The model for passes in full precision; it clips pixels if the noise requires it."""
-        return self.engine.model_under(self.at.noise) if self.at.noise in self.engine.noises else self.engine.model
+        return (
+            self.engine.model_under(self.at.noise)
+            if self.at.noise in self.engine.noises
+            else self.engine.model
+        )
 
     @property
     def latent_shape(self) -> tuple[int, ...]:
@@ -162,24 +172,31 @@ class ImageBatch:
         return self.noise.latent_shape(shape_of(self.x))
 
     def normals(self, purpose: str, image: int, draws: int, start: int = 0) -> Iterator[Tensor]:
-        """Standard normal variables of an image, reserved for a purpose, in blocks (n, *latent_shape)."""
-        return self._process.blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start)
+        """Standard normal variables of an image, reserved for a purpose, in blocks (n,
+        *latent_shape)."""
+        return self._process.blocks(
+            f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start
+        )
 
     def scalars(self, purpose: str, image: int, draws: int) -> Iterator[Tensor]:
         """Standard normal numbers of an image, reserved for a purpose, in blocks (n,)."""
         return self._process.scalars(f"{purpose}\x1f{self.ids[image]}", draws)
 
     def noisy_pixels(self, x: Tensor, ids: Sequence[str], z: Tensor) -> Tensor:
-        """Noisy pixels (rows, channels, height, width) from clean pixels and sample ids, one or one a row, and z (rows, *latent_shape)."""
+        """Noisy pixels (rows, channels, height, width) from clean pixels and sample ids, one or one
+        a row, and z (rows, *latent_shape)."""
         return self._process.noisy(x, z, self.level, ids=ids)
 
     def steady_rows(self) -> tuple[int, int]:
-        """Rows of a forward pass, and of a pass that differentiates one number per row, for searches that depend on the last digits."""
-        engine, shape = self.engine, self.x.shape[1:]
+        """Rows of a forward pass, and of a pass that differentiates one number per row, for
+        searches that depend on the last digits."""
+        engine = self.engine
+        shape = self.x.shape[1:]
         return engine.steady(engine.rows(shape)), engine.steady(engine.gradient_rows(shape, 1))
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
-        """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""
+        """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``;
+        float64."""
         return self._process.gram(gradients, x)
 
     @property
@@ -192,27 +209,43 @@ class ImageBatch:
         return other_classes(self.predicted, self.classes)
 
     def noisy_logits(
-        self, draws: int, images: Sequence[int] | None = None, *, start: int = 0, pairs: bool = False, frames: bool = False
+        self,
+        draws: int,
+        images: Sequence[int] | None = None,
+        *,
+        start: int = 0,
+        pairs: bool = False,
+        frames: bool = False,
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
-        """Noisy copies of some images (default: all) with their logits: :meth:`Engine.noisy_logits`; ``image`` is an index into these."""
+        """Noisy copies of some images (default: all) with their logits:
+        :meth:`Engine.noisy_logits`; ``image`` is an index into these."""
         subset = None if images is None or [*images] == [*range(len(self.x))] else list(images)
-        x, ids = (self.x, self.ids) if subset is None else (self.x[subset], [self.ids[b] for b in subset])
-        return self.engine.noisy_logits(x, ids, self.at, draws, start=start, pairs=pairs, frames=frames)
+        x, ids = (
+            (self.x, self.ids)
+            if subset is None
+            else (self.x[subset], [self.ids[b] for b in subset])
+        )
+        return self.engine.noisy_logits(
+            x, ids, self.at, draws, start=start, pairs=pairs, frames=frames
+        )
 
     def noisy(self, draws: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits of noisy copies, batch by batch: ``draws`` copies of each image in all.
 
-        `mc` uses the same copies. A copy with non-finite logits counts as a failure: its logits become 0, and -1e30 for
-        the class of the clean image; the row's note states their number. The caller may keep and change the tensors.
+        `mc` uses the same copies. A copy with non-finite logits counts as a failure: its logits
+        become 0, and -1e30 for the class of the clean image; the row's note states their number.
+        The caller may keep and change the tensors.
 
         Args:
             draws: noisy copies of each image.
 
         Yields:
-            logits, float64 (n, classes), and the image of each row as an index into the chunk, int64 (n,).
+            logits, float64 (n, classes), and the image of each row as an index into the chunk,
+            int64 (n,).
         """
         for batch, raw in self.noisy_logits(draws):
-            logits, image = raw.to(torch.float64, copy=True), batch.image
+            logits = raw.to(torch.float64, copy=True)
+            image = batch.image
             broken = ~logits.isfinite().all(1)
             if broken.any():
                 logits[broken] = 0.0
@@ -221,13 +254,19 @@ class ImageBatch:
             yield logits, image
 
     def nearest(self, z: Tensor, selection: Selection | None = None) -> list[int]:
-        """The class of the smallest z (n, k), which is the likeliest flip; ``selection``: the selected classes, if any."""
-        classes = self.others if selection is None else torch.where(selection.others < 0, selection.others[:, :1], selection.others)
+        """The class of the smallest z (n, k), which is the likeliest flip; ``selection``: the
+        selected classes, if any."""
+        classes = (
+            self.others
+            if selection is None
+            else torch.where(selection.others < 0, selection.others[:, :1], selection.others)
+        )
         labels: list[int] = classes.gather(1, z.argmin(1, keepdim=True))[:, 0].tolist()
         return labels
 
     def tangent(self, most: int | None = None) -> Tangent:
-        """Margins and gradients at the clean images, of all classes (once for all levels), or of the ``most`` that matter at this level.
+        """Margins and gradients at the clean images, of all classes (once for all levels), or of
+        the ``most`` that matter at this level.
 
         They take passes of their own: a network may round differently while gradients are recorded.
         """
@@ -236,10 +275,14 @@ class ImageBatch:
             self._tangents[key] = self._tangent(most)
         return self._tangents[key]
 
-    def noisy_linear(self, draws: int, *, pairs: bool, groups: int, most: int | None = None) -> LinearFit:
-        """Mean margins and gradients over noisy copies, in groups of draws; computed once for equal arguments.
+    def noisy_linear(
+        self, draws: int, *, pairs: bool, groups: int, most: int | None = None
+    ) -> LinearFit:
+        """Mean margins and gradients over noisy copies, in groups of draws; computed once for equal
+        arguments.
 
-        Memory is images x groups x margins x pixels for any number of draws; ``most`` limits the margins.
+        Memory is images x groups x margins x pixels for any number of draws; ``most`` limits the
+        margins.
         """
         key = (draws, pairs, groups, most)
         if key not in self._fits:
@@ -247,16 +290,31 @@ class ImageBatch:
         return self._fits[key]
 
     def _tangent(self, most: int | None) -> Tangent:
-        selection = self._all() if most is None else keep_margins(self.margins, self._slopes(), self.others, most)
+        selection = (
+            self._all()
+            if most is None
+            else keep_margins(self.margins, self._slopes(), self.others, most)
+        )
         k = selection.others.shape[1]
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
         if most is not None and self.x.device.type == "cpu":
             rows = min(rows, _ALIKE_ROWS)
-        mean = self.margins if most is None else torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
+        mean = (
+            self.margins
+            if most is None
+            else torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
+        )
         gram = torch.empty((len(self.x), k, k), dtype=torch.float64, device=self.x.device)
-        for part in selection.counts.argsort(stable=True).split(rows):  # images with similarly many margins share passes
+        for part in selection.counts.argsort(stable=True).split(
+            rows
+        ):  # images with similarly many margins share passes
             full = padded(part, rows)
-            outputs = margin_gradients(self.model, self.x[full], self.predicted[full], None if most is None else selection.others[full])
+            outputs = margin_gradients(
+                self.model,
+                self.x[full],
+                self.predicted[full],
+                None if most is None else selection.others[full],
+            )
             g, u = (out[: len(part)] for out in outputs[1:])
             gram[part] = self.gram(u, self.x[part])
             if most is not None:
@@ -269,14 +327,16 @@ class ImageBatch:
         return Selection(self.others, torch.full_like(self.predicted, self.classes - 1), none, none)
 
     def _slopes(self) -> Tensor:
-        """Estimated variance of each margin's tangent (n, classes - 1), by differences over a short step along each of 8 draws."""
+        """Estimated variance of each margin's tangent (n, classes - 1), by differences over a short
+        step along each of 8 draws."""
         short = replace(self.at, level=self._process.additive.shrunk(self.level, _STEP))
         g = self._few_margins(short, pairs=False) - self.margins[:, None]
         return mean_over(g.square(), 1) / _STEP**2
 
     def _few_margins(self, at: NoiseLevel, *, pairs: bool) -> Tensor:
         """Margins of the first 8 noisy copies (n, 8, classes - 1), float64."""
-        n, draws = len(self.x), SELECTING_FORWARDS
+        n = len(self.x)
+        draws = SELECTING_FORWARDS
         logits = torch.empty((n * draws, self.classes), dtype=torch.float64, device=self.x.device)
         for batch, part in self.engine.noisy_logits(self.x, self.ids, at, draws, pairs=pairs):
             logits[batch.image * draws + batch.draw] = part.double()
@@ -284,7 +344,8 @@ class ImageBatch:
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
-        """Estimated mean and variance of each margin under the noise (n, classes - 1), from 4 antithetic pairs."""
+        """Estimated mean and variance of each margin under the noise (n, classes - 1), from 4
+        antithetic pairs."""
         even, odd = halves(self._few_margins(self.at, pairs=True))
         return mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
 
@@ -294,18 +355,32 @@ class ImageBatch:
         per_unit = 2 if pairs else 1
         units = draws // per_unit
         mean = torch.zeros((n * groups, k), dtype=torch.float64, device=self.x.device)
-        gradients = torch.zeros((n * groups, k, self.x[0].numel()), dtype=self.x.dtype, device=self.x.device)
+        gradients = torch.zeros(
+            (n * groups, k, self.x[0].numel()), dtype=self.x.dtype, device=self.x.device
+        )
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
         order = selection.counts.argsort(stable=True)
-        x, ids = self.x[order], [self.ids[b] for b in order.tolist()]
+        x = self.x[order]
+        ids = [self.ids[b] for b in order.tolist()]
         for batch in self.engine.noisy_batches(x, ids, self.at, draws, rows, pairs=pairs):
-            image, full = order[batch.image], order[padded(batch.image, rows)]
-            outputs = margin_gradients(self.model, batch.padded, self.predicted[full], None if most is None else selection.others[full])
+            image = order[batch.image]
+            full = order[padded(batch.image, rows)]
+            outputs = margin_gradients(
+                self.model,
+                batch.padded,
+                self.predicted[full],
+                None if most is None else selection.others[full],
+            )
             g, u = (out[: len(image)] for out in outputs[1:])
             slot = image * groups + (batch.draw // per_unit) * groups // units
             mean.index_add_(0, slot, g.double())
             gradients.index_add_(0, slot, u)
-        counts = torch.bincount(torch.arange(units, device=self.x.device) * groups // units, minlength=groups) * per_unit
+        counts = (
+            torch.bincount(
+                torch.arange(units, device=self.x.device) * groups // units, minlength=groups
+            )
+            * per_unit
+        )
         mean = mean.view(n, groups, k) / counts[:, None]
         gradients = gradients.view(n, groups, k, -1).div_(counts.to(gradients.dtype)[:, None, None])
         return LinearFit(mean, gradients, counts, selection)

@@ -45,7 +45,8 @@ class Need(Flag):
 
 
 class Review(Protocol):
-    """What an estimator says about all of its results at a noise level, once the run is complete."""
+    """What an estimator says about all of its results at a noise level, once the run is
+    complete."""
 
     def add(self, result: Result, predicted: int) -> None:
         """Add the result of an image; ``predicted``: the class of the clean image."""
@@ -55,17 +56,18 @@ class Review(Protocol):
 
 
 class Estimator(SpecSection, ABC):
-    """An estimator plugin. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
+    """An estimator plugin. Options are fields (frozen; unknown ones are errors); everything else is
+    declared on the class.
 
-    Register a subclass under the entry-point group ``robaudit.estimators``; the built-in ones are registered the same way.
+    Register a subclass under the entry-point group ``robaudit.estimators``; the built-in ones are
+    registered the same way.
 
     Class attributes:
         quantity: what the values mean.
-        needs: what it needs from noise, model and data; also whether it has a result per noise level, per noise, or without noise.
-        summary: what it computes, in one line.
-        prefer: when to prefer it, in one line.
-        source: paper and equation.
-        interval: how its interval is computed, and what it covers.
+        needs: what it needs from noise, model and data; also whether it has a result per noise
+        level, per noise, or without noise. summary: what it computes, in one line. prefer: when to
+        prefer it, in one line. source: paper and equation. interval: how its interval is computed,
+        and what it covers.
     """
 
     quantity: ClassVar[Quantity]
@@ -77,7 +79,8 @@ class Estimator(SpecSection, ABC):
 
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
-        """(forwards, backwards) per image and noise level, including the clean pass; used for planning and progress."""
+        """(forwards, backwards) per image and noise level, including the clean pass; used for
+        planning and progress."""
 
     @property
     def needs_labels(self) -> bool:
@@ -86,23 +89,28 @@ class Estimator(SpecSection, ABC):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The names of the values if one computation gives several per image: each is a separate result, ``label:q=100``.
+        """The names of the values if one computation gives several per image: each is a separate
+        result, ``label:q=100``.
 
-        They share a quantity and the passes of the computation. Empty (the default): a single value, named by the label.
+        They share a quantity and the passes of the computation. Empty (the default): a single
+        value, named by the label.
         """
         return ()
 
     @property
     def rows_at_once(self) -> int | None:
-        """Rows per image in a pass, for methods with dependent passes (chains); None: passes are independent.
+        """Rows per image in a pass, for methods with dependent passes (chains); None: passes are
+        independent.
 
-        A chunk then has enough images to fill a pass, as a pass takes hardly longer with more images.
+        A chunk then has enough images to fill a pass, as a pass takes hardly longer with more
+        images.
         """
         return None
 
     @property
     def fixed_draws(self) -> int | None:
-        """Noisy copies of each image; None if images stop adaptively, or no single option sets the number."""
+        """Noisy copies of each image; None if images stop adaptively, or no single option sets the
+        number."""
         return None
 
     def review(self) -> Review | None:
@@ -118,7 +126,8 @@ class Estimator(SpecSection, ABC):
             return None
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
-        """Why it cannot work with a noise that meets its needs, as a whole or at a level, in a few words; usually ''."""
+        """Why it cannot work with a noise that meets its needs, as a whole or at a level, in a few
+        words; usually ''."""
         return ""
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
@@ -136,5 +145,6 @@ class Estimator(SpecSection, ABC):
     def estimate(self, batch: ImageBatch) -> Sequence[Result] | Sequence[tuple[Result, ...]]:
         """One result for each image of ``batch``, in order.
 
-        With :attr:`parts`, a tuple of results per image, in the order of the parts; each result states the passes of the whole computation.
+        With :attr:`parts`, a tuple of results per image, in the order of the parts; each result
+        states the passes of the whole computation.
         """

@@ -19,8 +19,11 @@ from robaudit.models.logits import LogitModel
 from robaudit.noise.base import shape_of
 from robaudit.noise.process import DrawPool, NoiseProcess
 
-_CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
-_CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
+_CPU_VALUES = 3 * 2**16
+_CUDA_VALUES = 3 * 2**20
+_CPU_ROWS = 128
+_CUDA_ROWS = 4096
+_FEWEST_ROWS = 8
 _SINGLE_ROWS = 64  # on the CPU, of passes with a single gradient
 _TAIL = 8
 _GRADIENT_BYTES = 2**28  # in one pass, at most
@@ -38,7 +41,8 @@ class NoisyBatch:
         x: (n, channels, height, width).
         image: image of each row (n,).
         draw: number of each draw (n,).
-        padded: x, padded with copies of its last row to a multiple of 8 rows, the fastest sizes for networks.
+        padded: x, padded with copies of its last row to a multiple of 8 rows, the fastest sizes for
+            networks.
     """
 
     x: Tensor
@@ -64,17 +68,20 @@ class Fit(NamedTuple):
 class Engine:
     """Runs a network over clean and noisy images in batches of a fixed size.
 
-    On the CPU the batch size is a fixed function of the image shape (about 3 * 2^16 values, 8 to 128 rows: more would overflow
-    the caches, as measured on convolutional networks), so that timing never changes a byte; CUDA takes as many rows as fit, up to 4,096.
+    On the CPU the batch size is a fixed function of the image shape (about 3 * 2^16 values, 8 to
+    128 rows: more would overflow the caches, as measured on convolutional networks), so that timing
+    never changes a byte; CUDA takes as many rows as fit, up to 4,096.
 
     Args:
         model: pixels -> logits.
-        noises: the run's noises by label, and under None the RNG for noise-free estimators; a single process is
-            the run's isotropic Gaussian noise.
+        noises: the run's noises by label, and under None the RNG for noise-free estimators; a
+            single process is the run's isotropic Gaussian noise.
         classes: number of logits.
         batch_size: rows of a pass, or None for the rule.
-        noisy: the model for noisy forward passes without gradients, in a lower precision; default: the model.
-        fit: what fits into the memory of a CUDA device; None: not measured, and never on the CPU, where the rule does not depend on memory.
+        noisy: the model for noisy forward passes without gradients, in a lower precision; default:
+            the model.
+        fit: what fits into the memory of a CUDA device; None: not measured, and never on the CPU,
+            where the rule does not depend on memory.
     """
 
     def __init__(
@@ -87,9 +94,13 @@ class Engine:
         noisy: LogitModel | None = None,
         fit: Fit | None = None,
     ) -> None:
-        self.model, self.classes = model, classes
-        self.noises: dict[str | None, NoiseProcess] = {GAUSSIAN: noises} if isinstance(noises, NoiseProcess) else dict(noises)
-        self._noisy, self._batch_size = noisy or model, batch_size
+        self.model = model
+        self.classes = classes
+        self.noises: dict[str | None, NoiseProcess] = (
+            {GAUSSIAN: noises} if isinstance(noises, NoiseProcess) else dict(noises)
+        )
+        self._noisy = noisy or model
+        self._batch_size = batch_size
         self._most_rows = None if fit is None else fit.rows
         self._most_gradient_rows = None if fit is None else fit.gradient_rows
         self._gradient_bytes = _GRADIENT_BYTES if fit is None else fit.gradient_bytes
@@ -97,13 +108,15 @@ class Engine:
 
     @contextmanager
     def counting(self, passed: Callable[[int], None]) -> Iterator[None]:
-        """Report the rows of every pass through the network within the block; a differentiated row counts threefold."""
+        """Report the rows of every pass through the network within the block; a differentiated row
+        counts threefold."""
 
         def report(_: nn.Module, arguments: tuple[Tensor, ...], __: object) -> None:
             differentiated = torch.is_grad_enabled() and arguments[0].requires_grad
             passed(len(arguments[0]) * (1 + 2 * differentiated))
 
-        models = {id(model.network): model for model in self.models}  # clipping or rounding copies share the network and its hooks
+        # clipping or rounding copies share the network and its hooks
+        models = {id(model.network): model for model in self.models}
         handles = [model.register_forward_hook(report) for model in models.values()]
         try:
             yield
@@ -117,7 +130,8 @@ class Engine:
         return [self.model] if self._noisy is self.model else [self.model, self._noisy]
 
     def batch_sizes(self, shape: Sequence[int], *, gradients: bool = False) -> list[int]:
-        """The possible batch sizes, ascending, of forward or differentiated passes over images of this shape."""
+        """The possible batch sizes, ascending, of forward or differentiated passes over images of
+        this shape."""
         most = self.steady(self.gradient_rows(shape, 1)) if gradients else self.rows(shape)
         return [*range(_TAIL, most, _TAIL), most]
 
@@ -128,11 +142,13 @@ class Engine:
         return rows_by_rule(shape, self.model.device, self._most_rows)
 
     def halve(self, shape: Sequence[int]) -> int | None:
-        """Halve the rows of a pass after running out of memory; return their number, or None if it is 1 already."""
+        """Halve the rows of a pass after running out of memory; return their number, or None if it
+        is 1 already."""
         rows = self.rows(shape)
         if rows == 1:
             return None
-        self._batch_size, self._halved = rows // 2, True
+        self._batch_size = rows // 2
+        self._halved = True
         if self._most_gradient_rows is not None:
             self._most_gradient_rows = max(1, self._most_gradient_rows // 2)
         return self._batch_size
@@ -140,13 +156,15 @@ class Engine:
     def gradient_rows(self, shape: Sequence[int], margins: int) -> int:
         """Rows of a pass that differentiates ``margins`` margins.
 
-        On CUDA as many as fit, if measured; else a quarter of a forward pass. On the CPU a quarter of the rule's number,
-        up to the batch size: a network would round a quarter of a small batch differently, and no batch
-        size may change a byte. With a single margin, 64 rows are fastest on the CPU (measured on four networks, 16 to
-        128 rows: up to 1.5 times as fast as a quarter). The gradients themselves take 256 MB at most, on CUDA a share of the memory.
+        On CUDA as many as fit, if measured; else a quarter of a forward pass. On the CPU a quarter
+        of the rule's number, up to the batch size: a network would round a quarter of a small batch
+        differently, and no batch size may change a byte. With a single margin, 64 rows are fastest
+        on the CPU (measured on four networks, 16 to 128 rows: up to 1.5 times as fast as a
+        quarter). The gradients themselves take 256 MB at most, on CUDA a share of the memory.
         """
         row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
-        rows, most = self.rows(shape), self._most_gradient_rows
+        rows = self.rows(shape)
+        most = self._most_gradient_rows
         if self.model.device.type != "cpu":
             rows = rows // 4 if most is None else most
         else:
@@ -155,11 +173,14 @@ class Engine:
         return max(1, min(rows, self._gradient_bytes // row))
 
     def steady(self, rows: int) -> int:
-        """Round up to a multiple of 8 on the CPU, for chains whose decisions depend on the last digits.
+        """Round up to a multiple of 8 on the CPU, for chains whose decisions depend on the last
+        digits.
 
         With fewer rows a network rounds differently, and no batch size may change a chain.
         """
-        return rows if self._halved or self.model.device.type != "cpu" else _full(rows, rows + _TAIL)
+        return (
+            rows if self._halved or self.model.device.type != "cpu" else _full(rows, rows + _TAIL)
+        )
 
     def model_under(self, noise: str | None) -> LogitModel:
         """The model for copies under this noise: it clips their pixels if the noise requires it."""
@@ -175,11 +196,22 @@ class Engine:
         return logits
 
     def noisy_logits(
-        self, x: Tensor, ids: Sequence[str], at: NoiseLevel, draws: int, *, start: int = 0, pairs: bool = False, frames: bool = False
+        self,
+        x: Tensor,
+        ids: Sequence[str],
+        at: NoiseLevel,
+        draws: int,
+        *,
+        start: int = 0,
+        pairs: bool = False,
+        frames: bool = False,
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """Noisy batches with their logits, in inference mode."""
-        model, rows = self._noisy.clipping(self.noises[at.noise].noise.clip), self.rows(x.shape[1:])
-        for batch in self.noisy_batches(x, ids, at, draws, rows, start=start, pairs=pairs, frames=frames):
+        model = self._noisy.clipping(self.noises[at.noise].noise.clip)
+        rows = self.rows(x.shape[1:])
+        for batch in self.noisy_batches(
+            x, ids, at, draws, rows, start=start, pairs=pairs, frames=frames
+        ):
             yield batch, _logits(model, batch.padded, len(batch.x))
 
     def noisy_batches(
@@ -194,13 +226,15 @@ class Engine:
         pairs: bool = False,
         frames: bool = False,
     ) -> Iterator[NoisyBatch]:
-        """Yield noisy copies of the x_b in full batches, image by image; with pairs, draw 2i uses +z_i and draw 2i + 1 uses -z_i.
+        """Yield noisy copies of the x_b in full batches, image by image; with pairs, draw 2i uses
+        +z_i and draw 2i + 1 uses -z_i.
 
-        ``start`` skips the first draws (with pairs: an even number); :attr:`NoisyBatch.draw` still counts from 0.
-        With frames the z_i are coupled.
+        ``start`` skips the first draws (with pairs: an even number); :attr:`NoisyBatch.draw` still
+        counts from 0. With frames the z_i are coupled.
         """
         standard = self.noises[at.noise].frames if frames else self.noises[at.noise].blocks
-        per_unit, shape = 2 if pairs else 1, shape_of(x)
+        per_unit = 2 if pairs else 1
+        shape = shape_of(x)
         parts = (
             (b, at.number, torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block)
             for b, sample_id in enumerate(ids)
@@ -235,15 +269,22 @@ class Engine:
             noise: the noise's label.
             images: indices into x.
             levels: a level for each of ``images``.
-            draws: draw numbers for each of ``images``, ascending; the same draws as in :meth:`noisy_batches`.
+            draws: draw numbers for each of ``images``, ascending; the same draws as in
+                :meth:`noisy_batches`.
             pool: a cache for the images x, from :meth:`pool`.
 
         Yields:
             (rows, classes): image by image, in the order of its draws.
         """
-        source, rows, shape = self.noises[noise], self.rows(x.shape[1:]), shape_of(x)
+        source = self.noises[noise]
+        rows = self.rows(x.shape[1:])
+        shape = shape_of(x)
         model = self._noisy.clipping(source.noise.clip)
-        cached = None if pool is None else pool.holding(images, max(int(numbers[-1]) for numbers in draws) + 1, x)
+        cached = (
+            None
+            if pool is None
+            else pool.holding(images, max(int(numbers[-1]) for numbers in draws) + 1, x)
+        )
         if cached is not None:
             yield from self._pooled_logits(model, x, source, images, levels, draws, cached)
             return
@@ -262,33 +303,50 @@ class Engine:
         draws: Sequence[NDArray[np.int64]],
         cached: Tensor,
     ) -> Iterator[Tensor]:
-        """:meth:`chosen_logits` of draws on the device: a batch is a single operation for any mix of images."""
-        rows, sizes = self.rows(x.shape[1:]), [len(numbers) for numbers in draws]
+        """:meth:`chosen_logits` of draws on the device: a batch is a single operation for any mix
+        of images."""
+        rows = self.rows(x.shape[1:])
+        sizes = [len(numbers) for numbers in draws]
         where = np.stack([np.repeat(images, sizes), np.concatenate(draws)])
         at = torch.from_numpy(where).to(x.device, non_blocking=True)
-        level = torch.from_numpy(np.repeat(levels, sizes)).to(x.device, x.dtype, non_blocking=True)[:, None, None, None]
+        level = torch.from_numpy(np.repeat(levels, sizes)).to(x.device, x.dtype, non_blocking=True)[
+            :, None, None, None
+        ]
         for (image, draw), part in zip(at.split(rows, 1), level.split(rows), strict=True):
             pixels = source.noise.noisy_rows(x[image], cached[image, draw].to(x.dtype), part)
             yield _logits(model, padded(pixels, rows), len(pixels))
 
     def _filled(
-        self, x: Tensor, ids: Sequence[str], noise: str | None, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int
+        self,
+        x: Tensor,
+        ids: Sequence[str],
+        noise: str | None,
+        parts: Iterable[tuple[int, float, Tensor]],
+        rows: int,
+        total: int,
     ) -> Iterator[tuple[int, Tensor]]:
-        """Fill padded batches with ``total`` noisy copies from (image, level, z (n, *latent_shape)); yield (rows before padding, batch)."""
+        """Fill padded batches with ``total`` noisy copies from (image, level, z (n,
+        *latent_shape)); yield (rows before padding, batch)."""
         source = self.noises[noise]
-        buffer = torch.empty((rows, *shape_of(x)), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
+        buffer = torch.empty((rows, *shape_of(x)), dtype=x.dtype, device=x.device).contiguous(
+            memory_format=self.model.memory_format
+        )
         done = filled = 0
         for b, level, normals in parts:
             z = normals
             while len(z):
                 take = min(len(z), rows - filled)
-                buffer[filled : filled + take] = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]])
-                z, filled = z[take:], filled + take
+                buffer[filled : filled + take] = source.noisy(
+                    x[b : b + 1], z[:take], level, ids=[ids[b]]
+                )
+                z = z[take:]
+                filled = filled + take
                 if filled == rows or done + filled == total:
                     full = _full(filled, rows)
                     buffer[filled:full] = buffer[filled - 1]
                     yield filled, buffer[:full]
-                    done, filled = done + filled, 0
+                    done = done + filled
+                    filled = 0
 
 
 def _logits(model: LogitModel, padded: Tensor, rows: int) -> Tensor:
@@ -299,7 +357,8 @@ def _logits(model: LogitModel, padded: Tensor, rows: int) -> Tensor:
 
 
 def padded(x: Tensor, most: int) -> Tensor:
-    """Pad x with copies of its last row to a multiple of 8 rows, ``most`` at most: on the CPU a row then has the same bits in any batch."""
+    """Pad x with copies of its last row to a multiple of 8 rows, ``most`` at most: on the CPU a row
+    then has the same bits in any batch."""
     missing = _full(len(x), most) - len(x)
     return torch.cat([x, x[-1:].expand(missing, *x.shape[1:])]) if missing else x
 
@@ -309,7 +368,8 @@ def _full(rows: int, most: int) -> int:
 
 
 def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = None) -> int:
-    """Rows of a forward pass: a power of two that depends on the size of an image and the kind of device.
+    """Rows of a forward pass: a power of two that depends on the size of an image and the kind of
+    device.
 
     Where a pass on CUDA was measured, memory alone decides: ``most`` rows, up to 4,096.
     """
@@ -326,7 +386,8 @@ def _power_of_two(number: float) -> int:
 
 
 def rows_that_fit(measure: Callable[[int], int], most: int, budget: int) -> int:
-    """Rows of a pass, at most ``most``: doubled from 1 while twice the measured peak stays within the budget.
+    """Rows of a pass, at most ``most``: doubled from 1 while twice the measured peak stays within
+    the budget.
 
     Args:
         measure: the peak bytes of a pass with this many rows.
@@ -345,7 +406,8 @@ def rows_that_fit(measure: Callable[[int], int], most: int, budget: int) -> int:
 
 
 def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = False) -> int:
-    """Peak bytes of a pass, beyond the bytes held before; measured on a second pass, as libraries keep workspace from the first.
+    """Peak bytes of a pass, beyond the bytes held before; measured on a second pass, as libraries
+    keep workspace from the first.
 
     Args:
         model: pixels -> logits.
@@ -356,7 +418,11 @@ def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = 
 
     def work() -> None:
         with torch.inference_mode(not gradient), torch.set_grad_enabled(gradient):
-            x = image.to(model.device, model.dtype).expand(rows, *image.shape).contiguous(memory_format=model.memory_format)
+            x = (
+                image.to(model.device, model.dtype)
+                .expand(rows, *image.shape)
+                .contiguous(memory_format=model.memory_format)
+            )
             x = x.detach().requires_grad_(gradient)
             logits = model(x)
             if gradient:
@@ -367,7 +433,8 @@ def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = 
 
 
 def fitting_passes(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> Fit:
-    """The most rows of passes that fit into a quarter of the free memory of a CUDA device, extrapolated from small passes.
+    """The most rows of passes that fit into a quarter of the free memory of a CUDA device,
+    extrapolated from small passes.
 
     The CPU has no such limit: its passes are small by rule, and fewer rows would round differently.
 
@@ -381,5 +448,7 @@ def fitting_passes(noisy: LogitModel, exact: LogitModel | None, image: Tensor, f
     rows = rows_that_fit(lambda rows: pass_bytes(noisy, image, rows), _CUDA_ROWS, budget)
     gradient_rows = rows
     if exact is not None:
-        gradient_rows = rows_that_fit(lambda rows: pass_bytes(exact, image, rows, gradient=True), _CUDA_ROWS, budget)
+        gradient_rows = rows_that_fit(
+            lambda rows: pass_bytes(exact, image, rows, gradient=True), _CUDA_ROWS, budget
+        )
     return Fit(rows, gradient_rows, budget // 2 // _COPIES)

@@ -1,4 +1,5 @@
-"""Installed estimators by name, from the entry-point group ``robaudit.estimators``, and the tasks of an audit."""
+"""Installed estimators by name, from the entry-point group ``robaudit.estimators``, and the tasks
+of an audit."""
 
 from __future__ import annotations
 
@@ -14,7 +15,16 @@ from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import NoiseLevel
 from robaudit.names import ResultName
 from robaudit.noise.base import AdditiveNoise, Noise
-from robaudit.plugins import ESTIMATORS, BrokenContractError, blaming, installed, is_ours, load_class, reference, shown
+from robaudit.plugins import (
+    ESTIMATORS,
+    BrokenContractError,
+    blaming,
+    installed,
+    is_ours,
+    load_class,
+    reference,
+    shown,
+)
 from robaudit.quantities import Quantity
 from robaudit.results import Result
 from robaudit.spec.errors import explain
@@ -43,8 +53,11 @@ class Task:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The names of the values in the results: a name per part, or the label if there is a single value."""
-        return tuple(str(ResultName(self.label, part)) for part in self.estimator.parts) or (self.label,)
+        """The names of the values in the results: a name per part, or the label if there is a
+        single value."""
+        return tuple(str(ResultName(self.label, part)) for part in self.estimator.parts) or (
+            self.label,
+        )
 
     @property
     def names(self) -> tuple[tuple[NoiseLevel, str], ...]:
@@ -64,60 +77,96 @@ class Task:
     def results(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """The results of each image of a chunk, in order: a result per value.
 
-        The notes state the number of copies with non-finite logits, as counted by :meth:`ImageBatch.noisy`.
+        The notes state the number of copies with non-finite logits, as counted by
+        :meth:`ImageBatch.noisy`.
 
         Raises:
-            PluginError: a plugin raised an exception, or did not return a valid Result for each image and value.
+            PluginError: a plugin raised an exception, or did not return a valid Result for each
+                image and value.
         """
         batch.lost.clear()
-        parts, quantity = self.estimator.parts, self.estimator.quantity
+        parts = self.estimator.parts
+        quantity = self.estimator.quantity
         with blaming(f"estimator {self.label}", type(self.estimator)):
-            results = [values if isinstance(values, tuple) else (values,) for values in self.estimator.estimate(batch)]
+            results = [
+                values if isinstance(values, tuple) else (values,)
+                for values in self.estimator.estimate(batch)
+            ]
             if len(results) != len(batch.x):
-                raise BrokenContractError(f"estimate() returned {len(results)} results for {len(batch.x)} image{'s' * (len(batch.x) != 1)}")
+                raise BrokenContractError(
+                    f"estimate() returned {len(results)} results for {len(batch.x)} "
+                    f"image{'s' * (len(batch.x) != 1)}"
+                )
             for sample_id, values in zip(batch.ids, results, strict=True):
-                if len(values) != len(self.values) or not all(isinstance(value, Result) for value in values):
+                if len(values) != len(self.values) or not all(
+                    isinstance(value, Result) for value in values
+                ):
                     wanted = f"a tuple of {len(parts)} Results" if parts else "a Result"
                     returned = shown(values[0] if len(values) == 1 else values)
-                    raise BrokenContractError(f"estimate() returned {returned} for {sample_id}, not {wanted}")
+                    raise BrokenContractError(
+                        f"estimate() returned {returned} for {sample_id}, not {wanted}"
+                    )
                 if not is_ours(type(self.estimator)):
                     for value in values:
                         value.check(quantity, batch.classes)
         for image, lost in (+batch.lost).items():
             remark = f"{lost} noisy copies gave non-finite logits, counted as flips"
-            results[image] = tuple(replace(value, note="; ".join(filter(None, [value.note, remark]))) for value in results[image])
+            results[image] = tuple(
+                replace(value, note="; ".join(filter(None, [value.note, remark])))
+                for value in results[image]
+            )
         return results
 
 
 def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:
     """Every estimator at every noise level, noise levels outermost: the order of a sample's rows.
 
-    An estimator may name its noises. Level-free tasks come last: first a task per noise, then tasks without noise.
+    An estimator may name its noises. Level-free tasks come last: first a task per noise, then tasks
+    without noise.
 
     Raises:
-        SpecError: an estimator is unknown or has wrong options, names an unknown noise, or lacks a noise or a level.
+        SpecError: an estimator is unknown or has wrong options, names an unknown noise, or lacks a
+            noise or a level.
     """
     forms = {noise.label: noise for noise in spec.noise}
-    at_levels, under_noises, bare = list[Task](), list[Task](), list[Task]()
-    for entry, (label, estimator) in zip(spec.estimators, build(spec.estimators).items(), strict=True):
+    at_levels = list[Task]()
+    under_noises = list[Task]()
+    bare = list[Task]()
+    for entry, (label, estimator) in zip(
+        spec.estimators, build(spec.estimators).items(), strict=True
+    ):
         levelled = Need.LEVEL in estimator.needs
         if not levelled and Need.NOISE not in estimator.needs:
             if entry.noise:
-                raise SpecError(f"estimators: {label}", "noise: it uses no noise", "leave noise out")
+                raise SpecError(
+                    f"estimators: {label}", "noise: it uses no noise", "leave noise out"
+                )
             bare.append(Task(estimator, label))
             continue
         if unknown := [name for name in entry.noise if name not in forms]:
-            raise SpecError(f"estimators: {label}", f"noise: the run has no noise {unknown[0]!r}", did_you_mean(unknown[0], forms))
+            raise SpecError(
+                f"estimators: {label}",
+                f"noise: the run has no noise {unknown[0]!r}",
+                did_you_mean(unknown[0], forms),
+            )
         noises = [noise for name, noise in forms.items() if not entry.noise or name in entry.noise]
         if not noises:
             what = f"the key 'noise' is missing, and {label} needs it"
-            raise SpecError(spec.origin.where or "spec", what, "what is done to the pixels, for example {sigma: [0.05, 8/255]}")
+            raise SpecError(
+                spec.origin.where or "spec",
+                what,
+                "what is done to the pixels, for example {sigma: [0.05, 8/255]}",
+            )
         if not levelled:
             under_noises += [Task(estimator, label, NoiseLevel(noise.label)) for noise in noises]
             continue
         if empty := next((noise for noise in noises if not noise.levels), None):
             where = spec.origin.place(("noise", spec.noise.index(empty), empty.level_name.value))
-            raise SpecError(where, f"is empty, and {label} needs a level", "list one, or limit it to other noises (noise: [...])")
+            raise SpecError(
+                where,
+                f"is empty, and {label} needs a level",
+                "list one, or limit it to other noises (noise: [...])",
+            )
         at_levels += [Task(estimator, label, at) for noise in noises for at in noise.at]
     order = {at: index for index, at in enumerate(spec.levels)}
     return (*sorted(at_levels, key=lambda task: order[task.at]), *under_noises, *bare)
@@ -138,7 +187,11 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, Noise]) -> None:
             continue
         if (why := unfit(task, noises[task.at.noise])) is not None:
             others = ", ".join(label for label in noises if label != task.at.noise)
-            limit = f", or limit {task.label} to other noises (noise: [...], of {others})" if others else ""
+            limit = (
+                f", or limit {task.label} to other noises (noise: [...], of {others})"
+                if others
+                else ""
+            )
             what = f"cannot work with the noise {task.at.noise}: {why.what}"
             raise SpecError(f"estimators: {task.label}", what, f"{why.instead}{limit}")
 
@@ -154,13 +207,27 @@ def unfit(task: Task, form: Noise) -> Unfit | None:
     """Why an estimator cannot work with a kind of noise; None if it can."""
     estimator = task.estimator
     lacks = (
-        (Need.RANDOM, not form.random, "it does the same to an image every time", f"use {reference()}"),
-        (Need.COVARIANCE, not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", f"use {reference()}"),
+        (
+            Need.RANDOM,
+            not form.random,
+            "it does the same to an image every time",
+            f"use {reference()}",
+        ),
+        (
+            Need.COVARIANCE,
+            not isinstance(form, AdditiveNoise),
+            "it is not additive noise of a known covariance",
+            f"use {reference()}",
+        ),
         (Need.BOUNDED, not form.bounded, "it is unbounded", "use uniform or spatial noise"),
     )
     with blaming(f"estimator {task.label}", type(estimator)):
         own = estimator.unfit(form, task.at.level)
-    unmet = (Unfit(what, instead) for need, lacking, what, instead in lacks if lacking and need in estimator.needs)
+    unmet = (
+        Unfit(what, instead)
+        for need, lacking, what, instead in lacks
+        if lacking and need in estimator.needs
+    )
     return next(unmet, Unfit(own, "change the noise or the options") if own else None)
 
 
@@ -195,7 +262,8 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported, is not an Estimator, or lacks a required definition.
+        RobauditError: the plugin cannot be imported, is not an Estimator, or lacks a required
+            definition.
     """
     return load_class(ESTIMATORS, "estimator", name, Estimator, where)  # type: ignore[type-abstract]
 
@@ -210,9 +278,14 @@ def reference_class() -> type[Estimator]:
 
 
 def without_gradients(quantity: Quantity) -> list[str]:
-    """Installed estimators of a quantity that work with any model: the reference alone, if it is among them."""
+    """Installed estimators of a quantity that work with any model: the reference alone, if it is
+    among them."""
     classes = {name: load(name) for name in registered()}
-    names = [name for name, cls in classes.items() if cls.quantity == quantity and Need.GRADIENTS not in cls.needs]
+    names = [
+        name
+        for name, cls in classes.items()
+        if cls.quantity == quantity and Need.GRADIENTS not in cls.needs
+    ]
     return [reference()] if reference() in names else names
 
 
@@ -238,7 +311,9 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> dict[str
         if spec.label in built:
             raise SpecError(f"{where}[{i}]", f"two estimators are called {spec.label!r}", remedy)
         if same := next((name for name in names if name in taken), None):
-            raise SpecError(f"{where}[{i}]", f"another estimator has results called {same!r}", remedy)
+            raise SpecError(
+                f"{where}[{i}]", f"another estimator has results called {same!r}", remedy
+            )
         built[spec.label] = task.estimator
         taken.update(names)
     return built

@@ -13,13 +13,20 @@ from robaudit.engine.batch import ImageBatch
 
 FIRST = 16
 """Draws at the first look."""
-_STEP, _GROWTH = 8, 8
+_STEP = 8
+_GROWTH = 8
 
 Counts = NDArray[np.int64]
 T = TypeVar("T")
 
 
-def count_votes(batch: ImageBatch, images: Sequence[int], start: int, draws: int, kept: torch.Tensor | None = None) -> torch.Tensor:
+def count_votes(
+    batch: ImageBatch,
+    images: Sequence[int],
+    start: int,
+    draws: int,
+    kept: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Votes of noisy copies by class, and in the last column the copies with non-finite logits.
 
     Args:
@@ -27,7 +34,8 @@ def count_votes(batch: ImageBatch, images: Sequence[int], start: int, draws: int
         images: indices into the chunk, in order (n,).
         start: number of the first draw.
         draws: draws of each image.
-        kept: output: whether each draw kept the class of the clean image (n, draws), bool; only if ``images`` are all images.
+        kept: output: whether each draw kept the class of the clean image (n, draws), bool; only if
+            ``images`` are all images.
 
     Returns:
         (n, classes + 1), int64.
@@ -49,7 +57,8 @@ def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
 
 
 def next_look(draws: int, most: int) -> int:
-    """Draws at the next look: an eighth more, in steps of 8 (stops are late by a sixteenth on average)."""
+    """Draws at the next look: an eighth more, in steps of 8 (stops are late by a sixteenth on
+    average)."""
     return min(most, draws + max(_STEP, draws // _GROWTH // _STEP * _STEP) if draws else FIRST)
 
 
@@ -64,20 +73,29 @@ def in_rounds(
     Args:
         images: number of images.
         most: draws of an image at the last look.
-        count: (images, start, draws) -> copies by class (images, classes + 1) among ``draws`` draws from number ``start`` on.
-        look: (images, copies by class so far, draws so far) -> the result of each, None if it stays open; never None at the last look.
+        count: (images, start, draws) -> copies by class (images, classes + 1) among ``draws`` draws
+            from number ``start`` on.
+        look: (images, copies by class so far, draws so far) -> the result of each, None if it stays
+            open; never None at the last look.
 
     Returns:
         The result of each image, in order.
     """
     ended: dict[int, T] = {}
-    still, draws, votes = np.arange(images), 0, np.zeros((images, 1), dtype=np.int64)
+    still = np.arange(images)
+    draws = 0
+    votes = np.zeros((images, 1), dtype=np.int64)
     while len(still):
         stop = next_look(draws, most)
         votes = votes + count(still.tolist(), draws, stop - draws)
         draws = stop
         results = look(still, votes, draws)
-        ended.update((image, result) for image, result in zip(still.tolist(), results, strict=True) if result is not None)
+        ended.update(
+            (image, result)
+            for image, result in zip(still.tolist(), results, strict=True)
+            if result is not None
+        )
         open_ = np.array([result is None for result in results])
-        still, votes = still[open_], votes[open_]
+        still = still[open_]
+        votes = votes[open_]
     return [ended[b] for b in range(images)]

@@ -35,15 +35,18 @@ class Evidence:
     Attributes:
         run, basis: see above.
         key: estimator, noise level and quantity of the rows.
-        every: all rows, approximations replaced by votes (:meth:`robaudit.runs.frame.Columns.by_votes`).
+        every: all rows, approximations replaced by votes
+            (:meth:`robaudit.runs.frame.Columns.by_votes`).
         rows: those with a finite value.
         by_label: whether classes are labels, else predictions.
         voted: number of rows with an approximation that their votes replace.
     """
 
     def __init__(self, run: Run, columns: Columns, basis: Basis) -> None:
-        self.run, self.basis = run, basis
-        self.key, self.every = columns.key, columns.by_votes()
+        self.run = run
+        self.basis = basis
+        self.key = columns.key
+        self.every = columns.by_votes()
         self.rows = self.every.finite
         self.by_label = bool(run.info.data.labelled)
         self.voted = int(columns.approximated.sum())
@@ -68,13 +71,19 @@ class Evidence:
     def has_votes(self) -> bool:
         """Whether every labelled row has a fixed number of votes."""
         labelled = self.rows.label != NO_CLASS
-        return bool(labelled.any() and (self.rows.label_draws[labelled] > 0).all() and not self.rows.adaptive)
+        return bool(
+            labelled.any()
+            and (self.rows.label_draws[labelled] > 0).all()
+            and not self.rows.adaptive
+        )
 
     @property
     def without_value(self) -> list[str]:
         """The remark on images without a finite value."""
         number = self.rows.not_finite
-        return [f"{number} of {self.size} images have no finite value: {ANY_VALUES}"] if number else []
+        return (
+            [f"{number} of {self.size} images have no finite value: {ANY_VALUES}"] if number else []
+        )
 
     @property
     def classes(self) -> Ints:
@@ -96,10 +105,16 @@ class Evidence:
         return self.rows.images(self.scale.low, self.scale.high, self.rows.not_finite)
 
     def by_class(self, images: MeasuredImages) -> dict[int, MeasuredImages]:
-        """The images of each class, by class index; a class without a finite value has no values."""
-        known, unknown = (self.rows.label if self.by_label else self.rows.predicted), Counter(self.classes.tolist())
+        """The images of each class, by class index; a class without a finite value has no
+        values."""
+        known = self.rows.label if self.by_label else self.rows.predicted
+        unknown = Counter(self.classes.tolist())
         unknown.subtract(known.tolist())
-        return {index: images.chosen(np.flatnonzero(known == index), unknown[index]) for index in sorted(unknown) if index != NO_CLASS}
+        return {
+            index: images.chosen(np.flatnonzero(known == index), unknown[index])
+            for index in sorted(unknown)
+            if index != NO_CLASS
+        }
 
     def once(self, measure: Callable[[Evidence], T]) -> T:
         """What a statistic computes from the evidence, computed once for all gates."""
@@ -109,19 +124,24 @@ class Evidence:
         return result
 
 
-def matching_groups(gate: Gate, keys: Iterable[GroupKey], *, subject: str = "the run") -> list[GroupKey]:
+def matching_groups(
+    gate: Gate, keys: Iterable[GroupKey], *, subject: str = "the run"
+) -> list[GroupKey]:
     """The groups that a gate can be about, at least one. ``subject``: their owner, for messages.
 
     Raises:
         SpecError: no group matches.
     """
-    where, keys = f"gate {str(gate)!r}", list(keys)
+    where = f"gate {str(gate)!r}"
+    keys = list(keys)
     names = list(dict.fromkeys(key.estimator for key in keys))
     named = [name for name in names if gate.means(name)]
     if not named:
         known = dict.fromkeys([*(ResultName.parse(name).estimator for name in names), *names])
         wanted = gate.result or str(gate.part)
-        raise SpecError(where, f"{subject} has no {wanted} for this gate", did_you_mean(wanted, known))
+        raise SpecError(
+            where, f"{subject} has no {wanted} for this gate", did_you_mean(wanted, known)
+        )
     try:
         matches = chosen(keys, named, gate.levels, subject)
     except RunError as error:
@@ -143,20 +163,35 @@ def only_group(gate: Gate, groups: Sequence[GroupKey]) -> GroupKey:
     levels = dict.fromkeys(key.at for key in groups)
     noises = dict.fromkeys(at.noise or NONE for at in levels)
     of_levels = dict.fromkeys(f"{at.number:g}" for at in levels) if len(noises) == 1 else {}
-    choices = {"estimator": dict.fromkeys(key.estimator for key in groups), "noise": noises, next(iter(levels)).argument: of_levels}
-    options = [f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1]
-    raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", f"say {' and '.join(options)}")
+    choices = {
+        "estimator": dict.fromkeys(key.estimator for key in groups),
+        "noise": noises,
+        next(iter(levels)).argument: of_levels,
+    }
+    options = [
+        f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1
+    ]
+    raise SpecError(
+        f"gate {str(gate)!r}",
+        "does not say which results it is about",
+        f"say {' and '.join(options)}",
+    )
 
 
 def refuse_results_of(gate: Gate) -> None:
-    """Refuse an estimator or a noise level in a gate on warnings, on the accuracy without noise, or on its drop.
+    """Refuse an estimator or a noise level in a gate on warnings, on the accuracy without noise, or
+    on its drop.
 
     Raises:
         SpecError: the gate has one.
     """
     if gate.estimator is not None or gate.part is not None or gate.levels:
         if gate.quantity == WARNINGS:
-            raise SpecError(f"gate {str(gate)!r}", "warnings are about the run", "leave estimator and noise level out")
+            raise SpecError(
+                f"gate {str(gate)!r}",
+                "warnings are about the run",
+                "leave estimator and noise level out",
+            )
         raise SpecError(
             f"gate {str(gate)!r}",
             f"{gate.quantity} is about the clean images",

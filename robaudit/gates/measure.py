@@ -21,7 +21,8 @@ class Basis:
 
     Attributes:
         confidence: of the intervals.
-        population: use the intervals for the population, else those for the measurement of these images.
+        population: use the intervals for the population, else those for the measurement of these
+            images.
         point: let the value alone decide where no interval covers its whole error.
     """
 
@@ -35,7 +36,8 @@ class Basis:
         return Covers.POPULATION if self.population else Covers.MEASUREMENT
 
     def estimate(self, value: float, bounds: Bounds | None, method: str) -> Estimate:
-        """A value with an interval that covers what the basis asks for; without one where ``bounds`` is None."""
+        """A value with an interval that covers what the basis asks for; without one where
+        ``bounds`` is None."""
         return Estimate.of(value, bounds, method, self.covers)
 
     @property
@@ -83,9 +85,10 @@ class Measured:
 
     Attributes:
         estimate: the value with the interval that gates on it are decided by.
-        now: present number of draws per image, or of images; 0: the effect of more is none or unknown.
-        settled: the interval that endless draws or images would leave, because of images without a value or with an open end; None: the
-            value alone.
+        now: present number of draws per image, or of images; 0: the effect of more is none or
+            unknown.
+        settled: the interval that endless draws or images would leave, because of images without a
+            value or with an open end; None: the value alone.
         classes: the classes behind the value, worst first.
         stuck: the remark where more draws would not narrow the interval.
         images: number of images, including those without a known value; 0: it is not about images.
@@ -101,7 +104,9 @@ class Measured:
     remarks: tuple[str, ...] = ()
 
 
-def check_between(gate: Gate, low: float, high: float, what: str, number: float, name: str = "threshold") -> None:
+def check_between(
+    gate: Gate, low: float, high: float, what: str, number: float, name: str = "threshold"
+) -> None:
     """Refuse a number of a gate that lies outside a range.
 
     Args:
@@ -116,11 +121,16 @@ def check_between(gate: Gate, low: float, high: float, what: str, number: float,
     """
     if not low <= number <= high:
         limits = f"is at least {low:g}" if high == math.inf else f"lies from {low:g} to {high:g}"
-        raise SpecError(f"gate {str(gate)!r}", f"{what} {limits}, never {number:.15g}", f"give a {name} in that range")
+        raise SpecError(
+            f"gate {str(gate)!r}",
+            f"{what} {limits}, never {number:.15g}",
+            f"give a {name} in that range",
+        )
 
 
 def counted(count: int, total: int, basis: Basis, remarks: tuple[str, ...] = ()) -> Measured:
-    """A share of images that were counted without error: exact for these images, Clopper-Pearson for the population.
+    """A share of images that were counted without error: exact for these images, Clopper-Pearson
+    for the population.
 
     Args:
         count, total: the share.
@@ -129,7 +139,9 @@ def counted(count: int, total: int, basis: Basis, remarks: tuple[str, ...] = ())
     """
     value = count / total
     if not basis.population:
-        return Measured(Estimate.measured(value, (value, value), Method.EXACT), images=total, remarks=remarks)
+        return Measured(
+            Estimate.measured(value, (value, value), Method.EXACT), images=total, remarks=remarks
+        )
     lower, upper = clopper_pearson(count, total, basis.confidence)
     estimate = Estimate.population(value, (float(lower), float(upper)), "Clopper-Pearson")
     return Measured(estimate, total, images=total, remarks=remarks)

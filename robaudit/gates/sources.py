@@ -38,16 +38,35 @@ def rules_of(run: Run) -> GateRules | None:
     Raises:
         SpecError: a text is not a gate.
     """
-    written, where, until = run.info.gates, f"the spec of {run.path}", run.info.until_decided
-    return GateRules(parsed(written, where), where, until is not None and until.point) if written else None
+    written = run.info.gates
+    where = f"the spec of {run.path}"
+    until = run.info.until_decided
+    return (
+        GateRules(parsed(written, where), where, until is not None and until.point)
+        if written
+        else None
+    )
 
 
 def decide_by(
-    rules: GateRules, run: Run, *, population: bool = False, point: bool = False, confidence: float | None = None, strict: bool = False
+    rules: GateRules,
+    run: Run,
+    *,
+    population: bool = False,
+    point: bool = False,
+    confidence: float | None = None,
+    strict: bool = False,
 ) -> tuple[Decision, ...]:
     """Decide gates on a finished run."""
     each = confidence_of(run.info, confidence)
-    return decide(run, rules.gates, population=population, point=point or rules.point, confidence=each, strict=strict)
+    return decide(
+        run,
+        rules.gates,
+        population=population,
+        point=point or rules.point,
+        confidence=each,
+        strict=strict,
+    )
 
 
 def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
@@ -58,14 +77,16 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
     """
     try:
         rules = rules_of(run)
-        return () if rules is None else tuple(decision.document() for decision in decide_by(rules, run)), ""
+        return () if rules is None else tuple(
+            decision.document() for decision in decide_by(rules, run)
+        ), ""
     except RobauditError as error:
         return (), str(error)
 
 
 def confidence_of(info: RunInfo, requested: float | None) -> float:
-    """The confidence of the intervals of a run's gates: ``requested``, else the analyses' if the run was sampled until its
-    gates were decided, else 0.95.
+    """The confidence of the intervals of a run's gates: ``requested``, else the analyses' if the
+    run was sampled until its gates were decided, else 0.95.
 
     Raises:
         SpecError: a confidence is out of range.
@@ -92,14 +113,18 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
         return
     from robaudit.engine.registry import tasks_of
 
-    tasks = [(task.estimator.quantity, name, at) for task in tasks_of(spec) for at, name in task.names]
+    tasks = [
+        (task.estimator.quantity, name, at) for task in tasks_of(spec) for at, name in task.names
+    ]
     scales = {GroupKey(name, at, scale.name): scale for scale, name, at in tasks}
     for gate in gates:
         key = group_of(gate, scales)
         check_range(gate, tasks[0][0] if key is None else scales[key])
 
 
-def find_rules(written: Sequence[str], run: Run, *, where: str, spec: Path | None = None, strict: bool = False) -> GateRules:
+def find_rules(
+    written: Sequence[str], run: Run, *, where: str, spec: Path | None = None, strict: bool = False
+) -> GateRules:
     """The gates of the first source that has any: the caller, a spec, the run itself.
 
     Args:
@@ -123,7 +148,11 @@ def find_rules(written: Sequence[str], run: Run, *, where: str, spec: Path | Non
         return GateRules(parsed(written, str(spec)), str(spec))
     rules = rules_of(run)
     if rules is None and not strict:
-        raise SpecError("gates", "none is given, and the spec of the run has none", 'for example "mean(sigma=0.05) >= 0.9"')
+        raise SpecError(
+            "gates",
+            "none is given, and the spec of the run has none",
+            'for example "mean(sigma=0.05) >= 0.9"',
+        )
     return rules or GateRules((NO_WARNINGS,), "the command line")
 
 

@@ -1,1 +1,2 @@
-"""The families of estimators. Each implements a paper, and plugs into the core through entry points."""
+"""The families of estimators. Each implements a paper, and plugs into the core through entry
+points."""

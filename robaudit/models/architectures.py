@@ -1,4 +1,5 @@
-"""Networks by name: ``robaudit:NAME`` (built-in), ``torchvision:NAME``, ``timm:NAME`` or ``package.module:function``."""
+"""Networks by name: ``robaudit:NAME`` (built-in), ``torchvision:NAME``, ``timm:NAME`` or
+``package.module:function``."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from robaudit.models.size import rehearsed
 
 
 def digits_cnn(channels: Sequence[int] = (16, 48), num_classes: int = 10) -> nn.Sequential:
-    """A small network for 1 x 8 x 8 digits: two 3 x 3 convolutions, one pooling, one linear layer; about 15,000 parameters."""
+    """A small network for 1 x 8 x 8 digits: two 3 x 3 convolutions, one pooling, one linear layer;
+    about 15,000 parameters."""
     first, second = channels
     return nn.Sequential(
         nn.Conv2d(1, first, 3, padding=1),
@@ -31,7 +33,8 @@ def digits_cnn(channels: Sequence[int] = (16, 48), num_classes: int = 10) -> nn.
 
 
 def mlp(sizes: Sequence[int] = (784, 100, 100, 10)) -> nn.Sequential:
-    """A ReLU network of dense layers; ``sizes`` runs from the number of pixels to the number of classes."""
+    """A ReLU network of dense layers; ``sizes`` runs from the number of pixels to the number of
+    classes."""
     if len(sizes) < 2:
         raise ValueError("sizes needs at least two numbers: pixels and classes")
     layers: list[nn.Module] = [nn.Flatten()]
@@ -64,7 +67,8 @@ def small_cnn(
     hidden: int = 100,
     num_classes: int = 10,
 ) -> nn.Sequential:
-    """Two strided convolutions and two linear layers, without pooling; the layers with weights are 0, 2, 5 and 7."""
+    """Two strided convolutions and two linear layers, without pooling; the layers with weights are
+    0, 2, 5 and 7."""
     first, second = channels
     side = image_size
     for _ in channels:
@@ -86,9 +90,12 @@ class ShallowCnn(nn.Module):
 
     def __init__(self, in_channels: int = 1, image_size: int = 28, num_classes: int = 10) -> None:
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(in_channels, 16, 5, padding=2), nn.BatchNorm2d(16)
-        self.conv2, self.bn2 = nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32)
-        self.fc1, self.fc2 = nn.Linear(32 * (image_size // 4) ** 2, 128), nn.Linear(128, num_classes)
+        self.conv1 = nn.Conv2d(in_channels, 16, 5, padding=2)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.conv2 = nn.Conv2d(16, 32, 5, padding=2)
+        self.bn2 = nn.BatchNorm2d(32)
+        self.fc1 = nn.Linear(32 * (image_size // 4) ** 2, 128)
+        self.fc2 = nn.Linear(128, num_classes)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map images (n, c, h, w) to logits (n, classes)."""
@@ -99,24 +106,30 @@ class ShallowCnn(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two 3 x 3 convolutions and a parameter-free shortcut: every second pixel, zeros for the new channels (option A)."""
+    """Two 3 x 3 convolutions and a parameter-free shortcut: every second pixel, zeros for the new
+    channels (option A)."""
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False), nn.BatchNorm2d(outside)
-        self.conv2, self.bn2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False), nn.BatchNorm2d(outside)
+        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outside)
+        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outside)
         self.stride, self.extra = stride, (outside - inside) // 2
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         hidden = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(images)))))
         shortcut = images
         if self.stride != 1 or self.extra:
-            shortcut = F.pad(images[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.extra, self.extra))
+            shortcut = F.pad(
+                images[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.extra, self.extra)
+            )
         return F.relu(hidden + shortcut)
 
 
 class CifarResnet(nn.Module):
-    """The ResNet for 32 x 32 images with option-A shortcuts; depth is 6 n + 2 (20, 32, 44, 56, 110).
+    """The ResNet for 32 x 32 images with option-A shortcuts; depth is 6 n + 2 (20, 32, 44, 56,
+    110).
 
     Source: He et al. 2016, "Deep residual learning for image recognition", section 4.2.
     """
@@ -125,7 +138,8 @@ class CifarResnet(nn.Module):
         super().__init__()
         if depth < 8 or depth % 6 != 2:
             raise ValueError(f"depth is {depth}; it must be 6 n + 2, for example 20, 32 or 56")
-        self.conv1, self.bn1 = nn.Conv2d(in_channels, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
+        self.conv1 = nn.Conv2d(in_channels, 16, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
         blocks = (depth - 2) // 6
         self.layer1 = self._stage(16, 16, 1, blocks)
         self.layer2 = self._stage(16, 32, 2, blocks)
@@ -134,7 +148,10 @@ class CifarResnet(nn.Module):
 
     @staticmethod
     def _stage(inside: int, outside: int, stride: int, blocks: int) -> nn.Sequential:
-        return nn.Sequential(_Block(inside, outside, stride), *(_Block(outside, outside, 1) for _ in range(blocks - 1)))
+        return nn.Sequential(
+            _Block(inside, outside, stride),
+            *(_Block(outside, outside, 1) for _ in range(blocks - 1)),
+        )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map images (n, c, h, w) to logits (n, classes)."""
@@ -154,7 +171,15 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "shallow_cnn": ShallowCnn,
     "small_cnn": small_cnn,
 }
-_FETCHING = ("weights", "weights_backbone", "pretrained", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
+_FETCHING = (
+    "weights",
+    "weights_backbone",
+    "pretrained",
+    "checkpoint_path",
+    "pretrained_cfg",
+    "pretrained_cfg_overlay",
+    "cache_dir",
+)
 
 
 def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | None) -> nn.Module:
@@ -164,14 +189,21 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
 
     Args:
         source: where the model comes from.
-        tensors: its weights; a clearly larger network is not built (trusted code is not limited). None: not known yet.
+        tensors: its weights; a clearly larger network is not built (trusted code is not limited).
+            None: not known yet.
 
     Raises:
         ModelError: the name is unknown, the options do not fit, or the code is not trusted.
     """
-    name, options = source.spec.architecture or "", source.spec.architecture_options
-    where, (family, colon, short) = f"architecture {name}", name.partition(":")
-    find = {"robaudit": _builtin, "torchvision": _torchvision, "timm": _timm}.get(family) if colon else None
+    name = source.spec.architecture or ""
+    options = source.spec.architecture_options
+    where = f"architecture {name}"
+    (family, colon, short) = name.partition(":")
+    find = (
+        {"robaudit": _builtin, "torchvision": _torchvision, "timm": _timm}.get(family)
+        if colon
+        else None
+    )
     network: object
     with torch.random.fork_rng(devices=[]):
         if find is None:
@@ -189,9 +221,15 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
             except ModelError:
                 raise
             except Exception as error:
-                raise ModelError(where, f"its options do not fit: {error}", "see architecture_options") from error
+                raise ModelError(
+                    where, f"its options do not fit: {error}", "see architecture_options"
+                ) from error
     if not isinstance(network, nn.Module):
-        raise ModelError(name, f"returned {type(network).__name__}", "it must return a torch.nn.Module to load the weights into")
+        raise ModelError(
+            name,
+            f"returned {type(network).__name__}",
+            "it must return a torch.nn.Module to load the weights into",
+        )
     return network.eval()
 
 
@@ -206,12 +244,19 @@ def _torchvision(short: str, where: str) -> Callable[..., nn.Module]:
 
     model, tagged, tag = short.partition(".")
     if model not in models.list_models():
-        raise ModelError(where, "there is no such network", did_you_mean(short, models.list_models()))
+        raise ModelError(
+            where, "there is no such network", did_you_mean(short, models.list_models())
+        )
     if tagged and tag not in (known := models.get_model_weights(model).__members__):
-        raise ModelError(where, "torchvision has no such weights", did_you_mean(short, [f"{model}.{name}" for name in known]))
+        raise ModelError(
+            where,
+            "torchvision has no such weights",
+            did_you_mean(short, [f"{model}.{name}" for name in known]),
+        )
     builder: Callable[..., nn.Module] = models.get_model_builder(model)
     if model in ("googlenet", "inception_v3"):
-        return partial(builder, init_weights=False)  # slow, warns, and is overwritten by the loaded weights
+        # slow, warns, and is overwritten by the loaded weights
+        return partial(builder, init_weights=False)
     return builder
 
 
@@ -221,9 +266,14 @@ def _timm(short: str, where: str) -> Callable[..., nn.Module]:
     except ImportError as error:
         raise needs_extra(where, "timm", "timm") from error
 
-    known, (model, _, tag) = timm.list_models(), short.partition(".")
+    known = timm.list_models()
+    (model, _, tag) = short.partition(".")
     if model not in known:
         raise ModelError(where, "timm has no such model", did_you_mean(short, known))
     if tag and short not in timm.list_pretrained():
-        raise ModelError(where, "timm has no such weights", did_you_mean(short, timm.list_pretrained(f"{model}.*")))
+        raise ModelError(
+            where,
+            "timm has no such weights",
+            did_you_mean(short, timm.list_pretrained(f"{model}.*")),
+        )
     return partial(timm.create_model, short)

@@ -22,7 +22,8 @@ class LoadedNetwork:
     Attributes:
         network: maps normalised images (n, channels, height, width) to its raw output.
         format: torchscript, pt2, safetensors, onnx or python.
-        sha256: hex digest of the weights file (of all files if an ONNX model has several), or of the state dict if there is no file.
+        sha256: hex digest of the weights file (of all files if an ONNX model has several), or of
+            the state dict if there is no file.
         differentiable: whether gradients with respect to the input exist (not for onnx).
         least_batch: the smallest batch it accepts.
         most_batch: the largest batch it accepts; None where there is no limit.
@@ -46,7 +47,8 @@ class Source:
 
     Attributes:
         spec: the model section of the spec.
-        base_dir: the folder of the spec file: paths are relative to it, and it is importable for trusted code.
+        base_dir: the folder of the spec file: paths are relative to it, and it is importable for
+            trusted code.
         device: where to put the network.
         dtype: torch.float32 or torch.float64.
         trust: whether the user's Python code may run.
@@ -89,7 +91,8 @@ class Format:
         name: in specs and messages.
         load: the first line of its docstring says what it loads.
         suffixes: of its files; empty for a format without files (Python code).
-        recognises: whether a file has this format, by its first 32 bytes and, for a zip archive, its members' names below its folder.
+        recognises: whether a file has this format, by its first 32 bytes and, for a zip archive,
+            its members' names below its folder.
         only_weights: whether it needs an architecture.
     """
 

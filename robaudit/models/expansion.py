@@ -11,14 +11,17 @@ from robaudit.models.operators import WITHOUT
 Name = TypeVar("Name", bound=Hashable)
 
 MOST_NODES = 100_000
-"""Large networks have 20,000. Functions that call each other twice can make millions of a small file."""
+"""Large networks have 20,000. Functions that call each other twice can make millions of a small
+file."""
 
 
 def expanded_sizes(functions: Mapping[Name, Sequence[Name]]) -> dict[Name, int] | None:
-    """The number of nodes of each function once all its calls are replaced; None if a function calls itself.
+    """The number of nodes of each function once all its calls are replaced; None if a function
+    calls itself.
 
     Args:
-        functions: for each function, what each of its nodes calls; names that are no functions are single nodes.
+        functions: for each function, what each of its nodes calls; names that are no functions are
+            single nodes.
     """
     sizes = dict[Name, int]()
     waiting = dict(functions)

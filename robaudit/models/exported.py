@@ -1,9 +1,10 @@
 """Networks from .pt2 files: the archive is checked, then torch.export loads it, weights only.
 
-torch.export.load reads pickles with ``torch.load``, which can be told to read weights only. Everything else that could run code is
-refused here: members that are objects or compiled libraries, and four kinds of text in the graph. Size expressions go through sympy's
-``eval``; operators are looked up from ``torch`` with getattr (``torch.os.system``); names of values and arguments are written into Python
-source; and the structure of the inputs may import modules.
+torch.export.load reads pickles with ``torch.load``, which can be told to read weights only.
+Everything else that could run code is refused here: members that are objects or compiled libraries,
+and four kinds of text in the graph. Size expressions go through sympy's ``eval``; operators are
+looked up from ``torch`` with getattr (``torch.os.system``); names of values and arguments are
+written into Python source; and the structure of the inputs may import modules.
 """
 
 from __future__ import annotations
@@ -29,15 +30,29 @@ from robaudit.models.safety import members, reader_of, refusal
 from robaudit.text import first_line
 
 NOTE = "pt2: a graph of torch operators, not only weights; load files only from people you trust"
-_DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
-_BATCH_NORMS = ("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "cudnn_batch_norm")
+_DROPOUTS = (
+    "dropout",
+    "feature_dropout",
+    "alpha_dropout",
+    "feature_alpha_dropout",
+    "native_dropout",
+)
+_BATCH_NORMS = (
+    "batch_norm",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "cudnn_batch_norm",
+)
 _OBJECTS = re.compile(r"custom_obj|opaque_obj|aotinductor", re.IGNORECASE)
 _OLD_GRAPH = "serialized_exported_program"
 _DESCRIBED = ("nodes", "graph_module")
 """What may have descriptions, under the key ``metadata``."""
 _TRAINING = ("native_dropout", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
 """Operators that only exports in training mode have."""
-_TARGET = re.compile(r"(?:torch\.ops\.(\w+)|(_operator|math|torch))\.(_?[A-Za-z]\w*|__i?(?:and|or|xor|[lr]shift)__)(?:\.[A-Za-z]\w*)?")
+_TARGET = re.compile(
+    r"(?:torch\.ops\.(\w+)|(_operator|math|torch))\.(_?[A-Za-z]\w*|__i?(?:and|or|xor|[lr]shift)__)(?:\.[A-Za-z]\w*)?"
+)
 _CALLS = ("target", "as_operator")
 _NAME = re.compile(r"(?:[A-Za-z_]\w*)?")
 _PLAIN_TEXT = re.compile(r"[\w.:+\-*/<>=, ]*")
@@ -46,11 +61,15 @@ _SIZE = re.compile(
     r"|(?:Ceil|Floor|Trunc|Round)ToInt|Equality|Unequality|(?:Strict)?(?:Less|Greater)Than|And|Or|Not)\("
     r"|'[a-z]+\d+'|[a-z]+=(?:True|False)|true|false|int_oo|oo|-?\d|[), ]){1,2000}"
 )
-"""sympy's srepr of sizes, such as Mul(Integer(2), Symbol('s0', positive=True)): calls only, so nothing grows faster than the text."""
+"""sympy's srepr of sizes, such as Mul(Integer(2), Symbol('s0', positive=True)): calls only, so
+nothing grows faster than the text."""
 _STRUCTURES = (
     None,
     *("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"),
-    *("torch.fx.immutable_collections.immutable_list", "torch.fx.immutable_collections.immutable_dict"),
+    *(
+        "torch.fx.immutable_collections.immutable_list",
+        "torch.fx.immutable_collections.immutable_dict",
+    ),
 )
 _CONTEXT = re.compile(r'[\w\[\]", .\-]*')
 
@@ -59,8 +78,9 @@ def load_exported(source: Source) -> LoadedNetwork:
     """Load a file of ``torch.export.save``.
 
     Raises:
-        ModelError: the archive holds more than tensors and torch operators, is damaged or of another torch version, was
-            exported in training mode, takes several inputs, or has NaN weights.
+        ModelError: the archive holds more than tensors and torch operators, is damaged or of
+            another torch version, was exported in training mode, takes several inputs, or has NaN
+            weights.
     """
     logged: list[BaseException] = []
     try:
@@ -70,11 +90,15 @@ def load_exported(source: Source) -> LoadedNetwork:
     except ModelError:
         raise
     except Exception as error:
-        if pickled := [cause for cause in (error, *logged) if isinstance(cause, pickle.UnpicklingError)]:
+        if pickled := [
+            cause for cause in (error, *logged) if isinstance(cause, pickle.UnpicklingError)
+        ]:
             raise refusal(pickled[0], source.where) from error
         reason = first_line((*logged, error)[0])
         raise ModelError(
-            source.where, f"torch.export {torch.__version__} cannot load it: {reason}", "export it again with this version of torch"
+            source.where,
+            f"torch.export {torch.__version__} cannot load it: {reason}",
+            "export it again with this version of torch",
         ) from error
     _refuse_training(program, source.where)
     least, most = _batch_sizes(program, source.where)
@@ -83,7 +107,9 @@ def load_exported(source: Source) -> LoadedNetwork:
     program._guards_code = []  # they are Python code in the file, which would be compiled and run
     network: nn.Module = program.module(check_guards=False)
     notes = (NOTE, batch_note("pt2", least)) if least == most else (NOTE,)
-    return LoadedNetwork(network, "pt2", file_sha256(source.file), least_batch=least, most_batch=most, notes=notes)
+    return LoadedNetwork(
+        network, "pt2", file_sha256(source.file), least_batch=least, most_batch=most, notes=notes
+    )
 
 
 def _recognises(_: bytes, members: Sequence[str]) -> bool:
@@ -100,7 +126,11 @@ def _check_archive(source: Source) -> None:
     reader = reader_of(source.file)
     for name in reader.get_all_records():
         if _OBJECTS.search(name):
-            raise ModelError(source.where, f"holds {name[:80]}, which is no tensor", "export a plain classifier, or use safetensors")
+            raise ModelError(
+                source.where,
+                f"holds {name[:80]}, which is no tensor",
+                "export a plain classifier, or use safetensors",
+            )
         if name.lower().startswith("models/"):  # torch ignores the case of members' names
             check_graph(json.loads(reader.get_record(name)), source.where, trust=source.trust)
 
@@ -130,7 +160,8 @@ def check_graph(value: object, where: str, *, trust: bool = False, key: str = ""
 
 
 def _is_comment(name: str, value: object, parent: str) -> bool:
-    """Whether a field holds text that torch never evaluates: descriptions, and conditions that are not compiled here.
+    """Whether a field holds text that torch never evaluates: descriptions, and conditions that are
+    not compiled here.
 
     A value of the graph may have the same name, so the place counts, and what is there.
     """
@@ -170,19 +201,31 @@ def _check_text(text: str, key: str, where: str) -> None:
     elif key in ("in_spec", "out_spec"):
         json.loads(text or "0", object_hook=lambda part: _check_structure(part, where))
     elif key != "as_string":
-        pattern = {"expr_str": _SIZE, "name": _NAME, "as_name": _NAME, "forward_arg_names": _NAME}.get(key, _PLAIN_TEXT)
+        pattern = {
+            "expr_str": _SIZE,
+            "name": _NAME,
+            "as_name": _NAME,
+            "forward_arg_names": _NAME,
+        }.get(key, _PLAIN_TEXT)
         if not pattern.fullmatch(text):
-            raise _bad_graph(where, f"the {key.replace('expr_str', 'size expression')} {text[:60]!r}")
+            raise _bad_graph(
+                where, f"the {key.replace('expr_str', 'size expression')} {text[:60]!r}"
+            )
 
 
 def _check_structure(part: dict[str, object], where: str) -> None:
     if part["type"] not in _STRUCTURES or not _CONTEXT.fullmatch(str(part["context"])):
-        raise _bad_graph(where, f"inputs or outputs of type {str(part['type'])[:60]!r} ({str(part['context'])[:60]!r})")
+        raise _bad_graph(
+            where,
+            f"inputs or outputs of type {str(part['type'])[:60]!r} ({str(part['context'])[:60]!r})",
+        )
 
 
 def _bad_graph(where: str, what: str) -> ModelError:
     return ModelError(
-        where, f"its graph has {what}, which is not plain torch", "export a plain classifier of torch operators, or use safetensors"
+        where,
+        f"its graph has {what}, which is not plain torch",
+        "export a plain classifier of torch operators, or use safetensors",
     )
 
 
@@ -190,13 +233,21 @@ def _batch_sizes(program: Any, where: str) -> tuple[int, int | None]:
     """The smallest and the largest batch that a graph accepts; None if there is no largest."""
     names = program.graph_signature.user_inputs
     if len(names) != 1:
-        raise ModelError(where, f"the exported network takes {len(names)} inputs", "export it with the images as its only input")
+        raise ModelError(
+            where,
+            f"the exported network takes {len(names)} inputs",
+            "export it with the images as its only input",
+        )
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name == names[0]:
             size: Any = (*getattr(node.meta.get("val"), "shape", ()), None)[0]
             if isinstance(size, int):
                 return size, size
-            limits = program.range_constraints.get(size.node.expr) if isinstance(size, torch.SymInt) else None
+            limits = (
+                program.range_constraints.get(size.node.expr)
+                if isinstance(size, torch.SymInt)
+                else None
+            )
             if limits is not None:
                 return max(_whole(limits.lower) or 1, 1), _whole(limits.upper)
     return 1, None
@@ -208,12 +259,16 @@ def _whole(limit: Any) -> int | None:
 
 
 def _refuse_training(program: Any, where: str) -> None:
-    """Refuse batch statistics and active dropout, which are fixed in an exported graph: eval() cannot switch them off."""
+    """Refuse batch statistics and active dropout, which are fixed in an exported graph: eval()
+    cannot switch them off."""
     for node in program.graph.nodes:
         schema: Any = getattr(node.target, "_schema", None)
         name = schema.name.removeprefix("aten::") if schema is not None else ""
         if name in _DROPOUTS or name in _BATCH_NORMS:
-            values = dict(zip((argument.name for argument in schema.arguments), node.args, strict=False)) | node.kwargs
+            values = (
+                dict(zip((argument.name for argument in schema.arguments), node.args, strict=False))
+                | node.kwargs
+            )
             if values.get("train") or values.get("training"):
                 raise _in_training(name, where)
 
@@ -225,8 +280,10 @@ def _in_training(name: str, where: str) -> ModelError:
 
 @contextmanager
 def _weights_only() -> Iterator[None]:
-    """Force every torch.load within the block to read weights only, even if torch.export asks for more."""
-    force, unsafe = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+    """Force every torch.load within the block to read weights only, even if torch.export asks for
+    more."""
+    force = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    unsafe = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
     before = {name: os.environ.pop(name, None) for name in (force, unsafe)}
     os.environ[force] = "1"
     try:
@@ -238,7 +295,8 @@ def _weights_only() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[list[BaseException]]:
-    """Keep torch's log lines about the layouts that it tries off stderr; yield a list that collects their errors.
+    """Keep torch's log lines about the layouts that it tries off stderr; yield a list that collects
+    their errors.
 
     So too a warning of torch 2.10 about every file.
     """
@@ -254,11 +312,13 @@ def _quiet() -> Iterator[list[BaseException]]:
     loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export")]
     before = [(logger.handlers, logger.propagate) for logger in loggers]
     for logger in loggers:
-        logger.handlers, logger.propagate = [handler], False
+        logger.handlers = [handler]
+        logger.propagate = False
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
             yield errors
     finally:
         for logger, (handlers, propagate) in zip(loggers, before, strict=True):
-            logger.handlers, logger.propagate = handlers, propagate
+            logger.handlers = handlers
+            logger.propagate = propagate

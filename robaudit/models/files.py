@@ -33,7 +33,11 @@ def weights_file(path: Path) -> Path:
     if not os.path.isdir(path):  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
         return path
     if (file := next((path / name for name in _WEIGHTS if (path / name).exists()), None)) is None:
-        raise ModelError(str(path), f"is a directory without {_WEIGHTS[0]}", "give the weights file, or a folder of timm or Transformers")
+        raise ModelError(
+            str(path),
+            f"is a directory without {_WEIGHTS[0]}",
+            "give the weights file, or a folder of timm or Transformers",
+        )
     return file
 
 
@@ -50,5 +54,9 @@ def read_object(path: Path) -> dict[str, Any]:
         if not isinstance(document, dict):
             raise TypeError("another value")
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise ModelError(str(path), f"is not a file with a JSON object ({first_line(error)})", "restore the model's own file") from error
+        raise ModelError(
+            str(path),
+            f"is not a file with a JSON object ({first_line(error)})",
+            "restore the model's own file",
+        ) from error
     return document

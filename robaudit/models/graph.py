@@ -1,7 +1,8 @@
 """The operations of one pass between pixels and logits, as torch's dispatcher shows them.
 
-The dispatcher sees every operation of every format that torch runs (modules, TorchScript, .pt2) with all its arguments, whether or not
-gradients are recorded, so each can be bounded, and run again on other values.
+The dispatcher sees every operation of every format that torch runs (modules, TorchScript, .pt2)
+with all its arguments, whether or not gradients are recorded, so each can be bounded, and run again
+on other values.
 """
 
 from __future__ import annotations
@@ -84,20 +85,37 @@ class Step:
         return self.arguments[argument]
 
     def again(self, operand: Operand, output: int = 0) -> Callable[[Tensor], Tensor]:
-        """The operation as a function of its only operand (n, ...), in float64 and for any number of images n."""
+        """The operation as a function of its only operand (n, ...), in float64 and for any number
+        of images n."""
         if self.name in _COPIES:
             return lambda x: x
         fixed = tree_map(
-            lambda leaf: leaf.double().contiguous() if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf, dict(self.arguments)
+            lambda leaf: (
+                leaf.double().contiguous()
+                if isinstance(leaf, Tensor) and leaf.is_floating_point()
+                else leaf
+            ),
+            dict(self.arguments),
         )
         size = fixed.get("size")
-        writes = any(parameter.alias_info is not None and parameter.alias_info.is_write for parameter in self.function._schema.arguments)
+        writes = any(
+            parameter.alias_info is not None and parameter.alias_info.is_write
+            for parameter in self.function._schema.arguments
+        )
 
         def run(x: Tensor) -> Tensor:
             value = x.clone() if writes else x
-            arguments = {key: tree_map(lambda leaf: value if leaf is operand else leaf, fixed[key]) for key in fixed}
-            if isinstance(size, list | tuple) and size and operand.whole:  # images are the first axis, perhaps merged with others
-                arguments["size"] = [size[0] * len(x) // operand.whole[0] if size[0] > 0 else size[0], *size[1:]]
+            arguments = {
+                key: tree_map(lambda leaf: value if leaf is operand else leaf, fixed[key])
+                for key in fixed
+            }
+            if (
+                isinstance(size, list | tuple) and size and operand.whole
+            ):  # images are the first axis, perhaps merged with others
+                arguments["size"] = [
+                    size[0] * len(x) // operand.whole[0] if size[0] > 0 else size[0],
+                    *size[1:],
+                ]
             if self.name in _VIEWS:  # other values may have another memory layout, and need a copy
                 return x.reshape(arguments["size"])
             result = _call(self.function, arguments)
@@ -107,7 +125,8 @@ class Step:
         return run
 
     def pulled_back(self, operand: Operand, rows: Tensor, output: int = 0) -> Tensor:
-        """rows @ A of a linear operation x -> A x + b on its only operand, for one image (rows, values), float64.
+        """rows @ A of a linear operation x -> A x + b on its only operand, for one image (rows,
+        values), float64.
 
         Args:
             operand: x.
@@ -117,9 +136,14 @@ class Step:
         x = torch.zeros(operand.whole, dtype=torch.float64, device=self.device, requires_grad=True)
         with torch.enable_grad():
             y = self.again(operand, output)(x)
-        each = (row.reshape(1, -1).expand(y.numel() // len(row), -1).reshape(y.shape) for row in rows.to(self.device))
+        each = (
+            row.reshape(1, -1).expand(y.numel() // len(row), -1).reshape(y.shape)
+            for row in rows.to(self.device)
+        )
         gradients = [torch.autograd.grad(y, x, row, retain_graph=True)[0] for row in each]
-        return torch.stack([gradient.flatten()[: math.prod(operand.shape)] for gradient in gradients])
+        return torch.stack(
+            [gradient.flatten()[: math.prod(operand.shape)] for gradient in gradients]
+        )
 
 
 @dataclass(frozen=True)
@@ -127,9 +151,11 @@ class Graph:
     """The operations between pixels and logits.
 
     Attributes:
-        steps: the operations that the logits depend on, inputs before outputs; the first is the pixels. Empty: the logits are constant.
+        steps: the operations that the logits depend on, inputs before outputs; the first is the
+            pixels. Empty: the logits are constant.
         classes: number of logits.
-        obstacle: why the operations miss part of what happens to the pixels, such as numbers taken out of tensors; or ''.
+        obstacle: why the operations miss part of what happens to the pixels, such as numbers taken
+            out of tensors; or ''.
     """
 
     steps: Sequence[Step]
@@ -155,10 +181,15 @@ def record(model: Model, image: Tensor) -> Graph:
     info = getattr(model, "info", None)
     if isinstance(info, LoadedNetwork) and not info.differentiable:
         return Graph((), 0, "its operations cannot be seen in this format")
-    images = info.least_batch if isinstance(info, LoadedNetwork) else 1  # with fewer, the model would pad, and record that, too
+    # with fewer, the model would pad, and record that, too
+    images = info.least_batch if isinstance(info, LoadedNetwork) else 1
     x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
     recorder = _Recorder(x, _leaving_scripts(model))
-    with torch.enable_grad(), recorder, _Leaving(recorder):  # some operations take hidden shortcuts where gradients are off
+    with (
+        torch.enable_grad(),
+        recorder,
+        _Leaving(recorder),
+    ):  # some operations take hidden shortcuts where gradients are off
         logits = getattr(model, "raw", model)(x)
     if bool(torch.isneginf(logits.detach()).any()):
         return Graph((), logits.shape[-1], "a logit is minus infinity")
@@ -172,7 +203,8 @@ class _Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._images = len(x)
         self._steps = [self._step("pixels", None, {}, [x])]
-        self._held: dict[int, tuple[Tensor, Step, int]] = {id(x): (x, self._steps[0], 0)}  # held so that their ids are not reused
+        # held so that their ids are not reused
+        self._held: dict[int, tuple[Tensor, Step, int]] = {id(x): (x, self._steps[0], 0)}
         self._constants: list[tuple[Tensor, int]] = []
         self.obstacle = obstacle
 
@@ -199,13 +231,28 @@ class _Recorder(TorchDispatchMode):
         return result
 
     def _note(self, name: str, func: Any, values: Mapping[str, Any], result: Any) -> None:
-        written = _tensors_in([values[each.name] for each in func._schema.arguments if each.alias_info and each.alias_info.is_write])
-        sized = torch.Tag.dynamic_output_shape in func.tags and name != "index"  # its shape is the indices's
+        written = _tensors_in(
+            [
+                values[each.name]
+                for each in func._schema.arguments
+                if each.alias_info and each.alias_info.is_write
+            ]
+        )
+        # its shape is the indices's
+        sized = torch.Tag.dynamic_output_shape in func.tags and name != "index"
         if sized or torch.Tag.data_dependent_output in func.tags:
-            self.obstacle = self.obstacle or f"it takes numbers out of the pixels (the operation {name.strip('_')})"
+            self.obstacle = (
+                self.obstacle
+                or f"it takes numbers out of the pixels (the operation {name.strip('_')})"
+            )
         if not all(id(tensor) in self._held for tensor in written):
-            self.obstacle = self.obstacle or f"it writes pixels into another tensor (the operation {name})"
-        arguments = {key: tree_map(lambda leaf, key=key: self._operand(leaf, key), value) for key, value in values.items()}
+            self.obstacle = (
+                self.obstacle or f"it writes pixels into another tensor (the operation {name})"
+            )
+        arguments = {
+            key: tree_map(lambda leaf, key=key: self._operand(leaf, key), value)
+            for key, value in values.items()
+        }
         results = _tensors_in(result)
         if not results:
             return
@@ -215,11 +262,16 @@ class _Recorder(TorchDispatchMode):
         if written:
             self._outdate(name, func, arguments, written)
 
-    def _outdate(self, name: str, func: Any, arguments: Mapping[str, Any], written: Sequence[Tensor]) -> None:
-        """Replace other tensors in the same memory by an operation without a rule: its name keeps an underscore."""
+    def _outdate(
+        self, name: str, func: Any, arguments: Mapping[str, Any], written: Sequence[Tensor]
+    ) -> None:
+        """Replace other tensors in the same memory by an operation without a rule: its name keeps
+        an underscore."""
         places = {tensor.untyped_storage().data_ptr() for tensor in written if tensor.numel()}
         for tensor, _, _ in list(self._held.values()):
-            if tensor.untyped_storage().data_ptr() in places and not any(tensor is other for other in written):
+            if tensor.untyped_storage().data_ptr() in places and not any(
+                tensor is other for other in written
+            ):
                 self._steps.append(self._step(f"{name.strip('_')}_", func, arguments, [tensor]))
                 self._held[id(tensor)] = tensor, self._steps[-1], 0
 
@@ -231,18 +283,44 @@ class _Recorder(TorchDispatchMode):
                 self._constants.append((value, value._version))
             return value.detach()
         _, step, output = self._held[id(value)]
-        return Operand(argument, step, output, self._of_one(value), tuple(value.shape), value.is_floating_point())
+        return Operand(
+            argument,
+            step,
+            output,
+            self._of_one(value),
+            tuple(value.shape),
+            value.is_floating_point(),
+        )
 
     def _of_one(self, value: Tensor) -> Shape:
         shape = tuple(value.shape)
         return (1, *shape[1:]) if shape and shape[0] == self._images else shape
 
-    def _step(self, name: str, func: Any, arguments: Mapping[str, Any], results: Sequence[Tensor]) -> Step:
+    def _step(
+        self, name: str, func: Any, arguments: Mapping[str, Any], results: Sequence[Tensor]
+    ) -> Step:
         numbers = [tensor.detach() for tensor in results if tensor.is_floating_point()]
         eps = max((torch.finfo(tensor.dtype).eps for tensor in numbers), default=0.0)
-        size = max((float(torch.linalg.vector_norm(tensor, dtype=torch.float64)) for tensor in numbers if tensor.numel()), default=0.0)
+        size = max(
+            (
+                float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
+                for tensor in numbers
+                if tensor.numel()
+            ),
+            default=0.0,
+        )
         values = max(tensor.numel() for tensor in results) // self._images
-        return Step(name, func, arguments, self._images, self._of_one(results[0]), values, results[0].device, eps, size)
+        return Step(
+            name,
+            func,
+            arguments,
+            self._images,
+            self._of_one(results[0]),
+            values,
+            results[0].device,
+            eps,
+            size,
+        )
 
 
 class _Leaving(TorchFunctionMode):
@@ -260,25 +338,46 @@ class _Leaving(TorchFunctionMode):
 
 
 def _leaving_scripts(model: Model) -> str:
-    """The obstacle in a TorchScript network that turns tensors into lists, which no dispatcher sees, or ''."""
+    """The obstacle in a TorchScript network that turns tensors into lists, which no dispatcher
+    sees, or ''."""
     network = getattr(model, "network", model)
     modules = network.modules() if isinstance(network, nn.Module) else ()
-    graphs: list[Any] = [part.inlined_graph for part in modules if isinstance(part, torch.jit.ScriptModule) and hasattr(part, "forward")]
-    return "it takes numbers out of tensors (tolist)" if any(graph.findAllNodes("prim::tolist", True) for graph in graphs) else ""
+    graphs: list[Any] = [
+        part.inlined_graph
+        for part in modules
+        if isinstance(part, torch.jit.ScriptModule) and hasattr(part, "forward")
+    ]
+    return (
+        "it takes numbers out of tensors (tolist)"
+        if any(graph.findAllNodes("prim::tolist", True) for graph in graphs)
+        else ""
+    )
 
 
 def _by_name(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of an operator by name, with defaults."""
     parameters = func._schema.arguments
-    values = dict(zip((parameter.name for parameter in parameters), args, strict=False)) | dict(kwargs)
-    return {parameter.name: values.get(parameter.name, parameter.default_value) for parameter in parameters}
+    values = dict(zip((parameter.name for parameter in parameters), args, strict=False)) | dict(
+        kwargs
+    )
+    return {
+        parameter.name: values.get(parameter.name, parameter.default_value)
+        for parameter in parameters
+    }
 
 
 def _call(func: Any, arguments: Mapping[str, Any]) -> Any:
     """Call an operator with arguments by name."""
     parameters = func._schema.arguments
     positional = [arguments[parameter.name] for parameter in parameters if not parameter.kwarg_only]
-    return func(*positional, **{parameter.name: arguments[parameter.name] for parameter in parameters if parameter.kwarg_only})
+    return func(
+        *positional,
+        **{
+            parameter.name: arguments[parameter.name]
+            for parameter in parameters
+            if parameter.kwarg_only
+        },
+    )
 
 
 def _tensors_in(values: Any) -> list[Tensor]:

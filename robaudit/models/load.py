@@ -12,7 +12,14 @@ from torch import nn
 
 from robaudit.datasets.base import find
 from robaudit.errors import ModelError
-from robaudit.models import exported, onnx_file, python_callable, safetensors_file, state_dict, torchscript
+from robaudit.models import (
+    exported,
+    onnx_file,
+    python_callable,
+    safetensors_file,
+    state_dict,
+    torchscript,
+)
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.base import Format, LoadedNetwork, Source
 from robaudit.models.files import weights_file
@@ -22,8 +29,16 @@ from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
 from robaudit.spec.model import IN_MEMORY
 
-FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
-"""The formats, in the order of trial; a new format is a module with a ``FORMAT``, and its name in `ModelSpec.format`."""
+FORMATS = (
+    exported.FORMAT,
+    torchscript.FORMAT,
+    safetensors_file.FORMAT,
+    state_dict.FORMAT,
+    onnx_file.FORMAT,
+    python_callable.FORMAT,
+)
+"""The formats, in the order of trial; a new format is a module with a ``FORMAT``, and its name in
+`ModelSpec.format`."""
 
 
 def guess_format(path: Path, declared: str | None) -> Format:
@@ -33,7 +48,11 @@ def guess_format(path: Path, declared: str | None) -> Format:
         ModelError: the file is missing, empty, of an unknown format, or not of the declared one.
     """
     named = next((candidate for candidate in FORMATS if candidate.name == declared), None)
-    known = ", ".join(candidate.name for candidate in FORMATS if candidate.suffixes and candidate is not state_dict.FORMAT)
+    known = ", ".join(
+        candidate.name
+        for candidate in FORMATS
+        if candidate.suffixes and candidate is not state_dict.FORMAT
+    )
     if named is not None and not named.suffixes:
         return named
     where = str(path)
@@ -46,15 +65,41 @@ def guess_format(path: Path, declared: str | None) -> Format:
     if head.startswith(b"version https://git-lfs"):
         raise ModelError(where, "is a Git LFS pointer, not the weights", "run git lfs pull")
     zipped = head.startswith(ZIP)
-    names = [name if name.count("/") == 0 else name.partition("/")[2] for name in (members(path) if zipped else ())]
+    names = [
+        name if name.count("/") == 0 else name.partition("/")[2]
+        for name in (members(path) if zipped else ())
+    ]
     actual = next((candidate for candidate in FORMATS if candidate.recognises(head, names)), None)
     if zipped and actual is None:
-        raise ModelError(where, "is a zip archive, but not one that torch wrote", f"give a file of one of {known}")
-    if named is not None and actual not in (None, named, state_dict.FORMAT):  # state_dict loads plain tensors, or explains the rest
-        raise ModelError(where, f"is a {actual.name} file, but model.format says {declared}", f"write format: {actual.name}, or remove it")
-    form = actual or named or next((candidate for candidate in FORMATS if path.name.lower().endswith(candidate.suffixes)), None)
+        raise ModelError(
+            where,
+            "is a zip archive, but not one that torch wrote",
+            f"give a file of one of {known}",
+        )
+    if named is not None and actual not in (
+        None,
+        named,
+        state_dict.FORMAT,
+    ):  # state_dict loads plain tensors, or explains the rest
+        raise ModelError(
+            where,
+            f"is a {actual.name} file, but model.format says {declared}",
+            f"write format: {actual.name}, or remove it",
+        )
+    form = (
+        actual
+        or named
+        or next(
+            (candidate for candidate in FORMATS if path.name.lower().endswith(candidate.suffixes)),
+            None,
+        )
+    )
     if form is None:
-        raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {known}")
+        raise ModelError(
+            where,
+            "neither its suffix nor its content says its format",
+            f"write model.format: one of {known}",
+        )
     return form
 
 
@@ -73,18 +118,35 @@ def load_model(source: Source) -> LogitModel:
     Raises:
         ModelError: the file, the architecture or the options do not make a model.
     """
-    spec, own_code = source.spec, python_callable.FORMAT
+    spec = source.spec
+    own_code = python_callable.FORMAT
     if spec.format == IN_MEMORY:
         what = "the network was an object in the memory of a Python program, and is not kept"
-        raise ModelError("model", what, "pass it again: robaudit.audit(net, dataset, ..., out=RUN) checks that it is the same")
+        raise ModelError(
+            "model",
+            what,
+            "pass it again: robaudit.audit(net, dataset, ..., out=RUN) checks that it is the same",
+        )
     if source.path is not None:
         form = guess_format(source.path, spec.format)
-    elif spec.format in (None, own_code.name) and not (spec.architecture or "").startswith(FAMILIES):
+    elif spec.format in (None, own_code.name) and not (spec.architecture or "").startswith(
+        FAMILIES
+    ):
         form = own_code
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
-    device, dtype, where = source.device, source.dtype, source.where
-    return LogitModel(form.load(source), mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=where)
+    device = source.device
+    dtype = source.dtype
+    where = source.where
+    return LogitModel(
+        form.load(source),
+        mean=spec.mean,
+        std=spec.std,
+        output=spec.output,
+        device=device,
+        dtype=dtype,
+        name=where,
+    )
 
 
 def from_module(
@@ -97,7 +159,8 @@ def from_module(
     device: torch.device | str = "cpu",
     name: str = "model",
 ) -> LogitModel:
-    """Wrap a module or callable in memory; the caller's module does not change, and shares its weights unless they need a cast.
+    """Wrap a module or callable in memory; the caller's module does not change, and shares its
+    weights unless they need a cast.
 
     Args:
         module: maps normalised images (n, channels, height, width) to logits.
@@ -114,17 +177,24 @@ def from_module(
     module = _unwrapped(module)
     network = as_module(module)
     if network is None:
-        what = f"is the class {module.__name__}" if isinstance(module, type) else f"is {type(module).__name__}"
+        what = (
+            f"is the class {module.__name__}"
+            if isinstance(module, type)
+            else f"is {type(module).__name__}"
+        )
         raise ModelError(name, what, "give a torch.nn.Module (an instance) or a callable")
     device = torch.device(device)
     if isinstance(module, nn.Module):
         network = _twin(module, name)
     loaded = LoadedNetwork(network.eval(), IN_MEMORY, fingerprint(module))
-    return LogitModel(loaded, mean=mean, std=std, output=output, device=device, dtype=dtype, name=name)
+    return LogitModel(
+        loaded, mean=mean, std=std, output=output, device=device, dtype=dtype, name=name
+    )
 
 
 def _unwrapped(module: Any) -> Any:
-    """The network inside the wrappers of torch.compile and data parallel training, which cannot be copied."""
+    """The network inside the wrappers of torch.compile and data parallel training, which cannot be
+    copied."""
     while isinstance(module, nn.Module):
         if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
             module = module.module
@@ -136,7 +206,8 @@ def _unwrapped(module: Any) -> Any:
 
 
 def _twin(module: nn.Module, where: str) -> nn.Module:
-    """A copy with its own modes, flags, buffers and hooks; its parameters share the original's memory (except in TorchScript).
+    """A copy with its own modes, flags, buffers and hooks; its parameters share the original's
+    memory (except in TorchScript).
 
     Raises:
         ModelError: it has no values (a meta or lazy module), or cannot be copied.
@@ -144,14 +215,30 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
     shared: dict[int, object] = {}
     for parameter in module.parameters():
         if parameter.is_meta or isinstance(parameter, nn.parameter.UninitializedParameter):
-            raise ModelError(where, "its weights have no values yet", "load them, or call the network once, before the audit")
+            raise ModelError(
+                where,
+                "its weights have no values yet",
+                "load them, or call the network once, before the audit",
+            )
         values = parameter.detach()
-        shared[id(parameter)] = nn.Parameter(values.clone() if values.is_inference() else values, requires_grad=False)
+        shared[id(parameter)] = nn.Parameter(
+            values.clone() if values.is_inference() else values, requires_grad=False
+        )
     for part in module.modules():  # tensors computed by a hook or forward
-        shared.update({id(t): t.detach() for t in vars(part).values() if isinstance(t, torch.Tensor) and t.grad_fn is not None})
+        shared.update(
+            {
+                id(t): t.detach()
+                for t in vars(part).values()
+                if isinstance(t, torch.Tensor) and t.grad_fn is not None
+            }
+        )
     try:
         with torch.no_grad():
-            return copy.deepcopy(module, {} if isinstance(module, torch.jit.ScriptModule) else shared)
+            return copy.deepcopy(
+                module, {} if isinstance(module, torch.jit.ScriptModule) else shared
+            )
     except Exception as error:
         what = f"cannot be copied ({type(error).__name__}: {error})"[:300]
-        raise ModelError(where, what, "pass a function instead: lambda x: net(x), with net in eval mode") from error
+        raise ModelError(
+            where, what, "pass a function instead: lambda x: net(x), with net in eval mode"
+        ) from error

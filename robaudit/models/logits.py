@@ -1,4 +1,5 @@
-"""The model as a function from pixels to logits: clip, normalise, run the network, pick and check its output; precisions."""
+"""The model as a function from pixels to logits: clip, normalise, run the network, pick and check
+its output; precisions."""
 
 from __future__ import annotations
 
@@ -22,7 +23,12 @@ from robaudit.spec.model import IN_MEMORY, Precision
 from robaudit.text import count
 
 T = TypeVar("T")
-PIXELS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
+PIXELS = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.float32,
+    "fp64": torch.float64,
+}
 """The dtype of pixels, clean passes and gradients by precision."""
 
 
@@ -42,12 +48,14 @@ def pick_output(
 
     Args:
         returned: a tensor, or a mapping or sequence of tensors.
-        output: key or index; not needed for a plain tensor (``logits`` is accepted), nor for a mapping that holds only logits.
+        output: key or index; not needed for a plain tensor (``logits`` is accepted), nor for a
+            mapping that holds only logits.
         where: the model's name in messages.
         in_memory: whether messages name an argument in Python rather than a key of a spec.
 
     Raises:
-        ModelError: a key or index is needed, does not exist, or names something other than a tensor.
+        ModelError: a key or index is needed, does not exist, or names something other than a
+            tensor.
     """
     option = "output" if in_memory else "model.output"
     if isinstance(returned, torch.Tensor):
@@ -57,13 +65,21 @@ def pick_output(
         return returned
     kind = type(returned).__name__
     if isinstance(returned, Mapping):
-        names, values = [str(key) for key in returned], list(returned.values())
-        described, wanted = f"a mapping with the keys {', '.join(names)}", "KEY"
+        names = [str(key) for key in returned]
+        values = list(returned.values())
+        described = f"a mapping with the keys {', '.join(names)}"
+        wanted = "KEY"
     elif isinstance(returned, Sequence) and not isinstance(returned, str | bytes):
-        names, values = list(getattr(returned, "_fields", ())), list(returned)
-        described, wanted = f"a {kind} of {len(values)}" + (f" ({', '.join(names)})" if names else ""), "INDEX, from 0"
+        names = list(getattr(returned, "_fields", ()))
+        values = list(returned)
+        described = f"a {kind} of {len(values)}" + (f" ({', '.join(names)})" if names else "")
+        wanted = "INDEX, from 0"
     else:
-        raise ModelError(where, f"the network returns {kind}, not a tensor", "it must return a tensor of logits (n, classes)")
+        raise ModelError(
+            where,
+            f"the network returns {kind}, not a tensor",
+            "it must return a tensor of logits (n, classes)",
+        )
     if output is None and names == ["logits"]:
         output = "logits"
     if output is None:
@@ -71,7 +87,11 @@ def pick_output(
         raise ModelError(where, f"the network returns {described}", remedy)
     place = names.index(output) if output in names else output
     if not isinstance(place, int) or not -len(values) <= place < len(values):
-        remedy = did_you_mean(str(output), names) if names else f"give an index from 0 to {len(values) - 1}"
+        remedy = (
+            did_you_mean(str(output), names)
+            if names
+            else f"give an index from 0 to {len(values) - 1}"
+        )
         raise ModelError(where, f"the network returns {described}, which has no {output!r}", remedy)
     picked = values[place]
     if not isinstance(picked, torch.Tensor):
@@ -98,7 +118,9 @@ def as_logits(
     shape = " x ".join(map(str, tensor.shape)) or "a single number"
     if not tensor.is_floating_point():
         raise ModelError(
-            where, f"the network returns {str(tensor.dtype).removeprefix('torch.')}, not logits", "return the scores, not the class"
+            where,
+            f"the network returns {str(tensor.dtype).removeprefix('torch.')}, not logits",
+            "return the scores, not the class",
         )
     while tensor.dim() > 2 and tensor.shape[-1] == 1:
         tensor = tensor.squeeze(-1)
@@ -131,10 +153,11 @@ def _without_masks(logits: torch.Tensor) -> torch.Tensor:
 
 
 class LogitModel(nn.Module):
-    """Pixels in [0, 1] to logits: ``network((clip(x) - mean) / std)``, always in eval mode, weights fixed.
+    """Pixels in [0, 1] to logits: ``network((clip(x) - mean) / std)``, always in eval mode, weights
+    fixed.
 
-    Works under ``torch.inference_mode`` and under autograd with respect to the pixels. A binary network with one logit z has
-    the two classes (0, z).
+    Works under ``torch.inference_mode`` and under autograd with respect to the pixels. A binary
+    network with one logit z has the two classes (0, z).
 
     Args:
         loaded: the network and what is known about it; it is moved to ``device`` and ``dtype``.
@@ -142,7 +165,8 @@ class LogitModel(nn.Module):
         std: the same; none: 1.
         output: key or index of the logits if the network returns a mapping or a sequence.
         device: of the network.
-        dtype: of the pixels and the logits, and of the network unless :meth:`compute_in` says otherwise.
+        dtype: of the pixels and the logits, and of the network unless :meth:`compute_in` says
+            otherwise.
         name: the model's name in messages.
 
     Raises:
@@ -173,12 +197,16 @@ class LogitModel(nn.Module):
         name: str = "model",
     ) -> None:
         super().__init__()
-        self.info, self.name = loaded, name
+        self.info = loaded
+        self.name = name
         self.output = loaded.output if output is None else output
         self.in_memory = loaded.format == IN_MEMORY
-        self.format, self.sha256, self.differentiable = loaded.format, loaded.sha256, loaded.differentiable
+        self.format = loaded.format
+        self.sha256 = loaded.sha256
+        self.differentiable = loaded.differentiable
         self.clip = self.rounds = False
-        self.device, self.dtype = device or torch.device("cpu"), dtype
+        self.device = device or torch.device("cpu")
+        self.dtype = dtype
         self._compute = dtype
         self.notes = list(loaded.notes)
         self.network = loaded.network.to(device=self.device, dtype=dtype)
@@ -196,14 +224,16 @@ class LogitModel(nn.Module):
         self.training = False
 
     def compute_in(self, dtype: torch.dtype) -> None:
-        """Cast the network; normalised pixels are cast for it, and its logits are cast back to :attr:`dtype`."""
+        """Cast the network; normalised pixels are cast for it, and its logits are cast back to
+        :attr:`dtype`."""
         with torch.inference_mode(False), torch.no_grad():
             self.network.to(dtype=dtype)
         self._compute = dtype
         self._proven.clear()
 
     def clipping(self, clip: bool) -> LogitModel:
-        """The same model, with or without clipping pixels to [0, 1] first; everything else is shared."""
+        """The same model, with or without clipping pixels to [0, 1] first; everything else is
+        shared."""
         if clip == self.clip:
             return self
         other = copy.copy(self)
@@ -211,7 +241,8 @@ class LogitModel(nn.Module):
         return other
 
     def rounding(self, allowed: bool) -> LogitModel:
-        """The same model, with or without rounding float32 products to TF32 on CUDA; everything else is shared."""
+        """The same model, with or without rounding float32 products to TF32 on CUDA; everything
+        else is shared."""
         if allowed == self.rounds:
             return self
         other = copy.copy(self)
@@ -228,20 +259,24 @@ class LogitModel(nn.Module):
         A class whose logit is minus infinity has the logit `NEVER`.
 
         Raises:
-            ModelError: the network raises an exception, or its results are not logits. Lack of memory passes through unchanged.
+            ModelError: the network raises an exception, or its results are not logits. Lack of
+                memory passes through unchanged.
         """
         return _without_masks(self.raw(images))
 
     def raw(self, images: torch.Tensor) -> torch.Tensor:
         """As :meth:`forward`, with minus infinity for classes that the network masks."""
-        inputs, contiguous = self._normalise(images).to(self._compute), self.memory_format is torch.contiguous_format
+        inputs = self._normalise(images).to(self._compute)
+        contiguous = self.memory_format is torch.contiguous_format
         try:
             logits = self._logits(inputs)
         except ModelError:
             raise
         except Exception as error:
             proven = images.shape[1:] in self._proven
-            if is_out_of_memory(error) and (proven or "primitive" not in str(error)):  # oneDNN may have none for this memory format
+            if is_out_of_memory(error) and (
+                proven or "primitive" not in str(error)
+            ):  # oneDNN may have none for this memory format
                 raise
             if contiguous or proven:
                 raise self._refusal(inputs, error) from error
@@ -253,7 +288,11 @@ class LogitModel(nn.Module):
     def _normalise(self, images: torch.Tensor) -> torch.Tensor:
         channels = max(self.mean.shape[1], self.std.shape[1])
         if images.dim() != 4:
-            raise ModelError(self.name, f"images have shape {tuple(images.shape)}", "they must be (n, channels, height, width)")
+            raise ModelError(
+                self.name,
+                f"images have shape {tuple(images.shape)}",
+                "they must be (n, channels, height, width)",
+            )
         if channels not in (1, images.shape[1]):
             options = "mean and std" if self.in_memory else "model.mean and model.std"
             has = count(images.shape[1], "channel")
@@ -265,7 +304,8 @@ class LogitModel(nn.Module):
             images = images.clamp(0.0, 1.0)
         if self._normalises:
             return (images - self.mean) / self.std
-        return images if self.clip else images.clone()  # the network may write in place, into the caller's pixels
+        # the network may write in place, into the caller's pixels
+        return images if self.clip else images.clone()
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.memory_format is torch.contiguous_format:
@@ -329,13 +369,21 @@ class LogitModel(nn.Module):
         return True
 
 
-def once_a_model(compute: Callable[[LogitModel, torch.Tensor], T]) -> Callable[[LogitModel, torch.Tensor], T]:
+def once_a_model(
+    compute: Callable[[LogitModel, torch.Tensor], T],
+) -> Callable[[LogitModel, torch.Tensor], T]:
     """Cache a function by network, normalisation and image shape (channels, height, width)."""
     cache: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], T]] = WeakKeyDictionary()
 
     @wraps(compute)
     def remembered(model: LogitModel, image: torch.Tensor) -> T:
-        key = (tuple(image.shape), tuple(model.mean.flatten().tolist()), tuple(model.std.flatten().tolist()), model.output, model.dtype)
+        key = (
+            tuple(image.shape),
+            tuple(model.mean.flatten().tolist()),
+            tuple(model.std.flatten().tolist()),
+            model.output,
+            model.dtype,
+        )
         results = cache.setdefault(model.network, {})
         if key not in results:
             results[key] = compute(model, image)
@@ -346,12 +394,17 @@ def once_a_model(compute: Callable[[LogitModel, torch.Tensor], T]) -> Callable[[
 
 @contextmanager
 def rounded_products(allowed: bool) -> Iterator[None]:
-    """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or forbid it (torch leaves it to cuDNN).
+    """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or forbid
+    it (torch leaves it to cuDNN).
 
-    torch has two sets of switches, ``allow_tf32`` and ``fp32_precision``, and the first cannot be read after the caller has
-    used the second: both are set, and restored as far as they could be read.
+    torch has two sets of switches, ``allow_tf32`` and ``fp32_precision``, and the first cannot be
+    read after the caller has used the second: both are set, and restored as far as they could be
+    read.
     """
-    before = [_readable(switch) for switch in _switches()], [backend.fp32_precision for backend in _formats()]
+    before = (
+        [_readable(switch) for switch in _switches()],
+        [backend.fp32_precision for backend in _formats()],
+    )
     _set([allowed] * len(before[0]), ["tf32" if allowed else "ieee"] * len(before[1]))
     try:
         yield
@@ -384,7 +437,8 @@ def _set(allowed: Sequence[bool | None], formats: Sequence[str]) -> None:
 
 
 def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
-    """The model for noisy forward passes: a rounding copy for tf32, otherwise the model itself; for bf16, a copy that computes in bfloat16.
+    """The model for noisy forward passes: a rounding copy for tf32, otherwise the model itself; for
+    bf16, a copy that computes in bfloat16.
 
     Pixels, normalisation and logits stay float32.
 

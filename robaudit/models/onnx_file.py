@@ -43,7 +43,9 @@ class OnnxNetwork(nn.Module):
 
     def __init__(self, session: Any, device: torch.device, *, channels_last: bool = False) -> None:
         super().__init__()
-        self.session, self.device, self.channels_last = session, device, channels_last
+        self.session = session
+        self.device = device
+        self.channels_last = channels_last
         self.input_name = session.get_inputs()[0].name
         outputs = session.get_outputs()
         self.output_names = [output.name for output in outputs]
@@ -59,7 +61,11 @@ class OnnxNetwork(nn.Module):
             ModelError: gradients are requested.
         """
         if images.requires_grad and torch.is_grad_enabled():
-            raise ModelError("onnx", "the network gives no gradients", "use an estimator without gradients, or another format")
+            raise ModelError(
+                "onnx",
+                "the network gives no gradients",
+                "use an estimator without gradients, or another format",
+            )
         if self.channels_last:
             images = images.movedim(1, -1)
         pixels = images.contiguous().cpu().numpy()
@@ -76,31 +82,40 @@ def load_onnx(source: Source) -> LoadedNetwork:
 
     Raises:
         RobauditError: onnxruntime is missing.
-        ModelError: the file is damaged, has weights outside its folder or, without trust, uses operators that are not on the list;
-            or its inputs, precision or device do not fit.
+        ModelError: the file is damaged, has weights outside its folder or, without trust, uses
+            operators that are not on the list; or its inputs, precision or device do not fit.
     """
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # otherwise it writes to the home folder and sends telemetry
+    # otherwise it writes to the home folder and sends telemetry
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ImportError as error:
         raise needs_extra(source.where, "onnxruntime", "onnx") from error
     if source.dtype is not torch.float32:
         raise ModelError(
-            source.where, "onnx networks run in fp32 only", "use run.precision fp32, or load it from safetensors or TorchScript"
+            source.where,
+            "onnx networks run in fp32 only",
+            "use run.precision fp32, or load it from safetensors or TorchScript",
         )
     contents = read_contents(source.file)
     if not source.trust:
         check_operators(contents.operators, "onnx", source.where)
         _check_functions(contents, _domains(), source.where)
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.load_model_format", "ONNX")  # never onnxruntime's own format, which is not checked
-    options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
+    # never onnxruntime's own format, which is not checked
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 4
     options.use_deterministic_compute = torch.are_deterministic_algorithms_enabled()
     providers = _providers(source, onnxruntime.get_available_providers())
     try:
         session = onnxruntime.InferenceSession(str(source.file), options, providers=providers)
     except Exception as error:
-        raise ModelError(source.where, f"onnxruntime cannot load it: {first_line(error)}", "check the file with onnx.checker") from error
+        raise ModelError(
+            source.where,
+            f"onnxruntime cannot load it: {first_line(error)}",
+            "check the file with onnx.checker",
+        ) from error
     batch = _check_input(session, source.where)
     output = _output(session, source)
     notes = [NOTE] if batch is None else [NOTE, batch_note("onnx", batch)]
@@ -125,14 +140,23 @@ FORMAT = Format("onnx", load_onnx, (".onnx",))
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
-    """onnxruntime's providers: CUDA without TF32 (which is its default), and without timing convolutions in deterministic mode."""
+    """onnxruntime's providers: CUDA without TF32 (which is its default), and without timing
+    convolutions in deterministic mode."""
     if source.device.type == "cpu":
         return ["CPUExecutionProvider"]
     if source.device.type == "cuda" and "CUDAExecutionProvider" in available:
         search = "DEFAULT" if torch.are_deterministic_algorithms_enabled() else "EXHAUSTIVE"
-        cuda = {"device_id": source.device.index or 0, "use_tf32": 0, "cudnn_conv_algo_search": search}
+        cuda = {
+            "device_id": source.device.index or 0,
+            "use_tf32": 0,
+            "cudnn_conv_algo_search": search,
+        }
         return [("CUDAExecutionProvider", cuda), "CPUExecutionProvider"]
-    raise ModelError(source.where, f"onnxruntime cannot run on {source.device} here", "use run.device cpu, or install onnxruntime-gpu")
+    raise ModelError(
+        source.where,
+        f"onnxruntime cannot run on {source.device} here",
+        "use run.device cpu, or install onnxruntime-gpu",
+    )
 
 
 def _check_input(session: Any, where: str) -> int | None:
@@ -140,13 +164,23 @@ def _check_input(session: Any, where: str) -> int | None:
     inputs = session.get_inputs()
     if len(inputs) != 1:
         names = ", ".join(entry.name for entry in inputs)
-        raise ModelError(where, f"the network takes {len(inputs)} inputs ({names})", "export it with the images as its only input")
+        raise ModelError(
+            where,
+            f"the network takes {len(inputs)} inputs ({names})",
+            "export it with the images as its only input",
+        )
     if inputs[0].type != "tensor(float)":
-        raise ModelError(where, f"the network takes {inputs[0].type}", "export it with float32 images as its input")
+        raise ModelError(
+            where,
+            f"the network takes {inputs[0].type}",
+            "export it with float32 images as its input",
+        )
     shape = inputs[0].shape
     if len(shape) != 4:
         raise ModelError(
-            where, f"the network takes an input of {len(shape)} dimensions", "export it for images (n, channels, height, width)"
+            where,
+            f"the network takes an input of {len(shape)} dimensions",
+            "export it for images (n, channels, height, width)",
         )
     return shape[0] if isinstance(shape[0], int) else None
 
@@ -179,14 +213,19 @@ def _output(session: Any, source: Source) -> str | None:
 
 
 def weights_sha256(path: Path, others: list[str]) -> str:
-    """sha256 (hex) of the file or, where other files hold weights, of a text that lists the sha256 of all of them.
+    """sha256 (hex) of the file or, where other files hold weights, of a text that lists the sha256
+    of all of them.
 
-    The first line is the sha256 of the ONNX file; then there is one line for each other file, sorted by name: its sha256, two spaces
-    and its name as written in the ONNX file. Every line ends with ``\\n``.
+    The first line is the sha256 of the ONNX file; then there is one line for each other file,
+    sorted by name: its sha256, two spaces and its name as written in the ONNX file. Every line ends
+    with ``\\n``.
     """
     if not others:
         return file_sha256(path)
-    lines = [f"{file_sha256(path)}\n", *(f"{file_sha256(path.parent / name)}  {name}\n" for name in others)]
+    lines = [
+        f"{file_sha256(path)}\n",
+        *(f"{file_sha256(path.parent / name)}  {name}\n" for name in others),
+    ]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -197,7 +236,8 @@ class OnnxContents:
     Attributes:
         files: names of the other files that hold weights, as written in the file, sorted.
         operators: domain and name of every operator but the file's own functions, sorted.
-        functions: for each function of the file, the operators of its nodes; of all functions of this name.
+        functions: for each function of the file, the operators of its nodes; of all functions of
+            this name.
         graph: the operators of the graph's nodes.
     """
 
@@ -212,7 +252,8 @@ def read_contents(path: Path) -> OnnxContents:
 
     Raises:
         RobauditError: onnx is missing.
-        ModelError: it is not an ONNX model, or has weights elsewhere than in files in its folder that fit into memory.
+        ModelError: it is not an ONNX model, or has weights elsewhere than in files in its folder
+            that fit into memory.
     """
     where = str(path)
     try:
@@ -236,7 +277,11 @@ def read_contents(path: Path) -> OnnxContents:
         if entry.key == "location"
     }
     if sum(_size(name, path, where) for name in files) > psutil.virtual_memory().total:
-        raise ModelError(where, "has more weights in other files than fit into memory", "use a machine with more memory")
+        raise ModelError(
+            where,
+            "has more weights in other files than fit into memory",
+            "use a machine with more memory",
+        )
     functions: dict[Operator, list[Operator]] = {}
     for function in model.functions:
         called = functions.setdefault((function.domain, function.name), [])
@@ -247,7 +292,8 @@ def read_contents(path: Path) -> OnnxContents:
 
 
 def _check_attributes(model: Any, where: str) -> None:
-    """Refuse the one attribute that onnxruntime does not check: a negative batch_dims of GatherND reads other memory.
+    """Refuse the one attribute that onnxruntime does not check: a negative batch_dims of GatherND
+    reads other memory.
 
     Raises:
         ModelError: a node has it.
@@ -258,7 +304,11 @@ def _check_attributes(model: Any, where: str) -> None:
         if isinstance(message, onnx.NodeProto) and message.op_type == "GatherND":
             dims = [attribute for attribute in message.attribute if attribute.name == "batch_dims"]
             if any(attribute.i < 0 or attribute.ref_attr_name for attribute in dims):
-                raise ModelError(where, "has a GatherND whose batch_dims is not a number from 0", "export it again")
+                raise ModelError(
+                    where,
+                    "has a GatherND whose batch_dims is not a number from 0",
+                    "export it again",
+                )
 
 
 def _calls(part: Any) -> list[Operator]:
@@ -277,22 +327,26 @@ def _domains() -> Collection[str]:
 
 
 def _check_functions(contents: OnnxContents, known: Collection[str], where: str) -> None:
-    """Refuse functions that onnxruntime may not run as they are written, and graphs that grow without bound.
+    """Refuse functions that onnxruntime may not run as they are written, and graphs that grow
+    without bound.
 
     Args:
         contents: of the file.
-        known: domains in which onnxruntime has operators, which it may prefer to a function of the same name.
+        known: domains in which onnxruntime has operators, which it may prefer to a function of the
+            same name.
         where: the file, for messages.
     """
     for domain, name in contents.functions:
         if domain in known or domain.startswith(_OWN_DOMAINS):
             what = f"defines the function {name[:80]!r} in onnxruntime's own domain {domain[:80]!r}"
             raise ModelError(where, what, WITHOUT)
-    check_expansion({**contents.functions, ("", ""): contents.graph}, where)  # no operator has this name
+    # no operator has this name
+    check_expansion({**contents.functions, ("", ""): contents.graph}, where)
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """A protobuf message and all messages inside it, except training data, which onnxruntime does not read."""
+    """A protobuf message and all messages inside it, except training data, which onnxruntime does
+    not read."""
     yield message
     for field, value in message.ListFields():
         if field.message_type is not None and field.name != "training_info":
@@ -301,17 +355,24 @@ def _messages(message: Any) -> Iterator[Any]:
 
 
 def _size(name: str, path: Path, where: str) -> int:
-    """The bytes of a file with weights, which must be in the folder of the ONNX file (or of the file that it links to)."""
+    """The bytes of a file with weights, which must be in the folder of the ONNX file (or of the
+    file that it links to)."""
     try:
-        if ".." in Path(name).parts or "*" in name:  # onnxruntime takes */_ORT_MEM_ADDR_/* for an address
+        if (
+            ".." in Path(name).parts or "*" in name
+        ):  # onnxruntime takes */_ORT_MEM_ADDR_/* for an address
             raise ValueError("not a name inside its folder")
         file = (path.parent / name).resolve(strict=True)
-        if not any(file.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)):
+        if not any(
+            file.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)
+        ):
             raise ValueError("outside its folder")
         if not file.is_file() or not file.stat().st_size:  # files of /proc have no size
             raise ValueError("not a regular file, or empty")
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
         reason = error.strerror if isinstance(error, OSError) else error
         what = f"has weights in {name[:80]!r}, which cannot be used ({reason})"
-        raise ModelError(where, what, "keep all the files that were exported together in one folder") from error
+        raise ModelError(
+            where, what, "keep all the files that were exported together in one folder"
+        ) from error
     return file.stat().st_size

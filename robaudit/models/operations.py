@@ -1,4 +1,5 @@
-"""The operations that can be followed through a network, with a rule for each: how far it stretches a perturbation; whether it is affine.
+"""The operations that can be followed through a network, with a rule for each: how far it stretches
+a perturbation; whether it is affine.
 
 A new layer needs one entry in :data:`RULES`, under the name of torch's operator.
 """
@@ -19,22 +20,27 @@ from robaudit.numerics import lipschitz
 from robaudit.numerics.lipschitz import Norms, dense, rounded_up
 
 _FLOAT32_SUM = 1e-5  # relative; sums in float32 are no better
-_NO_STEP = 20.0  # torch's own threshold: a step of 2e-9 / beta where the value is 20 / beta is less than float32 rounds
+# torch's own threshold: a step of 2e-9 / beta where the value is 20 / beta is less than float32
+# rounds
+_NO_STEP = 20.0
 _ONE = Norms(1.0, 1.0, 1.0)
 
 
 class NoRuleError(Exception):
-    """An operation cannot be followed; the text is the reason, or empty for an unknown operation."""
+    """An operation cannot be followed; the text is the reason, or empty for an unknown
+    operation."""
 
 
 class Reach(NamedTuple):
-    """The largest change of a tensor, in its l2 and linf norm, for a perturbation of the pixels of norm 1."""
+    """The largest change of a tensor, in its l2 and linf norm, for a perturbation of the pixels of
+    norm 1."""
 
     l2: float
     linf: float
 
     def through(self, norms: Norms, values: int) -> Reach:
-        """The reach after a layer with ``values`` outputs, by the smallest bound: |v|_inf <= |v|_2 <= sqrt(values) |v|_inf."""
+        """The reach after a layer with ``values`` outputs, by the smallest bound: |v|_inf <= |v|_2
+        <= sqrt(values) |v|_inf."""
         linf = min(norms.linf * self.linf, norms.rows * self.l2)
         l2 = min(norms.l2 * self.l2, math.sqrt(values) * linf)
         return Reach(l2, min(linf, l2))
@@ -58,8 +64,10 @@ class Rule:
         norms: of the operation as a function of one operand, with the other arguments fixed.
         affine: whether it is affine in all operands together.
         moves: whether it is linear, and every input goes to at most one output.
-        several: combines the reaches of several operands that depend on the pixels; None: such operations have no rule.
-        either: whether another argument than the first may depend on the pixels instead; with ``several``, it always may.
+        several: combines the reaches of several operands that depend on the pixels; None: such
+            operations have no rule.
+        either: whether another argument than the first may depend on the pixels instead; with
+            ``several``, it always may.
         unless: the reason why an operation with these arguments has no rule, or ''.
     """
 
@@ -77,7 +85,8 @@ def rule_of(step: Step) -> Rule:
     Raises:
         NoRuleError: there is none.
     """
-    rule, operands = RULES.get(step.name), step.operands
+    rule = RULES.get(step.name)
+    operands = step.operands
     if step.name.endswith("_"):
         raise NoRuleError("it writes into the memory of another tensor")
     if rule is None:
@@ -120,7 +129,8 @@ def _moves_unrepeated(step: Step, operand: Operand) -> bool:
 
 
 def _column_sums(step: Step, operand: Operand) -> float:
-    """The largest column sum of a nonnegative matrix: the total contribution of an input to the outputs."""
+    """The largest column sum of a nonnegative matrix: the total contribution of an input to the
+    outputs."""
     ones = torch.ones(1, math.prod(step.shape), dtype=torch.float64)
     return float(step.pulled_back(operand, ones).amax())
 
@@ -131,8 +141,13 @@ def _repeats(step: Step, operand: Operand) -> Norms:
 
 
 def _interpolates(step: Step, operand: Operand) -> Norms:
-    """Norms where every output is a weighted mean, with fixed weights: |A|_2^2 <= |A|_1 |A|_inf, and no row sums to more than 1."""
-    return Norms(math.sqrt(_column_sums(step, operand) * (1 + _FLOAT32_SUM)), 1.0 + _FLOAT32_SUM, 1.0 + _FLOAT32_SUM)
+    """Norms where every output is a weighted mean, with fixed weights: |A|_2^2 <= |A|_1 |A|_inf,
+    and no row sums to more than 1."""
+    return Norms(
+        math.sqrt(_column_sums(step, operand) * (1 + _FLOAT32_SUM)),
+        1.0 + _FLOAT32_SUM,
+        1.0 + _FLOAT32_SUM,
+    )
 
 
 _PRODUCTS = {
@@ -148,7 +163,8 @@ _PRODUCTS = {
 
 
 def fixed_matrix(step: Step, operand: Operand) -> Tensor | None:
-    """The matrix (..., outputs, inputs) that an operation multiplies each row or column of its operand by; None for other operations."""
+    """The matrix (..., outputs, inputs) that an operation multiplies each row or column of its
+    operand by; None for other operations."""
     left, right = _PRODUCTS.get(step.name, ("", ""))
     if operand.argument not in (left, right):
         return None
@@ -171,16 +187,26 @@ def _repeated(step: Step, operand: Operand) -> Norms:
 
 def _term(step: Step, operand: Operand) -> Norms:
     """The norms for a term of a sum or difference."""
-    return _repeated(step, operand).times(float(step["alpha"]) if (operand.argument == "other") != (step.name == "rsub") else 1.0)
+    return _repeated(step, operand).times(
+        float(step["alpha"]) if (operand.argument == "other") != (step.name == "rsub") else 1.0
+    )
 
 
 def _scale(step: Step, operand: Operand) -> Norms:
     other = step["other" if operand.argument == "self" else "self"]
-    number = other.double() if isinstance(other, Tensor) else torch.tensor(float(other), dtype=torch.float64)
+    number = (
+        other.double()
+        if isinstance(other, Tensor)
+        else torch.tensor(float(other), dtype=torch.float64)
+    )
     factor = (1.0 / number if step.name == "div" else number).expand(step.shape)
     largest = rounded_up(float(factor.abs().amax()), 1)
     squares = float(factor.square().sum_to_size(operand.shape).amax())
-    return Norms(rounded_up(math.sqrt(squares), math.prod(step.shape) / math.prod(operand.shape)), largest, largest)
+    return Norms(
+        rounded_up(math.sqrt(squares), math.prod(step.shape) / math.prod(operand.shape)),
+        largest,
+        largest,
+    )
 
 
 def _no_division(step: Step) -> str:
@@ -191,9 +217,12 @@ def _no_division(step: Step) -> str:
 
 def channel_scale(step: Step) -> Tensor:
     """gamma / sqrt(var + eps) of a batch norm with fixed statistics (channels,), float64."""
-    weight, variance = step["weight"], step["running_var"].double()
+    weight = step["weight"]
+    variance = step["running_var"].double()
     gamma = torch.ones_like(variance) if weight is None else weight.double()
-    scale: Tensor = gamma / (variance + step.arguments.get("eps", step.arguments.get("epsilon"))).sqrt()
+    scale: Tensor = (
+        gamma / (variance + step.arguments.get("eps", step.arguments.get("epsilon"))).sqrt()
+    )
     return scale
 
 
@@ -207,11 +236,17 @@ def _no_batch_norm(step: Step) -> str:
 
 def convolution_norms(step: Step, operand: Operand, scale: Tensor | None = None) -> Norms:
     """The norms of a convolution with output channels multiplied by ``scale`` (channels,)."""
-    weight, transposed, groups = step["weight"].double(), bool(step["transposed"]), int(step["groups"])
+    weight = step["weight"].double()
+    transposed = bool(step["transposed"])
+    groups = int(step["groups"])
     dims = weight.dim() - 2
     if scale is not None:
         if transposed:  # (in, out / groups, ...): the groups' outputs follow each other
-            each = scale.reshape(groups, 1, -1).expand(groups, weight.shape[0] // groups, -1).reshape(weight.shape[0], -1)
+            each = (
+                scale.reshape(groups, 1, -1)
+                .expand(groups, weight.shape[0] // groups, -1)
+                .reshape(weight.shape[0], -1)
+            )
             weight = weight * each.reshape(*weight.shape[:2], *[1] * dims)
         else:
             weight = weight * scale.reshape(-1, *[1] * (dims + 1))
@@ -229,7 +264,10 @@ def convolution_norms(step: Step, operand: Operand, scale: Tensor | None = None)
 def _along(step: Step, *names: str) -> list[list[int]]:
     """Pooling options by dimension; an empty stride means the kernel size."""
     dims = _dims(step)
-    options = [list(value) if isinstance(value, Sequence) else [value] for value in (step[name] or step["kernel_size"] for name in names)]
+    options = [
+        list(value) if isinstance(value, Sequence) else [value]
+        for value in (step[name] or step["kernel_size"] for name in names)
+    ]
     return [option * (dims if len(option) == 1 else 1) for option in options]
 
 
@@ -239,7 +277,8 @@ def _dims(step: Step) -> int:
 
 def _average_pool(step: Step, operand: Operand) -> Norms:
     dims = _dims(step)
-    (kernel, stride), padding = _along(step, "kernel_size", "stride"), list(step["padding"])
+    (kernel, stride) = _along(step, "kernel_size", "stride")
+    padding = list(step["padding"])
     padding = padding * (dims if len(padding) == 1 else 1)
     options = {"ceil_mode": step["ceil_mode"], "count_include_pad": step["count_include_pad"]}
     windows = zip(operand.shape[-dims:], kernel, stride, padding, strict=True)
@@ -252,7 +291,9 @@ def _average_pool(step: Step, operand: Operand) -> Norms:
 
 def _adaptive_average_pool(step: Step, operand: Operand) -> Norms:
     pairs = zip(operand.shape[-_dims(step) :], step.shape[-_dims(step) :], strict=True)
-    return lipschitz.separable([lipschitz.adaptive_windows(size, outputs) for size, outputs in pairs])
+    return lipschitz.separable(
+        [lipschitz.adaptive_windows(size, outputs) for size, outputs in pairs]
+    )
 
 
 def _max_pool(step: Step, _: Operand) -> Norms:
@@ -260,7 +301,9 @@ def _max_pool(step: Step, _: Operand) -> Norms:
 
 
 def _adaptive_max_pool(step: Step, operand: Operand) -> Norms:
-    return lipschitz.largest_of_adaptive_windows(operand.shape[-_dims(step) :], step.shape[-_dims(step) :])
+    return lipschitz.largest_of_adaptive_windows(
+        operand.shape[-_dims(step) :], step.shape[-_dims(step) :]
+    )
 
 
 def _mean(step: Step, operand: Operand) -> Norms:
@@ -284,7 +327,8 @@ def _elu(step: Step) -> float:
 
 
 def _no_softplus(step: Step) -> str:
-    """The derivative is at most 1, but above the threshold torch returns x itself: a step down by log(1 + exp(-threshold)) / beta."""
+    """The derivative is at most 1, but above the threshold torch returns x itself: a step down by
+    log(1 + exp(-threshold)) / beta."""
     return "it has a step at its threshold" if step["threshold"] < _NO_STEP else ""
 
 
@@ -294,7 +338,13 @@ def _rules(rule: Rule, names: str) -> dict[str, Rule]:
 
 CONVOLUTIONS = frozenset({"convolution", "convolution_overrideable"})
 NORMALISATIONS = frozenset(
-    {"native_batch_norm", "native_batch_norm_legit", "native_batch_norm_legit_no_training", "cudnn_batch_norm", "miopen_batch_norm"}
+    {
+        "native_batch_norm",
+        "native_batch_norm_legit",
+        "native_batch_norm_legit_no_training",
+        "cudnn_batch_norm",
+        "miopen_batch_norm",
+    }
 )
 RULES: dict[str, Rule] = {
     # every input goes to at most one output
@@ -309,7 +359,10 @@ RULES: dict[str, Rule] = {
         index index_select gather im2col unfold upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_nearest_exact1d
         upsample_nearest_exact2d upsample_nearest_exact3d""",
     ),
-    **_rules(Rule(_interpolates, affine=True), "upsample_linear1d upsample_bilinear2d upsample_trilinear3d"),
+    **_rules(
+        Rule(_interpolates, affine=True),
+        "upsample_linear1d upsample_bilinear2d upsample_trilinear3d",
+    ),
     # sums, products and means
     **_rules(Rule(_term, affine=True, moves=_moves_unrepeated, several=_added), "add sub rsub"),
     **_rules(Rule(_scale, affine=True, moves=_moves_unrepeated, either=True), "mul"),
@@ -317,9 +370,15 @@ RULES: dict[str, Rule] = {
     **_rules(Rule(_always(1.0), affine=True, moves=_always_moves), "neg"),
     **_rules(Rule(_product, affine=True, either=True), " ".join(_PRODUCTS)),
     **_rules(Rule(convolution_norms, affine=True), " ".join(CONVOLUTIONS)),
-    **_rules(Rule(_batch_norm, affine=True, moves=_always_moves, unless=_no_batch_norm), " ".join(NORMALISATIONS)),
+    **_rules(
+        Rule(_batch_norm, affine=True, moves=_always_moves, unless=_no_batch_norm),
+        " ".join(NORMALISATIONS),
+    ),
     **_rules(Rule(_average_pool, affine=True), "avg_pool2d avg_pool3d"),
-    **_rules(Rule(_adaptive_average_pool, affine=True), "adaptive_avg_pool2d adaptive_avg_pool3d mkldnn_adaptive_avg_pool2d"),
+    **_rules(
+        Rule(_adaptive_average_pool, affine=True),
+        "adaptive_avg_pool2d adaptive_avg_pool3d mkldnn_adaptive_avg_pool2d",
+    ),
     **_rules(Rule(_mean, affine=True), "mean"),
     **_rules(Rule(_sum, affine=True), "sum"),
     **_rules(Rule(_always(1.0), affine=True, several=_joined), "cat stack"),
@@ -328,7 +387,9 @@ RULES: dict[str, Rule] = {
     **_rules(Rule(_always(1.0)), "max amax min amin sort topk logsumexp"),
     **_rules(Rule(_max_pool), "max_pool2d_with_indices max_pool3d_with_indices"),
     **_rules(Rule(_adaptive_max_pool), "adaptive_max_pool2d adaptive_max_pool3d"),
-    "softmax": Rule(_always(0.5)),  # J = diag(p) - p p^T has eigenvalues and row sums 2 p (1 - p) of at most 1/2
+    "softmax": Rule(
+        _always(0.5)
+    ),  # J = diag(p) - p p^T has eigenvalues and row sums 2 p (1 - p) of at most 1/2
     "log_softmax": Rule(_log_softmax),
     # functions of single values
     **_rules(
@@ -341,11 +402,22 @@ RULES: dict[str, Rule] = {
     "silu": Rule(_always(lipschitz.SILU)),
     "mish": Rule(_always(lipschitz.MISH)),
     "erf": Rule(_always(rounded_up(2 / math.sqrt(math.pi), 2))),
-    "gelu": Rule(_slope(lambda step: lipschitz.GELU_TANH if step["approximate"] == "tanh" else lipschitz.GELU)),
+    "gelu": Rule(
+        _slope(
+            lambda step: lipschitz.GELU_TANH if step["approximate"] == "tanh" else lipschitz.GELU
+        )
+    ),
     "leaky_relu": Rule(_slope(lambda step: max(1.0, abs(step["negative_slope"])))),
-    "prelu_kernel": Rule(_slope(lambda step: max(1.0, float(step["weight"].double().abs().amax())))),
-    "elu": Rule(_slope(_elu), unless=lambda step: "" if step["input_scale"] > 0 else "its input scale is not positive"),
-    "celu": Rule(_always(1.0), unless=lambda step: "" if step["alpha"] > 0 else "its alpha is not positive"),
+    "prelu_kernel": Rule(
+        _slope(lambda step: max(1.0, float(step["weight"].double().abs().amax())))
+    ),
+    "elu": Rule(
+        _slope(_elu),
+        unless=lambda step: "" if step["input_scale"] > 0 else "its input scale is not positive",
+    ),
+    "celu": Rule(
+        _always(1.0), unless=lambda step: "" if step["alpha"] > 0 else "its alpha is not positive"
+    ),
     "softplus": Rule(_always(1.0), unless=_no_softplus),
 }
 """The rules by torch's operator names, without underscores around them."""

@@ -52,7 +52,8 @@ def check_operators(operators: Iterable[Operator], part: Part, where: str) -> No
             called = _written(namespace, name)
             raise ModelError(
                 where,
-                f"calls {called[:80]!r}, which is not on the list of operators of ordinary networks",
+                f"calls {called[:80]!r}, which is not on the list of operators of ordinary "
+                "networks",
                 WITHOUT,
             )
 

@@ -1,4 +1,5 @@
-"""The spec keys for a trained model's input and classes, from its own files, read by the library that wrote them."""
+"""The spec keys for a trained model's input and classes, from its own files, read by the library
+that wrote them."""
 
 from __future__ import annotations
 
@@ -22,22 +23,44 @@ from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelS
 from robaudit.spec.origin import OwnPreparation
 from robaudit.text import clipped, count, distinct, first_line
 
-TIMM, TORCHVISION = "timm:", "torchvision:"
+TIMM = "timm:"
+TORCHVISION = "torchvision:"
 _NORMALISATION = ("mean", "std")
 _GEOMETRY = ("resize", "crop", "crop_rounding")
 _ONLY_WEIGHTS = (".safetensors", ".bin")
 _SHOWN = 3  # names
 _UNNAMED = re.compile(r"LABEL_\d+")
 _OTHER_TASKS = {
-    "multi_label_classification": "may give an image several classes or none (problem_type multi_label_classification)",
+    "multi_label_classification": "may give an image several classes or none (problem_type "
+    "multi_label_classification)",
     "regression": "estimates numbers (problem_type regression)",
 }
 _PROCESSORS = (
-    *("Beit", "Bit", "CLIP", "ConvNext", "DeiT", "Donut", "EfficientFormer", "EfficientNet", "ImageGPT"),
-    *("Levit", "MobileNetV1", "MobileNetV2", "MobileViT", "PPLCNet", "Perceiver", "PoolFormer", "Pvt"),
+    *(
+        "Beit",
+        "Bit",
+        "CLIP",
+        "ConvNext",
+        "DeiT",
+        "Donut",
+        "EfficientFormer",
+        "EfficientNet",
+        "ImageGPT",
+    ),
+    *(
+        "Levit",
+        "MobileNetV1",
+        "MobileNetV2",
+        "MobileViT",
+        "PPLCNet",
+        "Perceiver",
+        "PoolFormer",
+        "Pvt",
+    ),
     *("Segformer", "Siglip", "Siglip2", "TextNet", "ViT", "ViTHybrid"),
 )
-"""Image processors of Transformers that only prepare images. Others open files that their options name."""
+"""Image processors of Transformers that only prepare images. Others open files that their options
+name."""
 _FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
 
 
@@ -67,10 +90,11 @@ class Pretrained:
 
 
 def filled(spec: AuditSpec) -> AuditSpec:
-    """The spec with the architecture, normalisation, image size and class names that its model's own files state.
+    """The spec with the architecture, normalisation, image size and class names that its model's
+    own files state.
 
-    The spec takes precedence; mean and std belong together, and so do resize and crop. A filled spec does not
-    change. ``origin.taken`` lists what was filled in, for the user.
+    The spec takes precedence; mean and std belong together, and so do resize and crop. A filled
+    spec does not change. ``origin.taken`` lists what was filled in, for the user.
 
     Raises:
         RobauditError: the model's files are damaged, or of a model that is not supported.
@@ -80,18 +104,30 @@ def filled(spec: AuditSpec) -> AuditSpec:
     pretrained = describe(spec.model, spec.base_dir)
     if pretrained is None:
         return spec
-    model, dataset = _for_model(spec.model, pretrained), _for_dataset(spec.dataset, pretrained)
+    model = _for_model(spec.model, pretrained)
+    dataset = _for_dataset(spec.dataset, pretrained)
     try:
         changes = {
-            "model": ModelSpec.model_validate({**spec.model.model_dump(exclude_unset=True), **model}),
-            "dataset": type(spec.dataset).model_validate({**spec.dataset.model_dump(exclude_unset=True), **dataset}),
+            "model": ModelSpec.model_validate(
+                {**spec.model.model_dump(exclude_unset=True), **model}
+            ),
+            "dataset": type(spec.dataset).model_validate(
+                {**spec.dataset.model_dump(exclude_unset=True), **dataset}
+            ),
         }
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        what = f"gives {'.'.join(map(str, first['loc']))} a value that a spec cannot have: {first['msg']}"
-        raise ModelError(pretrained.source, what, "restore the model's own file, or correct it") from error
+        what = (
+            f"gives {'.'.join(map(str, first['loc']))} a value that a spec cannot have: "
+            f"{first['msg']}"
+        )
+        raise ModelError(
+            pretrained.source, what, "restore the model's own file, or correct it"
+        ) from error
     source = pretrained.source.replace(f"{spec.base_dir}/", "")
-    lines = _lines(pretrained, {**model, **dataset}, source, files=isinstance(spec.dataset, ImageOptions))
+    lines = _lines(
+        pretrained, {**model, **dataset}, source, files=isinstance(spec.dataset, ImageOptions)
+    )
     done = spec.model_copy(update=changes)
     own = OwnPreparation(source, pretrained.input, pretrained.trained) if pretrained.input else None
     return done.coming(replace(spec.origin, taken=lines, own=own))
@@ -99,11 +135,15 @@ def filled(spec: AuditSpec) -> AuditSpec:
 
 def _for_model(model: ModelSpec, pretrained: Pretrained) -> dict[str, Any]:
     """The model keys that the spec lacks."""
-    written, taken = model.model_fields_set, dict[str, Any]()
+    written = model.model_fields_set
+    taken = dict[str, Any]()
     if "architecture" not in written:
         taken["architecture"] = pretrained.architecture
     options = {**pretrained.options, **model.architecture_options}
-    if model.architecture in (None, pretrained.architecture) and options != model.architecture_options:
+    if (
+        model.architecture in (None, pretrained.architecture)
+        and options != model.architecture_options
+    ):
         taken["architecture_options"] = options
     if "mean" not in written and "std" not in written:
         if pretrained.unknown is not None:
@@ -113,8 +153,10 @@ def _for_model(model: ModelSpec, pretrained: Pretrained) -> dict[str, Any]:
 
 
 def _for_dataset(dataset: BaseDatasetSpec, pretrained: Pretrained) -> dict[str, Any]:
-    """The dataset keys that the spec lacks; a geometry key in the spec rules out all geometry keys of the files."""
-    written, taken = dataset.model_fields_set, dict[str, Any]()
+    """The dataset keys that the spec lacks; a geometry key in the spec rules out all geometry keys
+    of the files."""
+    written = dataset.model_fields_set
+    taken = dict[str, Any]()
     if isinstance(dataset, ImageOptions):
         closed = {*written, *_NORMALISATION, *(_GEOMETRY if written & set(_GEOMETRY) else ())}
         if type(dataset).model_fields["channels"].default is None:
@@ -125,20 +167,33 @@ def _for_dataset(dataset: BaseDatasetSpec, pretrained: Pretrained) -> dict[str, 
     return taken
 
 
-def _lines(pretrained: Pretrained, taken: dict[str, Any], source: str, *, files: bool) -> tuple[str, ...]:
-    """The filled-in values as a line for the user; for data without image files, also the size that the model expects."""
-    shown = [f"{key} {_value(taken[key])}" for key in (*_NORMALISATION, *_GEOMETRY, "interpolation", "channels") if key in taken]
+def _lines(
+    pretrained: Pretrained, taken: dict[str, Any], source: str, *, files: bool
+) -> tuple[str, ...]:
+    """The filled-in values as a line for the user; for data without image files, also the size that
+    the model expects."""
+    shown = [
+        f"{key} {_value(taken[key])}"
+        for key in (*_NORMALISATION, *_GEOMETRY, "interpolation", "channels")
+        if key in taken
+    ]
     if "class_names" in taken:
         names = taken["class_names"]
-        listed = ", ".join(clipped(name, 40) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        listed = ", ".join(clipped(name, 40) for name in names[:_SHOWN]) + (
+            ", ..." if len(names) > _SHOWN else ""
+        )
         shown.append(f"{count(len(names), 'class name')} ({listed})")
     side = pretrained.input.get("crop", pretrained.input.get("resize"))
     if side is not None and not files:
         height, width = side if isinstance(side, tuple) else (side, side)
         shown.append(f"made for images of {height} x {width}, which the data must have already")
     options = pretrained.options if "architecture_options" in taken else {}
-    with_options = f" ({', '.join(f'{key} {value}' for key, value in options.items())})" if options else ""
-    head = f"{pretrained.architecture}{with_options}" if "architecture" in taken or not shown else ""
+    with_options = (
+        f" ({', '.join(f'{key} {value}' for key, value in options.items())})" if options else ""
+    )
+    head = (
+        f"{pretrained.architecture}{with_options}" if "architecture" in taken or not shown else ""
+    )
     line = f"from {source}: {'; '.join(part for part in (head, *shown) if part)}"
     return (line, *(f"{source}: {note}" for note in pretrained.notes))
 
@@ -150,20 +205,26 @@ def _value(value: Any) -> str:
 
 
 def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
-    """The description of a spec's model from its files; None if they have none, so that the spec must say everything.
+    """The description of a spec's model from its files; None if they have none, so that the spec
+    must say everything.
 
-    The configuration is used for a folder, and for a file beside it if the spec's architecture is from timm or Transformers (or missing,
-    and the file is .safetensors or .bin).
+    The configuration is used for a folder, and for a file beside it if the spec's architecture is
+    from timm or Transformers (or missing, and the file is .safetensors or .bin).
 
     Raises:
-        RobauditError: a file is damaged, or of a model that is not supported, or its library is not installed.
+        RobauditError: a file is damaged, or of a model that is not supported, or its library is not
+            installed.
     """
     if model.format is not None and model.format != "safetensors":
         return None
     architecture = model.architecture or ""
     if model.path is not None:
         path = base_dir / expanded(model.path)
-        from_library = architecture.startswith((TIMM, TRANSFORMERS)) if architecture else path.name.endswith(_ONLY_WEIGHTS)
+        from_library = (
+            architecture.startswith((TIMM, TRANSFORMERS))
+            if architecture
+            else path.name.endswith(_ONLY_WEIGHTS)
+        )
         is_folder = os.path.isdir(path)  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
         if is_folder or (from_library and os.path.isfile(path)):  # noqa: PTH113
             pretrained = _of_folder(path if is_folder else path.parent, strict=is_folder)
@@ -201,8 +262,15 @@ def _read_by(library: str, source: str) -> Iterator[None]:
     except ImportError as error:
         raise needs_extra(source, library, "timm" if library == "timm" else "hf") from error
     except Exception as error:
-        what = f"is not as {library} writes it ({clipped(f'{type(error).__name__}: {first_line(error)}', 300)})"
-        raise ModelError(source, what, "restore the model's own file, or correct it; or write what it says in the spec") from error
+        what = (
+            f"is not as {library} writes it "
+            f"({clipped(f'{type(error).__name__}: {first_line(error)}', 300)})"
+        )
+        raise ModelError(
+            source,
+            what,
+            "restore the model's own file, or correct it; or write what it says in the spec",
+        ) from error
 
 
 def _input(
@@ -216,7 +284,9 @@ def _input(
         return {}, error
     if found is None:
         what = "prepares images in a way that is not known here"
-        return {}, ModelError(source, what, "write mean and std in the model section, and what images need")
+        return {}, ModelError(
+            source, what, "write mean and std in the model section, and what images need"
+        )
     return found, None
 
 
@@ -225,15 +295,23 @@ def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
     settings = {**config.get("pretrained_cfg", {}), **config}  # one flat object in old files
     arguments = dict(config.get("model_args") or {})
     if settings.get("num_classes") == 0:
-        raise ModelError(source, "describes a network without a classifier (num_classes 0)", "give a model that was trained to classify")
+        raise ModelError(
+            source,
+            "describes a network without a classifier (num_classes 0)",
+            "give a model that was trained to classify",
+        )
     classes = settings.get("num_classes")
     options = {**({} if classes is None else {"num_classes": classes}), **arguments}
-    named, known = settings.get("label_names") or settings.get("labels"), dict[str, tuple[str, ...]]()
+    named = settings.get("label_names") or settings.get("labels")
+    known = dict[str, tuple[str, ...]]()
     if named:
         labels = _by_index(named) if isinstance(named, Mapping) else tuple(map(str, named))
         descriptions = settings.get("label_descriptions") or {}
         if len(labels) == (classes or len(labels)):
-            known["class_names"] = distinct([str(descriptions.get(label, label)) for label in labels], labels if descriptions else None)
+            known["class_names"] = distinct(
+                [str(descriptions.get(label, label)) for label in labels],
+                labels if descriptions else None,
+            )
             known |= {"class_ids": distinct(labels)} if descriptions else {}
     elif classes == 1000 and str(settings.get("tag") or "").endswith("in1k"):
         known = imagenet_names()
@@ -242,7 +320,8 @@ def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
 
 
 def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:
-    """timm's own entry for an architecture; None if timm has no such name (building the network then fails)."""
+    """timm's own entry for an architecture; None if timm has no such name (building the network
+    then fails)."""
     with _read_by("timm", f"architecture {TIMM}{name}"):
         from timm.models import get_pretrained_cfg
 
@@ -253,11 +332,19 @@ def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:
         if config is None:
             return None
         settings = config.to_dict()
-        source = f"timm's entry for {name}{f'.{config.tag}' if config.tag and '.' not in name else ''}"
-        known = options.get("num_classes", settings.get("num_classes")) == 1000 and str(config.tag or "").endswith("in1k")
+        source = (
+            f"timm's entry for {name}{f'.{config.tag}' if config.tag and '.' not in name else ''}"
+        )
+        known = options.get("num_classes", settings.get("num_classes")) == 1000 and str(
+            config.tag or ""
+        ).endswith("in1k")
         prepared = _input("timm", source, _timms_transform, settings, options)
-        trained = "." in name and options.get("num_classes", settings.get("num_classes")) == settings.get("num_classes")
-        return Pretrained(source, TIMM + name, {}, *prepared, imagenet_names() if known else {}, trained=trained)
+        trained = "." in name and options.get(
+            "num_classes", settings.get("num_classes")
+        ) == settings.get("num_classes")
+        return Pretrained(
+            source, TIMM + name, {}, *prepared, imagenet_names() if known else {}, trained=trained
+        )
 
 
 def imagenet_names() -> dict[str, tuple[str, ...]]:
@@ -266,18 +353,26 @@ def imagenet_names() -> dict[str, tuple[str, ...]]:
 
     info: Any = ImageNetInfo()
     ids = tuple(info.label_names())
-    return {"class_names": distinct([info.label_name_to_description(synset) for synset in ids], ids), "class_ids": ids}
+    return {
+        "class_names": distinct([info.label_name_to_description(synset) for synset in ids], ids),
+        "class_ids": ids,
+    }
 
 
-def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _timms_transform(
+    settings: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
     """The evaluation transform of timm for a pretrained_cfg and the arguments of the model."""
     from timm import data as timms
 
     library: Any = timms
     sizes = settings.get("input_size") or (3, 224, 224)
-    channels, side = arguments.get("in_chans") or sizes[0], arguments.get("img_size") if settings.get("fixed_input_size") else None
+    channels = arguments.get("in_chans") or sizes[0]
+    side = arguments.get("img_size") if settings.get("fixed_input_size") else None
     sides = sizes[1:] if side is None else (side, side) if isinstance(side, int) else tuple(side)
-    data = library.resolve_data_config({"input_size": (channels, *sides)}, pretrained_cfg=dict(settings))
+    data = library.resolve_data_config(
+        {"input_size": (channels, *sides)}, pretrained_cfg=dict(settings)
+    )
     if len(data["mean"]) not in (1, channels):  # for another number of channels: left to the spec
         data |= {"mean": (0.0,), "std": (1.0,)}
     transform = library.create_transform(**data)
@@ -293,31 +388,49 @@ def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) 
 
 
 def _of_transformers(config: dict[str, Any], path: Path) -> Pretrained:
-    """The model in a folder of ``save_pretrained``: config.json, and beside it the description of the image processor."""
-    kind, labels = _class_of(config, path), config.get("id2label") or {}
+    """The model in a folder of ``save_pretrained``: config.json, and beside it the description of
+    the image processor."""
+    kind = _class_of(config, path)
+    labels = config.get("id2label") or {}
     refuse_other_tasks(config.get("problem_type"), str(path))
-    unnamed = all(_UNNAMED.fullmatch(str(label)) for label in labels.values())  # LABEL_0, LABEL_1, ...
+    # LABEL_0, LABEL_1, ...
+    unnamed = all(_UNNAMED.fullmatch(str(label)) for label in labels.values())
     names = () if unnamed else distinct(_by_index(labels))
     classes = {"class_names": names} if names else {}
-    processor = next((file for file in (path.parent / name for name in PROCESSORS) if file.is_file()), None)
+    processor = next(
+        (file for file in (path.parent / name for name in PROCESSORS) if file.is_file()), None
+    )
     if processor is None:
         note = f"there is no {PROCESSORS[0]} with it: mean, std, resize and crop are the spec's"
         return Pretrained(str(path), TRANSFORMERS + kind, classes=classes, notes=(note,))
     refuse_unlisted(config, path)
-    for file in (path, *(path.parent / name for name in PROCESSORS)):  # the library looks into all of them
+    for file in (
+        path,
+        *(path.parent / name for name in PROCESSORS),
+    ):  # the library looks into all of them
         if file.is_file():
             _refuse_unlisted_processor(read_object(file), file)
-    prepared = _input("transformers", str(processor), _processor, path.parent, config.get("num_channels", 3))
+    prepared = _input(
+        "transformers", str(processor), _processor, path.parent, config.get("num_channels", 3)
+    )
     return Pretrained(f"{path} and {processor.name}", TRANSFORMERS + kind, {}, *prepared, classes)
 
 
 def _class_of(config: Mapping[str, Any], path: Path) -> str:
     listed = config.get("architectures")
     if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], str):
-        raise ModelError(str(path), "its 'architectures' is not a list of one class", "restore the model's own file, or correct it")
+        raise ModelError(
+            str(path),
+            "its 'architectures' is not a list of one class",
+            "restore the model's own file, or correct it",
+        )
     if "ForImageClassification" not in listed[0]:
         remedy = "give a model that was trained with a class such as ViTForImageClassification"
-        raise ModelError(str(path), f"describes a {listed[0]}, which is not an image classifier of Transformers", remedy)
+        raise ModelError(
+            str(path),
+            f"describes a {listed[0]}, which is not an image classifier of Transformers",
+            remedy,
+        )
     return listed[0]
 
 
@@ -333,7 +446,11 @@ def refuse_other_tasks(problem_type: object, where: str) -> None:
     """
     task = _OTHER_TASKS.get(problem_type) if isinstance(problem_type, str) else None
     if task is not None:
-        raise ModelError(where, f"{task}, and an audit follows the class of the largest logit", "give a model that chooses one class")
+        raise ModelError(
+            where,
+            f"{task}, and an audit follows the class of the largest logit",
+            "give a model that chooses one class",
+        )
 
 
 def _refuse_unlisted_processor(document: Mapping[str, Any], path: Path) -> None:
@@ -346,14 +463,28 @@ def _refuse_unlisted_processor(document: Mapping[str, Any], path: Path) -> None:
     for part in (document, inner if isinstance(inner, Mapping) else {}):
         for key in ("image_processor_type", "feature_extractor_type"):
             named = str(part.get(key) or "ViTImageProcessor")
-            base = named.replace("FeatureExtractor", "ImageProcessor").removesuffix("Fast").removesuffix("Pil")
-            if base.removesuffix("ImageProcessor") not in _PROCESSORS or not base.endswith("ImageProcessor"):
-                what = f"its {key} {clipped(named, 60)!r} is not on the list of those that only prepare images"
-                raise ModelError(str(path), what, "remove the file, and write mean, std, resize and crop in the spec")
+            base = (
+                named.replace("FeatureExtractor", "ImageProcessor")
+                .removesuffix("Fast")
+                .removesuffix("Pil")
+            )
+            if base.removesuffix("ImageProcessor") not in _PROCESSORS or not base.endswith(
+                "ImageProcessor"
+            ):
+                what = (
+                    f"its {key} {clipped(named, 60)!r} is not on the list of those that only "
+                    "prepare images"
+                )
+                raise ModelError(
+                    str(path),
+                    what,
+                    "remove the file, and write mean, std, resize and crop in the spec",
+                )
 
 
 def _processor(folder: Path, channels: int) -> Mapping[str, Any] | None:
-    """The image processor of Transformers in its Pillow backend; code in the folder never runs, and nothing is looked up on the Hub."""
+    """The image processor of Transformers in its Pillow backend; code in the folder never runs, and
+    nothing is looked up on the Hub."""
     import transformers
 
     library: Any = transformers
@@ -367,13 +498,36 @@ def _processor(folder: Path, channels: int) -> Mapping[str, Any] | None:
         candidates: list[dict[str, Any]] = [{} if crop is None else {"crop": crop}]
         if settings.get("do_resize"):
             size = _size(settings["size"])
-            side, share = _pair(size)[0], settings.get("crop_pct") or 224 / 256
-            larger = int(side / share)  # PoolFormer's and LeViT's resize, and ConvNeXt's below 384, where it stretches the image
-            pairs = ((size, crop), (larger, crop), (math.floor(side * 256 / 224), crop), (larger, side), ((side, side), None))
-            candidates = [{"resize": new, **({} if cut is None else {"crop": cut})} for new, cut in pairs]
-            candidates = [{**candidate, "interpolation": _FILTERS[settings["resample"]]} for candidate in candidates]
-        candidates = [{**candidate, **({"crop_rounding": "floor"} if "crop" in candidate else {})} for candidate in candidates]
-        return translated(lambda image: processor(image, return_tensors="pt")["pixel_values"][0], candidates, channels)
+            side = _pair(size)[0]
+            share = settings.get("crop_pct") or 224 / 256
+            larger = int(
+                side / share
+                # PoolFormer's and LeViT's resize, and ConvNeXt's below 384, where it stretches the
+                # image
+            )
+            pairs = (
+                (size, crop),
+                (larger, crop),
+                (math.floor(side * 256 / 224), crop),
+                (larger, side),
+                ((side, side), None),
+            )
+            candidates = [
+                {"resize": new, **({} if cut is None else {"crop": cut})} for new, cut in pairs
+            ]
+            candidates = [
+                {**candidate, "interpolation": _FILTERS[settings["resample"]]}
+                for candidate in candidates
+            ]
+        candidates = [
+            {**candidate, **({"crop_rounding": "floor"} if "crop" in candidate else {})}
+            for candidate in candidates
+        ]
+        return translated(
+            lambda image: processor(image, return_tensors="pt")["pixel_values"][0],
+            candidates,
+            channels,
+        )
 
 
 def _size(size: Mapping[str, int]) -> int | tuple[int, int]:
@@ -386,17 +540,27 @@ def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _by_index(labels: Mapping[Any, Any]) -> tuple[str, ...]:
-    """The names in a JSON object by class index; empty if it does not name every class from 0 on."""
+    """The names in a JSON object by class index; empty if it does not name every class from 0
+    on."""
     by_index = {int(index): str(name) for index, name in labels.items()}
-    return tuple(by_index[index] for index in range(len(by_index))) if max(by_index, default=0) < len(by_index) else ()
+    return (
+        tuple(by_index[index] for index in range(len(by_index)))
+        if max(by_index, default=0) < len(by_index)
+        else ()
+    )
 
 
 def _of_torchvisions_name(name: str, chosen: Mapping[str, Any]) -> Pretrained | None:
-    """torchvision's transform and class names for an architecture with the tag of its weights; None if there are none."""
+    """torchvision's transform and class names for an architecture with the tag of its weights; None
+    if there are none."""
     from torchvision import models
 
     model, _, tag = name.partition(".")
-    weights: Any = models.get_model_weights(model).__members__.get(tag) if model in models.list_models(module=models) else None
+    weights: Any = (
+        models.get_model_weights(model).__members__.get(tag)
+        if model in models.list_models(module=models)
+        else None
+    )
     if weights is None:
         return None
     transform = weights.transforms()
@@ -406,14 +570,23 @@ def _of_torchvisions_name(name: str, chosen: Mapping[str, Any]) -> Pretrained | 
         options["transform_input"] = True
     if model.startswith("vit_") and "min_size" in weights.meta:
         options["image_size"] = weights.meta["min_size"][0]
-    source, names = f"torchvision's entry for {name}", distinct(weights.meta["categories"])
+    source = f"torchvision's entry for {name}"
+    names = distinct(weights.meta["categories"])
     prepared = _input("torchvision", source, translated, transform, [images], 3)
     own = chosen.get("num_classes", len(names)) == len(names)
-    return Pretrained(source, TORCHVISION + name, options, *prepared, {"class_names": names} if own else {}, trained=own)
+    return Pretrained(
+        source,
+        TORCHVISION + name,
+        options,
+        *prepared,
+        {"class_names": names} if own else {},
+        trained=own,
+    )
 
 
 def published_geometry(model: ModelSpec) -> dict[str, Any]:
-    """Resize, crop and interpolation of the default weights of a torchvision architecture; empty for others."""
+    """Resize, crop and interpolation of the default weights of a torchvision architecture; empty
+    for others."""
     library, _, name = (model.architecture or "").partition(":")
     if f"{library}:" != TORCHVISION:
         return {}
@@ -428,5 +601,6 @@ def published_geometry(model: ModelSpec) -> dict[str, Any]:
 
 def _geometry_of(transform: Any) -> dict[str, Any]:
     """The keys for a transform of torchvision's weights."""
-    (resize,), (crop,) = transform.resize_size, transform.crop_size
+    (resize,) = transform.resize_size
+    (crop,) = transform.crop_size
     return {"resize": resize, "crop": crop, "interpolation": transform.interpolation.value}

@@ -1,4 +1,5 @@
-"""Networks from the user's Python code: only under ``--trust``, and only through a named function."""
+"""Networks from the user's Python code: only under ``--trust``, and only through a named
+function."""
 
 from __future__ import annotations
 
@@ -35,21 +36,35 @@ def as_module(value: object) -> nn.Module | None:
 
 
 def load_python(source: Source) -> LoadedNetwork:
-    """Load ``format: python``: call the architecture's function, which returns a module or callable.
+    """Load ``format: python``: call the architecture's function, which returns a module or
+    callable.
 
     Raises:
         ModelError: the function is not trusted, is missing, raises, or returns something else.
     """
     if source.path is not None and not source.path.exists():
-        raise ModelError(str(source.path), "there is no such file", "paths are relative to the spec file")
+        raise ModelError(
+            str(source.path), "there is no such file", "paths are relative to the spec file"
+        )
     value = call_target(source, with_path=True)
     network = as_module(value)
     if network is None:
         raise ModelError(
-            source.where, f"{source.spec.architecture} returned {type(value).__name__}", "return a torch.nn.Module or a callable"
+            source.where,
+            f"{source.spec.architecture} returned {type(value).__name__}",
+            "return a torch.nn.Module or a callable",
         )
-    sha256 = file_sha256(source.path) if source.path is not None and source.path.is_file() else fingerprint(value)
-    return LoadedNetwork(network.eval(), "python", sha256, notes=(f"the network comes from your Python code, {source.spec.architecture}",))
+    sha256 = (
+        file_sha256(source.path)
+        if source.path is not None and source.path.is_file()
+        else fingerprint(value)
+    )
+    return LoadedNetwork(
+        network.eval(),
+        "python",
+        sha256,
+        notes=(f"the network comes from your Python code, {source.spec.architecture}",),
+    )
 
 
 FORMAT = Format("python", load_python)
@@ -58,8 +73,8 @@ FORMAT = Format("python", load_python)
 def call_target(source: Source, *, with_path: bool = False) -> object:
     """Import ``package.module:function`` and call it with the architecture's options.
 
-    The spec's folder is importable only during the import and the call. ``with_path`` passes the spec's path, if
-    there is one.
+    The spec's folder is importable only during the import and the call. ``with_path`` passes the
+    spec's path, if there is one.
 
     Raises:
         ModelError: the function is not trusted, is missing, or raises.
@@ -76,14 +91,19 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
         raise ModelError(
             f"architecture {target}",
             "is Python code and would run on this machine",
-            "pass --trust if you trust it, or convert the model to TorchScript, .pt2 or safetensors with a torchvision: architecture",
+            "pass --trust if you trust it, or convert the model to TorchScript, .pt2 or "
+            "safetensors with a torchvision: architecture",
         )
     options: dict[str, Any] = dict(source.spec.architecture_options)
-    with user_function(target, source.base_dir, partial(ModelError, f"architecture {target}")) as function:
+    with user_function(
+        target, source.base_dir, partial(ModelError, f"architecture {target}")
+    ) as function:
         if with_path and source.path is not None:
             options.setdefault("path", source.path)
         try:
             result: object = function(**options)
         except Exception as error:
-            raise ModelError(f"architecture {target}", f"raised {describe(error)}", "see architecture_options") from error
+            raise ModelError(
+                f"architecture {target}", f"raised {describe(error)}", "see architecture_options"
+            ) from error
     return result

@@ -21,10 +21,16 @@ def load_safetensors(source: Source) -> LoadedNetwork:
     try:
         tensors = load_file(source.file)
     except (RuntimeError, MemoryError) as error:  # torch's part: mapping the file
-        raise ModelError(source.where, f"cannot be mapped into memory ({error})", "give a smaller file, or more memory") from error
+        raise ModelError(
+            source.where,
+            f"cannot be mapped into memory ({error})",
+            "give a smaller file, or more memory",
+        ) from error
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         what = f"is not a complete safetensors file ({error})"
-        raise ModelError(source.where, what, "the file is truncated or damaged; save it again") from error
+        raise ModelError(
+            source.where, what, "the file is truncated or damaged; save it again"
+        ) from error
     if (entry := source.spec.entry) is None:
         return fill(source, FORMAT.name, tensors)
     if part := under(tensors, f"{entry}."):

@@ -14,7 +14,8 @@ import torch
 
 from robaudit.errors import ModelError
 
-_MOST_EXPANSION, _FREE_BYTES = 50, 2**26
+_MOST_EXPANSION = 50
+_FREE_BYTES = 2**26
 ZIP = b"PK\3\4"
 
 
@@ -23,7 +24,8 @@ def members(path: Path, *, check: bool = False) -> list[str]:
 
     Args:
         path: the archive.
-        check: compare each member with its checksum, which torch does not do: a flipped bit would silently give other weights.
+        check: compare each member with its checksum, which torch does not do: a flipped bit would
+            silently give other weights.
 
     Raises:
         ModelError: it is not a zip, is truncated, damaged or encrypted, or expands absurdly.
@@ -32,7 +34,9 @@ def members(path: Path, *, check: bool = False) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             expanded = sum(member.file_size for member in archive.infolist())
             if expanded > _MOST_EXPANSION * path.stat().st_size + _FREE_BYTES:
-                raise ModelError(str(path), f"claims to expand to {expanded} bytes", "save it again with torch")
+                raise ModelError(
+                    str(path), f"claims to expand to {expanded} bytes", "save it again with torch"
+                )
             for member in archive.infolist():
                 member.CRC = member.CRC or None  # type: ignore[assignment]  # unchecked: torch writes 0 where checksums are switched off
             if check and (damaged := archive.testzip()):
@@ -63,11 +67,16 @@ def reader_of(path: Path) -> Any:
 
 
 def _incomplete(path: Path, why: object) -> ModelError:
-    return ModelError(str(path), f"is not a complete torch zip archive ({why})", "the file is truncated or damaged; copy or save it again")
+    return ModelError(
+        str(path),
+        f"is not a complete torch zip archive ({why})",
+        "the file is truncated or damaged; copy or save it again",
+    )
 
 
 def load_tensors(path: Path) -> Any:
-    """``torch.load(weights_only=True)``: tensors and plain containers, never an object that runs code.
+    """``torch.load(weights_only=True)``: tensors and plain containers, never an object that runs
+    code.
 
     Raises:
         ModelError: the file holds anything else, or is damaged.
@@ -89,33 +98,41 @@ def refusal(error: BaseException, where: str) -> ModelError:
         return ModelError(
             where,
             f"holds a pickled Python object ({named}), which would run code when loaded",
-            "export it with torch.jit.script or torch.export.save, save its state_dict() as safetensors, "
+            "export it with torch.jit.script or torch.export.save, save its state_dict() as "
+            "safetensors, "
             "or load it with your own function: format: python and --trust",
         )
     text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
-    reason = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:200]
+    reason = next(
+        (line.strip() for line in text.splitlines() if line.strip()), type(error).__name__
+    )[:200]
     return ModelError(
         where,
         f"torch cannot read it: {reason}",
-        "the file is truncated, damaged or not a plain state dict; save the state_dict() as safetensors",
+        "the file is truncated, damaged or not a plain state dict; save the state_dict() as "
+        "safetensors",
     )
 
 
 def _named(error: BaseException) -> str:
     """The class or function that torch would not import, or '' for another reason."""
-    match = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(r"Unsupported (?:class|global)[: ]+([\w.]+)", str(error))
+    match = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(
+        r"Unsupported (?:class|global)[: ]+([\w.]+)", str(error)
+    )
     return match[1] if match else ""
 
 
 def _torch_load(stream: BinaryIO) -> Any:
     stream.seek(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # odd tensors are reported when weights are fitted
+        # odd tensors are reported when weights are fitted
+        warnings.simplefilter("ignore", UserWarning)
         return torch.load(stream, map_location="cpu", weights_only=True)
 
 
 class Unread:
-    """Stand-in for an object, class or function of a pickle: empty, and none of its code has run."""
+    """Stand-in for an object, class or function of a pickle: empty, and none of its code has
+    run."""
 
     def __init__(self, *_: object, **__: object) -> None:
         """Ignore the object's arguments."""
@@ -125,12 +142,15 @@ class Unread:
 
 
 def _with_stand_ins(stream: BinaryIO) -> dict[Any, Any] | None:
-    """A checkpoint that holds more than tensors (settings, state of the training), with `Unread` in place of every other object.
+    """A checkpoint that holds more than tensors (settings, state of the training), with `Unread` in
+    place of every other object.
 
-    torch's restricted reader builds the stand-ins, so no function and no class that the file names is imported, let alone called.
+    torch's restricted reader builds the stand-ins, so no function and no class that the file names
+    is imported, let alone called.
 
     Returns:
-        The checkpoint; None where it is not a mapping with tensors somewhere below, or names a module that torch always refuses (os, sys).
+        The checkpoint; None where it is not a mapping with tensors somewhere below, or names a
+        module that torch always refuses (os, sys).
     """
     try:
         stream.seek(0)
@@ -145,5 +165,7 @@ def _with_stand_ins(stream: BinaryIO) -> dict[Any, Any] | None:
 def _holds_tensors(mapping: Mapping[Any, Any], depth: int = 3) -> bool:
     values = mapping.values()
     return any(
-        isinstance(value, torch.Tensor) or (depth and isinstance(value, Mapping) and _holds_tensors(value, depth - 1)) for value in values
+        isinstance(value, torch.Tensor)
+        or (depth and isinstance(value, Mapping) and _holds_tensors(value, depth - 1))
+        for value in values
     )

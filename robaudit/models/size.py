@@ -15,17 +15,28 @@ from robaudit.text import clipped, count
 T = TypeVar("T")
 _REMEDY = "check the architecture's options; weights and architecture must be of the same model"
 _PARTS = 10, 1_000
-"""The limit on modules, parameters and buffers: per tensor in the file (torchvision and timm: up to 4.3), and in addition."""
+"""The limit on modules, parameters and buffers: per tensor in the file (torchvision and timm: up to
+4.3), and in addition."""
 _NUMBERS = 2, 20_000_000
-"""The limit on their numbers: per number in the file (torchvision and timm: up to 1.2, with unsaved buffers), and in addition."""
+"""The limit on their numbers: per number in the file (torchvision and timm: up to 1.2, with unsaved
+buffers), and in addition."""
 _OPTION = 100_000
-"""Option values up to this are always allowed: a small file may belong to a network for large images."""
+"""Option values up to this are always allowed: a small file may belong to a network for large
+images."""
 
 
-def rehearsed(tensors: Mapping[str, torch.Tensor], where: str, network: str, options: Mapping[str, Any], build: Callable[[], T]) -> T:
-    """Build a network on trial, and stop as soon as it has clearly more parts or numbers than its weights file.
+def rehearsed(
+    tensors: Mapping[str, torch.Tensor],
+    where: str,
+    network: str,
+    options: Mapping[str, Any],
+    build: Callable[[], T],
+) -> T:
+    """Build a network on trial, and stop as soon as it has clearly more parts or numbers than its
+    weights file.
 
-    The trial is on torch's meta device, where weights take no memory; in memory if the builder needs their values.
+    The trial is on torch's meta device, where weights take no memory; in memory if the builder
+    needs their values.
 
     Args:
         tensors: the weights, already read.
@@ -35,7 +46,8 @@ def rehearsed(tensors: Mapping[str, torch.Tensor], where: str, network: str, opt
         build: the builder.
 
     Raises:
-        ModelError: it is larger, or an option (the sum of a list) exceeds both 100,000 and the count of numbers in the file.
+        ModelError: it is larger, or an option (the sum of a list) exceeds both 100,000 and the
+            count of numbers in the file.
         Exception: from the builder.
     """
     try:
@@ -49,24 +61,39 @@ def rehearsed(tensors: Mapping[str, torch.Tensor], where: str, network: str, opt
 
 
 @contextmanager
-def _no_larger(tensors: Mapping[str, torch.Tensor], where: str, network: str, options: Mapping[str, Any]) -> Iterator[None]:
+def _no_larger(
+    tensors: Mapping[str, torch.Tensor], where: str, network: str, options: Mapping[str, Any]
+) -> Iterator[None]:
     storages = {
-        storage.data_ptr(): storage.nbytes() // tensor.itemsize for tensor in tensors.values() for storage in [tensor.untyped_storage()]
+        storage.data_ptr(): storage.nbytes() // tensor.itemsize
+        for tensor in tensors.values()
+        for storage in [tensor.untyped_storage()]
     }
     stored = sum(storages.values())  # an expanded tensor holds fewer than its shape says
     file = f"holds {count(len(tensors), 'tensor')} with {stored:,} numbers"
     for option, value in options.items():
         if _largest(value) > max(stored, _OPTION):
-            raise ModelError(where, f"{file}, too few for {network} with {clipped(f'{option}: {value}', 80)}", _REMEDY)
+            raise ModelError(
+                where,
+                f"{file}, too few for {network} with {clipped(f'{option}: {value}', 80)}",
+                _REMEDY,
+            )
     parts = numbers = 0
 
     def registered(_module: object, _name: str, value: object) -> None:
         nonlocal parts, numbers
         parts += 1
         numbers += value.numel() if isinstance(value, torch.Tensor) else 0
-        if parts > _PARTS[0] * len(tensors) + _PARTS[1] or numbers > _NUMBERS[0] * stored + _NUMBERS[1]:
-            shown = clipped(", ".join(f"{option}: {value}" for option, value in options.items()), 200)
-            raise ModelError(where, f"{file}; {network} has many more{shown and f' with {shown}'}", _REMEDY)
+        if (
+            parts > _PARTS[0] * len(tensors) + _PARTS[1]
+            or numbers > _NUMBERS[0] * stored + _NUMBERS[1]
+        ):
+            shown = clipped(
+                ", ".join(f"{option}: {value}" for option, value in options.items()), 200
+            )
+            raise ModelError(
+                where, f"{file}; {network} has many more{shown and f' with {shown}'}", _REMEDY
+            )
 
     hooks = [
         modules.register_module_parameter_registration_hook(registered),
@@ -81,7 +108,8 @@ def _no_larger(tensors: Mapping[str, torch.Tensor], where: str, network: str, op
 
 
 def _largest(value: object) -> float:
-    """The largest number in an option; for a list, the sum: the depth of a network is often the sum over its stages."""
+    """The largest number in an option; for a list, the sum: the depth of a network is often the sum
+    over its stages."""
     if isinstance(value, Mapping):
         return max(map(_largest, value.values()), default=0)
     if isinstance(value, list | tuple):

@@ -12,13 +12,24 @@ from robaudit.models.base import Format, LoadedNetwork, Source
 from robaudit.models.safety import load_tensors
 from robaudit.models.weights import AVERAGED, few, fill, quantised, under
 
-_PLAIN = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
+_PLAIN = (
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "net",
+    "network",
+    "module",
+    "weights",
+    "params",
+)
 
 
 def load_state_dict_file(source: Source) -> LoadedNetwork:
-    """Load a state dict or checkpoint of ``torch.save`` into its architecture, with ``weights_only=True``.
+    """Load a state dict or checkpoint of ``torch.save`` into its architecture, with
+    ``weights_only=True``.
 
-    Without an entry in the spec it is the first usual key, plain weights before averaged weights (EMA).
+    Without an entry in the spec it is the first usual key, plain weights before averaged weights
+    (EMA).
 
     Raises:
         ModelError: there is no state dict, or none under this key.
@@ -29,30 +40,48 @@ def load_state_dict_file(source: Source) -> LoadedNetwork:
 
 
 def _recognises(head: bytes, members: Sequence[str]) -> bool:
-    pickled = len(head) > 1 and head[0] == 0x80 and head[1] <= 5  # a legacy torch.save or a bare pickle
+    # a legacy torch.save or a bare pickle
+    pickled = len(head) > 1 and head[0] == 0x80 and head[1] <= 5
     return pickled or "data.pkl" in members
 
 
 FORMAT = Format("state dict", load_state_dict_file, (".pth",), _recognises, only_weights=True)
 
 
-def _chosen(content: Any, entry: str | None, where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
-    """The state dict in a file's contents, or in an entry of a checkpoint; and notes on the entry and on the other entries."""
+def _chosen(
+    content: Any, entry: str | None, where: str
+) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The state dict in a file's contents, or in an entry of a checkpoint; and notes on the entry
+    and on the other entries."""
     if not isinstance(content, Mapping):
-        raise ModelError(where, f"holds {type(content).__name__}, not a state dict", "save model.state_dict() as safetensors")
-    states = {str(key): state for key, value in content.items() if (state := _state(value)) is not None}
+        raise ModelError(
+            where,
+            f"holds {type(content).__name__}, not a state dict",
+            "save model.state_dict() as safetensors",
+        )
+    states = {
+        str(key): state for key, value in content.items() if (state := _state(value)) is not None
+    }
     if entry is not None:
         return _entry(content, states, entry, where)
     if _is_state(content):
         return dict(content), ()
-    names = [name for name in (*_PLAIN, *AVERAGED) if name in states] or (list(states) if len(states) == 1 else [])
+    names = [name for name in (*_PLAIN, *AVERAGED) if name in states] or (
+        list(states) if len(states) == 1 else []
+    )
     if not names:
         raise _refusal(content, states, where)
     others = [name for name in states if name != names[0]]
     note = f"the weights are those under the key {names[0]!r}"
     if others:
         note += f"; the file also has {', '.join(others)}: choose with model.entry: {others[0]}"
-    left_out = sorted({str(key) for key, value in content.items() if str(key) != names[0] and str(key) not in others})
+    left_out = sorted(
+        {
+            str(key)
+            for key, value in content.items()
+            if str(key) != names[0] and str(key) not in others
+        }
+    )
     if left_out:
         note += f"; not read: {few(left_out, 6)}"
     return states[names[0]], (note,)
@@ -81,8 +110,13 @@ def _entry(
 def _refusal(content: Mapping[Any, Any], states: Mapping[str, object], where: str) -> ModelError:
     remedy = "save model.state_dict() as safetensors"
     if states:
-        return ModelError(where, f"has weights under several keys ({few(states)})", "say which: model.entry")
-    inner = next((value for name in (*_PLAIN, *AVERAGED) if isinstance(value := content.get(name), Mapping)), content)
+        return ModelError(
+            where, f"has weights under several keys ({few(states)})", "say which: model.entry"
+        )
+    inner = next(
+        (value for name in (*_PLAIN, *AVERAGED) if isinstance(value := content.get(name), Mapping)),
+        content,
+    )
     others = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
     if packed := [key for key in others if key.rpartition(".")[2].startswith("_packed_params")]:
         return quantised(where, packed[0])
@@ -105,4 +139,6 @@ def _state(value: Any, depth: int = 3) -> dict[str, torch.Tensor] | None:
 
 
 def _is_state(value: Mapping[Any, Any]) -> bool:
-    return bool(value) and all(isinstance(key, str) and isinstance(tensor, torch.Tensor) for key, tensor in value.items())
+    return bool(value) and all(
+        isinstance(key, str) and isinstance(tensor, torch.Tensor) for key, tensor in value.items()
+    )

@@ -19,20 +19,35 @@ from robaudit.models.base import Format, LoadedNetwork, Source, file_sha256
 from robaudit.models.expansion import check_expansion
 from robaudit.models.operators import Operator, check_operators
 from robaudit.models.safety import members, reader_of
-from robaudit.models.torchscript_pickle import ForgedError, UnsupportedError, check_types, read_pickle
+from robaudit.models.torchscript_pickle import (
+    ForgedError,
+    UnsupportedError,
+    check_types,
+    read_pickle,
+)
 from robaudit.models.torchscript_source import ClassCode, SourceCode
 from robaudit.text import first_line
 
-NOTE = "torchscript: a graph of torch operators, not only weights; load files only from people you trust"
+NOTE = (
+    "torchscript: a graph of torch operators, not only weights; load files only from people "
+    "you trust"
+)
 _CLASSES = "__torch__.torch.classes."
-_TRAINING_FLAG = {"aten::dropout": 2, "aten::feature_dropout": 2, "aten::alpha_dropout": 2, "aten::batch_norm": 5}  # argument number
+# argument number
+_TRAINING_FLAG = {
+    "aten::dropout": 2,
+    "aten::feature_dropout": 2,
+    "aten::alpha_dropout": 2,
+    "aten::batch_norm": 5,
+}
 
 
 def load_torchscript(source: Source) -> LoadedNetwork:
     """Load a file of ``torch.jit.save`` in eval mode.
 
     Raises:
-        ModelError: it is not a TorchScript archive, is damaged, has NaN weights or, without trust, uses operators that are not on the list.
+        ModelError: it is not a TorchScript archive, is damaged, has NaN weights or, without trust,
+            uses operators that are not on the list.
     """
     path = source.file
     members(path, check=True)
@@ -44,7 +59,8 @@ def load_torchscript(source: Source) -> LoadedNetwork:
         _check_pickles(reader, source_code.classes, source.where)
         check_operators(source_code.outside(), "torch", source.where)
     try:
-        unit: Any = torch._C.CompilationUnit()  # as torch.jit.load does; has every function of the file
+        # as torch.jit.load does; has every function of the file
+        unit: Any = torch._C.CompilationUnit()
         code: Any = torch._C.import_ir_module(unit, str(path), source.device, {}, False)  # type: ignore[call-arg]
         if not source.trust:
             check_operators(graph_operators(unit), "torch", source.where)
@@ -53,7 +69,11 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     except ModelError:
         raise
     except Exception as error:
-        raise ModelError(source.where, f"torch.jit cannot load it: {first_line(error)}", "save it again with torch.jit.save") from error
+        raise ModelError(
+            source.where,
+            f"torch.jit cannot load it: {first_line(error)}",
+            "save it again with torch.jit.save",
+        ) from error
     network.eval()
     _refuse_training(network, source.where)
     return LoadedNetwork(AsWritten(network).eval(), "torchscript", file_sha256(path), notes=(NOTE,))
@@ -69,15 +89,18 @@ FORMAT = Format("torchscript", load_torchscript, (".torchscript", ".pt"), _recog
 class AsWritten(nn.Module):
     """Runs a TorchScript graph as it is written, without torch's profiling and fusing.
 
-    Fusing would compile again for new shapes (seconds, when gradients are requested; measured no faster afterwards on the CPU),
-    and the first calls, which are profiled, would round differently from later ones. In inference mode a frozen copy runs, its
-    batch norms folded into the convolutions (5 to 11 % faster on the networks measured; the logits differ by rounding).
+    Fusing would compile again for new shapes (seconds, when gradients are requested; measured no
+    faster afterwards on the CPU), and the first calls, which are profiled, would round differently
+    from later ones. In inference mode a frozen copy runs, its batch norms folded into the
+    convolutions (5 to 11 % faster on the networks measured; the logits differ by rounding).
     """
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
-        self._frozen: list[nn.Module] = []  # in a list: torch would register a bare module as a submodule
+        self._frozen: list[
+            nn.Module
+        ] = []  # in a list: torch would register a bare module as a submodule
 
     def forward(self, images: torch.Tensor) -> Any:
         """The network's own output."""
@@ -99,7 +122,8 @@ class AsWritten(nn.Module):
 
 
 def _frozen(network: nn.Module) -> nn.Module:
-    """The graph with weights as constants and batch norms folded; the network itself where torch cannot freeze it."""
+    """The graph with weights as constants and batch norms folded; the network itself where torch
+    cannot freeze it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is", FutureWarning)
         warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is", DeprecationWarning)
@@ -126,7 +150,9 @@ def source_of(reader: Any, where: str) -> SourceCode:
         raise ModelError(where, what, "save it again with torch.jit.save")
     for name in names:
         if name.lower() == "model.json":
-            raise ModelError(where, "is of a format that torch 1.0 wrote", "save it again with torch.jit.save")
+            raise ModelError(
+                where, "is of a format that torch 1.0 wrote", "save it again with torch.jit.save"
+            )
         if name.lower().endswith(".py"):
             module = name[: -len(".py")].removeprefix("code/").replace("/", ".")
             code.read(reader.get_record(name), module, where)
@@ -134,7 +160,8 @@ def source_of(reader: Any, where: str) -> SourceCode:
 
 
 def _check_pickles(reader: Any, classes: Mapping[str, ClassCode] | None, where: str) -> None:
-    """Refuse pickles that torch does not write: torch takes sizes and types from them, and would reach other memory.
+    """Refuse pickles that torch does not write: torch takes sizes and types from them, and would
+    reach other memory.
 
     Args:
         reader: torch's own reader of the archive.
@@ -143,17 +170,31 @@ def _check_pickles(reader: Any, classes: Mapping[str, ClassCode] | None, where: 
     """
     for record in reader.get_all_records():
         name = record.lower()  # torch finds members in any case
-        if name in ("data.pkl", "constants.pkl") or (name.endswith(".debug_pkl") and classes is not None):
+        if name in ("data.pkl", "constants.pkl") or (
+            name.endswith(".debug_pkl") and classes is not None
+        ):
             try:
-                value = read_pickle(reader.get_record(record), partial(_size, reader, name.removesuffix(".pkl")), classes)
+                value = read_pickle(
+                    reader.get_record(record),
+                    partial(_size, reader, name.removesuffix(".pkl")),
+                    classes,
+                )
                 if classes is not None:
                     check_types(value, name, classes)
             except UnsupportedError as error:
                 raise ModelError(where, *error.args) from error
             except ForgedError as error:
-                raise ModelError(where, f"{name}: {error}", "the file is damaged, or crafted to reach other memory") from error
+                raise ModelError(
+                    where,
+                    f"{name}: {error}",
+                    "the file is damaged, or crafted to reach other memory",
+                ) from error
             except Exception as error:
-                raise ModelError(where, f"{name} is not a torch pickle ({error})", "the file is damaged; save it again") from error
+                raise ModelError(
+                    where,
+                    f"{name} is not a torch pickle ({error})",
+                    "the file is damaged; save it again",
+                ) from error
 
 
 def _size(reader: Any, folder: str, record: str) -> int:
@@ -173,8 +214,12 @@ def graph_operators(unit: Any) -> Iterator[Operator]:
 
 
 def _calls(unit: Any) -> dict[str, list[str]]:
-    """What each node of each function of a compilation unit calls; torch replaces calls by what is called."""
-    return {function.qualified_name: [_called(node) for node in _nodes(function.graph)] for function in unit.get_functions()}
+    """What each node of each function of a compilation unit calls; torch replaces calls by what is
+    called."""
+    return {
+        function.qualified_name: [_called(node) for node in _nodes(function.graph)]
+        for function in unit.get_functions()
+    }
 
 
 def _called(node: Any) -> str:
@@ -201,10 +246,15 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 
 def _refuse_training(network: nn.Module, where: str) -> None:
-    """Refuse traces of training mode: they hold batch statistics and dropout as constants, which eval() cannot switch off."""
+    """Refuse traces of training mode: they hold batch statistics and dropout as constants, which
+    eval() cannot switch off."""
     graph: Any = network.inlined_graph
     for operator, argument in _TRAINING_FLAG.items():
         for node in graph.findAllNodes(operator):
             if node.inputsAt(argument).toIValue() is True:
                 name = operator.removeprefix("aten::")
-                raise ModelError(where, f"was traced in training mode ({name} is active)", "call model.eval() before torch.jit.trace")
+                raise ModelError(
+                    where,
+                    f"was traced in training mode ({name} is active)",
+                    "call model.eval() before torch.jit.trace",
+                )

@@ -1,9 +1,10 @@
-"""The pickles inside TorchScript files, read without torch: are they what ``torch.jit.save`` writes?
+"""The pickles inside TorchScript files, read without torch: are they what ``torch.jit.save``
+writes?
 
 torch takes the types, sizes and strides of tensors from the pickle and believes them, so that a
 crafted one would make it read or write other memory. Here a small machine follows the pickle with
-inert values. It knows the instructions, functions and types that ``torch.jit.save`` writes, with the
-meaning that torch gives them, and refuses all others.
+inert values. It knows the instructions, functions and types that ``torch.jit.save`` writes, with
+the meaning that torch gives them, and refuses all others.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _ITEM_BYTES = {
 _QUANTISED = re.compile(r"QU?Int\d+(?:x\d)?Storage|_rebuild_qtensor")
 _REBUILD = "torch._utils._rebuild_tensor_v2"
 _EMPTY = "collections.OrderedDict"
-_LISTS = tuple(f"torch.jit._pickle.build_{kind}list" for kind in ("int", "double", "bool", "tensor"))
+_LISTS = tuple(
+    f"torch.jit._pickle.build_{kind}list" for kind in ("int", "double", "bool", "tensor")
+)
 _TAG = "torch.jit._pickle.restore_type_tag"
 _FUNCTIONS = (_REBUILD, _EMPTY, *_LISTS, _TAG)
 _OWN_CLASS = re.compile(r"__torch__(?:\.\w+)+", re.ASCII)
@@ -70,7 +73,8 @@ class _Object:
 
     Attributes:
         kind: the class, by its qualified name.
-        state: its attributes; of a named tuple, its fields in order. None: its state is the next instruction's.
+        state: its attributes; of a named tuple, its fields in order. None: its state is the next
+            instruction's.
     """
 
     kind: str
@@ -91,7 +95,8 @@ def read_pickle(content: bytes, size_of: Sizes, classes: Classes | None) -> Any:
 
     Raises:
         UnsupportedError: it holds quantised weights, or an object of a library.
-        ForgedError: a storage or tensor is larger than its record, or torch does not write such a pickle.
+        ForgedError: a storage or tensor is larger than its record, or torch does not write such a
+            pickle.
         ValueError: it is not a pickle.
     """
     machine = _Machine(size_of, classes)
@@ -201,11 +206,16 @@ class _Machine:
         self._stack.append(_called(function.name, arguments))
 
     def _own(self, name: str, arguments: Any) -> _Object:
-        """A named tuple, or a member of an enumeration. For a value that is no member, torch would make nothing."""
+        """A named tuple, or a member of an enumeration. For a value that is no member, torch would
+        make nothing."""
         if self._classes is not None:
             code = self._classes.get(name)
-            of_enum = code is not None and code.kind == "Enum" and _is_member(arguments, code.members)
-            of_tuple = code is not None and code.kind == "NamedTuple" and isinstance(arguments, tuple)
+            of_enum = (
+                code is not None and code.kind == "Enum" and _is_member(arguments, code.members)
+            )
+            of_tuple = (
+                code is not None and code.kind == "NamedTuple" and isinstance(arguments, tuple)
+            )
             if not of_enum and not of_tuple:
                 raise ForgedError(f"makes a value of {name[:80]!r} that it does not have")
         return _Object(name, arguments)
@@ -258,7 +268,9 @@ class _Machine:
 
 
 _CONSTANTS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"), lambda value: value),
+    **dict.fromkeys(
+        ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"), lambda value: value
+    ),
     "NONE": lambda _: None,
     "NEWTRUE": lambda _: True,
     "NEWFALSE": lambda _: False,
@@ -304,7 +316,12 @@ def _called(name: str, arguments: tuple[Any, ...]) -> Any:
         return {}
     if name in _LISTS and len(arguments) == 1 and isinstance(arguments[0], list):
         return arguments[0]
-    if name == _TAG and len(arguments) == 2 and type(arguments[0]) in (list, dict) and isinstance(arguments[1], str):
+    if (
+        name == _TAG
+        and len(arguments) == 2
+        and type(arguments[0]) in (list, dict)
+        and isinstance(arguments[1], str)
+    ):
         return arguments[0]
     raise ForgedError(f"calls {name[:80]!r} as torch.jit.save does not")
 
@@ -376,7 +393,9 @@ def _fields(value: _Object, classes: Classes) -> list[tuple[Any, ast.expr | None
     """The attributes of an object with their declared types."""
     code = classes.get(value.kind)
     if code is None:
-        raise ForgedError(f"has an object of {value.kind[:80]!r}, a class that the file does not have")
+        raise ForgedError(
+            f"has an object of {value.kind[:80]!r}, a class that the file does not have"
+        )
     if code.kind == "Enum":
         return []
     if code.kind == "NamedTuple":
@@ -402,7 +421,11 @@ def _parts(value: Any, declared: ast.expr) -> list[tuple[Any, ast.expr | None]]:
         if container == "Tuple" and type(value) is tuple and len(value) == len(kinds):
             return list(zip(value, kinds, strict=True))
         if container == "Dict" and type(value) is dict:
-            return [(part, kind) for pair in value.items() for part, kind in zip(pair, kinds, strict=True)]
+            return [
+                (part, kind)
+                for pair in value.items()
+                for part, kind in zip(pair, kinds, strict=True)
+            ]
     elif isinstance(value, _Object):
         if value.kind == written:
             return []
@@ -411,4 +434,11 @@ def _parts(value: Any, declared: ast.expr) -> list[tuple[Any, ast.expr | None]]:
     raise ForgedError(f"an attribute of type {written[:80]!r} has a value of another type")
 
 
-_PLAIN_TYPES = {"Tensor": _Tensor, "int": int, "float": float, "bool": bool, "str": str, "NoneType": type(None)}
+_PLAIN_TYPES = {
+    "Tensor": _Tensor,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "str": str,
+    "NoneType": type(None),
+}

@@ -129,7 +129,9 @@ class SourceCode:
                 self.defined.add(statement.target.id)
                 self._type(statement.annotation)
                 self._literal(statement.value)
-                if statement.value is None or made.kind == "NamedTuple":  # else a constant, which is no attribute
+                if (
+                    statement.value is None or made.kind == "NamedTuple"
+                ):  # else a constant, which is no attribute
                     made.attributes[statement.target.id] = statement.annotation
             elif isinstance(statement, ast.Assign):
                 self._class_value(statement, made)
@@ -138,7 +140,8 @@ class SourceCode:
         return made
 
     def _class_value(self, statement: ast.Assign, made: ClassCode) -> None:
-        """``__parameters__ = ["weight", ]``, ``NCHW = "NCHW"`` or ``__annotations__["0"] = TYPE``."""
+        """``__parameters__ = ["weight", ]``, ``NCHW = "NCHW"`` or ``__annotations__["0"] =
+        TYPE``."""
         (target,) = statement.targets
         if isinstance(target, ast.Name):
             self.defined.add(target.id)
@@ -168,7 +171,11 @@ class SourceCode:
         self._type(node.returns)
         local = {parameter.arg for parameter in parameters}
         for statement in node.body:
-            local |= {name.id for name in ast.walk(statement) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+            local |= {
+                name.id
+                for name in ast.walk(statement)
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+            }
         for statement in node.body:
             self._statement(statement, local)
 
@@ -228,7 +235,8 @@ class SourceCode:
         self._members.add(str(name.value))
 
     def _global(self, path: list[str]) -> None:
-        """A name such as ``torch.relu``, ``ops.prim.dtype``, ``CONSTANTS.c0`` or one of the file."""
+        """A name such as ``torch.relu``, ``ops.prim.dtype``, ``CONSTANTS.c0`` or one of the
+        file."""
         root, *names = path
         if root == _CODE:
             if ".".join(path).startswith(_OBJECTS):
@@ -262,7 +270,9 @@ class SourceCode:
             self._type(node.args[0])
         else:
             written = ast.unparse(node)[:60]
-            raise _RefusedError(f"the default value {written!r}, which torch would compute while it reads the file")
+            raise _RefusedError(
+                f"the default value {written!r}, which torch would compute while it reads the file"
+            )
 
 
 _ROOTS = ("torch", "ops", "CONSTANTS", _CODE)

@@ -1,4 +1,5 @@
-"""Image classifiers of Transformers: the class from the config.json beside the weights, the keys mapped by the library."""
+"""Image classifiers of Transformers: the class from the config.json beside the weights, the keys
+mapped by the library."""
 
 from __future__ import annotations
 
@@ -25,16 +26,42 @@ _NOT_TAKEN = frozenset(
     (
         *("dtype", "torch_dtype", "quantization_config"),
         *("auto_map", "attn_implementation", "experts_implementation", "use_kernels"),
-        *("backbone", "backbone_config", "backbone_kwargs", "use_timm_backbone", "use_pretrained_backbone"),
+        *(
+            "backbone",
+            "backbone_config",
+            "backbone_kwargs",
+            "use_timm_backbone",
+            "use_pretrained_backbone",
+        ),
     )
 )
-"""Entries of config.json that are ignored: the audit sets the number format, and the others could fetch weights or code."""
+"""Entries of config.json that are ignored: the audit sets the number format, and the others could
+fetch weights or code."""
 _MODEL_TYPES = frozenset(
     (
-        *("beit", "bit", "clip", "convnext", "convnextv2", "cvt", "data2vec-vision", "deit", "dinat"),
+        *(
+            "beit",
+            "bit",
+            "clip",
+            "convnext",
+            "convnextv2",
+            "cvt",
+            "data2vec-vision",
+            "deit",
+            "dinat",
+        ),
         *("dinov2", "dinov2_with_registers", "donut-swin", "efficientnet", "focalnet", "hgnet_v2"),
         *("hiera", "ijepa", "imagegpt", "levit", "metaclip_2", "mobilenet_v1", "mobilenet_v2"),
-        *("mobilevit", "mobilevitv2", "nat", "perceiver", "poolformer", "pp_lcnet", "pvt", "pvt_v2"),
+        *(
+            "mobilevit",
+            "mobilevitv2",
+            "nat",
+            "perceiver",
+            "poolformer",
+            "pp_lcnet",
+            "pvt",
+            "pvt_v2",
+        ),
         *("regnet", "resnet", "segformer", "siglip", "siglip2", "swiftformer", "swin", "swinv2"),
         *("textnet", "van", "vit", "vit_hybrid", "vit_msn"),
     )
@@ -62,18 +89,24 @@ def config_of(source: Source) -> Path:
 
 
 def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
-    """The image classifier described by the config.json next to the weights, with these weights, in eval mode.
+    """The image classifier described by the config.json next to the weights, with these weights, in
+    eval mode.
 
-    No code comes from the folder, and nothing is looked up on the Hub. The library translates tensor names that changed between its
-    versions.
+    No code comes from the folder, and nothing is looked up on the Hub. The library translates
+    tensor names that changed between its versions.
 
     Raises:
-        RobauditError: Transformers is not installed, knows no such class, or the weights do not fit.
+        RobauditError: Transformers is not installed, knows no such class, or the weights do not
+            fit.
     """
     where = f"architecture {source.spec.architecture}"
     path = config_of(source)
     if not path.is_file():
-        raise ModelError(where, f"needs the {CONFIG} of the model beside its weights", "give the folder that save_pretrained wrote")
+        raise ModelError(
+            where,
+            f"needs the {CONFIG} of the model beside its weights",
+            "give the folder that save_pretrained wrote",
+        )
     try:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as error:
@@ -82,23 +115,45 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
     wanted = (source.spec.architecture or "").partition(":")[2]
     values = _architecture_only(read_object(path))
     refuse_unlisted(values, path)
-    state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
+    state = {
+        key: tensor.float() if tensor.is_floating_point() else tensor
+        for key, tensor in tensors.items()
+    }
     with quiet(transformers), torch.random.fork_rng(devices=[]):
         try:
-            config, kind = rehearsed(tensors, source.where, wanted, values, partial(_described, transformers, values))
+            config, kind = rehearsed(
+                tensors, source.where, wanted, values, partial(_described, transformers, values)
+            )
         except ModelError:
             raise
         except Exception as error:
-            what = f"is of a model that Transformers {transformers.__version__} does not build ({first_line(error)})"
-            raise ModelError(str(path), what, "use the version that saved it; code that a folder brings along never runs") from error
+            what = (
+                f"is of a model that Transformers {transformers.__version__} does not build "
+                f"({first_line(error)})"
+            )
+            raise ModelError(
+                str(path),
+                what,
+                "use the version that saved it; code that a folder brings along never runs",
+            ) from error
         if kind.__name__ != wanted:
-            raise ModelError(where, f"{path} describes a {kind.__name__}", did_you_mean(wanted, [kind.__name__]))
+            raise ModelError(
+                where, f"{path} describes a {kind.__name__}", did_you_mean(wanted, [kind.__name__])
+            )
         try:
             network, report = kind.from_pretrained(
-                None, config=config, state_dict=state, output_loading_info=True, ignore_mismatched_sizes=True
+                None,
+                config=config,
+                state_dict=state,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
             )
         except Exception as error:
-            raise ModelError(source.where, f"Transformers cannot load it ({first_line(error)})", "save the model again") from error
+            raise ModelError(
+                source.where,
+                f"Transformers cannot load it ({first_line(error)})",
+                "save the model again",
+            ) from error
     _check(report, source.where)
     return Logits(network.eval())
 
@@ -116,26 +171,40 @@ def refuse_unlisted(config: Mapping[str, Any], path: Path) -> None:
     model_type = str(config.get("model_type"))
     if model_type in _MODEL_TYPES:
         return
-    what = f"its model_type {clipped(model_type, 60)!r} is not on the list of image classifiers that are built from a folder"
+    what = (
+        f"its model_type {clipped(model_type, 60)!r} is not on the list of image classifiers "
+        "that are built from a folder"
+    )
     remedy = (
-        "correct it, or load the network with your own function (format: python and --trust); code that a folder brings along never runs"
+        "correct it, or load the network with your own function (format: python and "
+        "--trust); code that a folder brings along never runs"
     )
     raise ModelError(str(path), what, remedy)
 
 
 def _described(transformers: Any, values: dict[str, Any]) -> tuple[Any, Any]:
     """The configuration, and the class of the network that the library builds from it."""
-    config = type(transformers.AutoConfig.for_model(str(values.get("model_type")))).from_dict(values)
-    return config, type(transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False))
+    config = type(transformers.AutoConfig.for_model(str(values.get("model_type")))).from_dict(
+        values
+    )
+    return config, type(
+        transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False)
+    )
 
 
 def _check(report: Mapping[str, Any], where: str) -> None:
     """Refuse weights if the library left any out or initialised any at random."""
     missing = sorted(key for key in report["missing_keys"] if not key.endswith(_EXTRA))
-    mismatched = sorted(str(entry[0]) if isinstance(entry, tuple) else str(entry) for entry in report["mismatched_keys"])
+    mismatched = sorted(
+        str(entry[0]) if isinstance(entry, tuple) else str(entry)
+        for entry in report["mismatched_keys"]
+    )
     for keys, what in (
         (missing, ("of the network is missing", "of the network are missing")),
-        (mismatched, ("has another shape than the network's", "have another shape than the network's")),
+        (
+            mismatched,
+            ("has another shape than the network's", "have another shape than the network's"),
+        ),
         (sorted(report["unexpected_keys"]), ("is not the network's", "are not the network's")),
     ):
         if keys:
@@ -147,15 +216,22 @@ def _check(report: Mapping[str, Any], where: str) -> None:
 def _architecture_only(values: Any) -> Any:
     """The entries that describe the network, at every depth."""
     if isinstance(values, dict):
-        return {key: _architecture_only(value) for key, value in values.items() if key not in _NOT_TAKEN and not key.startswith("_")}
+        return {
+            key: _architecture_only(value)
+            for key, value in values.items()
+            if key not in _NOT_TAKEN and not key.startswith("_")
+        }
     return [_architecture_only(value) for value in values] if isinstance(values, list) else values
 
 
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
     """Keep the library from printing, and from requests to the Hub."""
-    log, hub = transformers.utils.logging, importlib.import_module("huggingface_hub").constants
-    level, bars, offline = log.get_verbosity(), log.is_progress_bar_enabled(), hub.HF_HUB_OFFLINE
+    log = transformers.utils.logging
+    hub = importlib.import_module("huggingface_hub").constants
+    level = log.get_verbosity()
+    bars = log.is_progress_bar_enabled()
+    offline = hub.HF_HUB_OFFLINE
     log.set_verbosity(log.CRITICAL)
     log.disable_progress_bar()
     hub.HF_HUB_OFFLINE = True

@@ -16,12 +16,23 @@ from robaudit.models.base import LoadedNetwork, Source, file_sha256
 from robaudit.models.transformers_model import TRANSFORMERS, build_transformers, config_of
 from robaudit.text import clipped, count
 
-AVERAGED = ("state_dict_ema", "model_ema", "ema", "ema_state_dict", "ema_model", "model_ema_state_dict")
+AVERAGED = (
+    "state_dict_ema",
+    "model_ema",
+    "ema",
+    "ema_state_dict",
+    "ema_model",
+    "model_ema_state_dict",
+)
 """The usual keys of averaged weights."""
-_OLD_DENSENET = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$")
+_OLD_DENSENET = re.compile(
+    r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$"
+)
 
 
-def fill(source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: Sequence[str] = ()) -> LoadedNetwork:
+def fill(
+    source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: Sequence[str] = ()
+) -> LoadedNetwork:
     """The network of a source's architecture with these weights.
 
     Args:
@@ -34,7 +45,10 @@ def fill(source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: 
         ModelError: no architecture is given, or the weights do not fit or are not finite.
     """
     if source.spec.architecture is None:
-        remedy = "add architecture: torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function"
+        remedy = (
+            "add architecture: torchvision:NAME, timm:NAME, robaudit:NAME or "
+            "package.module:function"
+        )
         raise ModelError(source.where, "holds weights only", remedy)
     _refuse_odd(tensors, source.where)
     sha256 = file_sha256(source.file)
@@ -74,7 +88,9 @@ def _fitted(
         _refuse_layers_of_sequence(prefix, aside, where)
         notes = _notes(prefix, aside, others)
         if state is renamed:
-            notes.append("the layers had the names of torchvision's first densenets and were renamed")
+            notes.append(
+                "the layers had the names of torchvision's first densenets and were renamed"
+            )
         return {key.removeprefix(prefix): state[key] for key in own}, tuple(notes)
     return under(tensors, _nearest(tensors, wanted)), ()
 
@@ -197,15 +213,27 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
         if not missing:
             remedy += "; if they take no part in the prediction, save the weights without them"
         raise ModelError(where, ", ".join(complaints), remedy)
-    differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
+    differing = [
+        key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape
+    ]
     if differing:
         classes = _other_classes(wanted, tensors, differing)
         remedy = "check architecture and architecture_options"
         if classes is not None:
             key = "model.architecture_options"
-            remedy = f"the last layer has {classes} rows: write {key}: {{num_classes: {classes}}}, or add --set {key}.num_classes={classes}"
-        shown = [f"{key} is {_shape(tensors[key])}, the architecture has {_shape(wanted[key])}" for key in differing]
-        raise ModelError(where, f"{len(differing)} of {len(wanted)} tensors have another shape: {few(shown)}", remedy)
+            remedy = (
+                f"the last layer has {classes} rows: write {key}: {{num_classes: "
+                f"{classes}}}, or add --set {key}.num_classes={classes}"
+            )
+        shown = [
+            f"{key} is {_shape(tensors[key])}, the architecture has {_shape(wanted[key])}"
+            for key in differing
+        ]
+        raise ModelError(
+            where,
+            f"{len(differing)} of {len(wanted)} tensors have another shape: {few(shown)}",
+            remedy,
+        )
 
 
 def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
@@ -214,7 +242,10 @@ def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
         if value.is_quantized or _in_few_bits(key, value):
             raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
         if value.layout is not torch.strided or value.is_meta or value.is_complex():
-            what = f"the tensor {key} is not a plain array of real numbers ({value.layout}, {value.dtype}, {value.device})"
+            what = (
+                f"the tensor {key} is not a plain array of real numbers ({value.layout}, "
+                f"{value.dtype}, {value.device})"
+            )
             raise ModelError(where, what, "save it as plain dense numbers, as state_dict() does")
 
 
@@ -228,14 +259,22 @@ def quantised(where: str, which: str) -> ModelError:
 def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
     """Whether a weight is an integer or an 8-bit number, which is wrong without its scale."""
     weight = key.rpartition(".")[2] in ("weight", "bias")
-    return (weight and not tensor.is_floating_point() and not tensor.is_complex()) or (tensor.is_floating_point() and tensor.itemsize == 1)
+    return (weight and not tensor.is_floating_point() and not tensor.is_complex()) or (
+        tensor.is_floating_point() and tensor.itemsize == 1
+    )
 
 
-def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> int | None:
+def _other_classes(
+    wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]
+) -> int | None:
     """The number of rows in the weights' last layer, if nothing else differs."""
     last = [key for key in wanted if wanted[key].is_floating_point()][-2:]
     key = differing[-1]
-    if set(differing) <= set(last) and tensors[key].dim() and tensors[key].shape[1:] == wanted[key].shape[1:]:
+    if (
+        set(differing) <= set(last)
+        and tensors[key].dim()
+        and tensors[key].shape[1:] == wanted[key].shape[1:]
+    ):
         return tensors[key].shape[0]
     return None
 

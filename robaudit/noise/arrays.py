@@ -1,4 +1,5 @@
-"""Arrays from the user's files: read without running code, checked, and cached on the device that uses them."""
+"""Arrays from the user's files: read without running code, checked, and cached on the device that
+uses them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def read_npy(path: Path, option: str) -> Tensor:
     """The numbers of a .npy file.
 
     Raises:
-        SpecError: at the option: as for :func:`mapped`, or the file holds no numbers, or has a non-finite number.
+        SpecError: at the option: as for :func:`mapped`, or the file holds no numbers, or has a
+            non-finite number.
     """
     return _numbers(mapped(path, option), path, option)
 
@@ -49,7 +51,10 @@ def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
                 raise TypeError("one array without a name")
             return {name: file[name] for name in names if name in file.files}
 
-    return {name: _numbers(array, path, option) for name, array in _opened(path, option, ".npz", load).items()}
+    return {
+        name: _numbers(array, path, option)
+        for name, array in _opened(path, option, ".npz", load).items()
+    }
 
 
 def _opened(path: Path, option: str, suffix: str, load: Callable[[], T]) -> T:
@@ -58,10 +63,24 @@ def _opened(path: Path, option: str, suffix: str, load: Callable[[], T]) -> T:
             raise OSError("not a regular file")
         return load()
     except FileNotFoundError as error:
-        raise SpecError(option, f"{path} does not exist", f"give the path of a {suffix} file, relative to the spec file") from error
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile) as error:
+        raise SpecError(
+            option,
+            f"{path} does not exist",
+            f"give the path of a {suffix} file, relative to the spec file",
+        ) from error
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        MemoryError,
+        zipfile.BadZipFile,
+    ) as error:
         what = f"{path} is not a readable {suffix} file of numbers"
-        raise SpecError(option, what, f"write it with numpy.save{'z' if suffix == '.npz' else ''}, as floats") from error
+        raise SpecError(
+            option, what, f"write it with numpy.save{'z' if suffix == '.npz' else ''}, as floats"
+        ) from error
 
 
 def _numbers(array: object, path: Path, option: str) -> Tensor:
@@ -70,12 +89,15 @@ def _numbers(array: object, path: Path, option: str) -> Tensor:
     with torch.inference_mode(False):  # cached, and used with gradients
         tensor = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
     if not tensor.isfinite().all():
-        raise SpecError(option, f"{path} has numbers that are not finite", "replace NaN and infinity")
+        raise SpecError(
+            option, f"{path} has numbers that are not finite", "replace NaN and infinity"
+        )
     return tensor
 
 
 class Placed:
-    """A float64 tensor, converted once to each dtype and device that needs it. Two are equal only if they are the same object."""
+    """A float64 tensor, converted once to each dtype and device that needs it. Two are equal only
+    if they are the same object."""
 
     def __init__(self, values: Tensor) -> None:
         self.values = values

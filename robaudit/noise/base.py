@@ -1,4 +1,5 @@
-"""Kinds of noise: options as fields, a level, and a map from standard normal variables to pixels."""
+"""Kinds of noise: options as fields, a level, and a map from standard normal variables to
+pixels."""
 
 from __future__ import annotations
 
@@ -40,22 +41,27 @@ File = Annotated[Path, AfterValidator(_located)]
 
 
 class Noise(SpecSection, ABC):
-    """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
+    """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is
+    declared on the class.
 
-    A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables (uniform numbers, a
-    count) are made from these: Phi(z) is uniform. So the draws belong to (run seed, kind, sample) and not to the level or the model,
-    -z is as good a draw as z, and the failures of a network are a region in the space of z.
+    A kind is a map from independent standard normal variables to noisy pixels, at a level. Other
+    variables (uniform numbers, a count) are made from these: Phi(z) is uniform. So the draws belong
+    to (run seed, kind, sample) and not to the level or the model, -z is as good a draw as z, and
+    the failures of a network are a region in the space of z.
 
-    Register a subclass under the entry-point group ``robaudit.noise``; the built-in ones are registered the same way.
+    Register a subclass under the entry-point group ``robaudit.noise``; the built-in ones are
+    registered the same way.
 
     Class attributes:
         level_name: the name of its level, and its key in the spec.
         least, most: the smallest and the largest possible level.
         whole: whether levels are whole numbers.
         differentiable: whether the noisy pixels have a meaningful gradient with respect to z.
-        guided: whether pixels jump as z moves, and :meth:`noisy` gives the gradient of a smooth approximation, which chains may follow.
-        nearly_normal: whether the noise is a sum of many small independent contributions, so that the margins of a network are close to
-            jointly normal; False: estimators that fit a normal distribution to them count votes instead.
+        guided: whether pixels jump as z moves, and :meth:`noisy` gives the gradient of a smooth
+        approximation, which chains may follow. nearly_normal: whether the noise is a sum of many
+        small independent contributions, so that the margins of a network are close to
+            jointly normal; False: estimators that fit a normal distribution to them count votes
+            instead.
         quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
         bounded: whether the noise has a limit at each level, so that a largest loss exists.
         summary: its effect on a pixel x, in one line.
@@ -76,7 +82,9 @@ class Noise(SpecSection, ABC):
     prefer: ClassVar[str]
     source: ClassVar[str]
 
-    name: str = Field("", pattern=r"^[\w.-]*$", description="label in the results; default: the kind")
+    name: str = Field(
+        "", pattern=r"^[\w.-]*$", description="label in the results; default: the kind"
+    )
     clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
 
     @property
@@ -97,7 +105,8 @@ class Noise(SpecSection, ABC):
             levels: the run's levels, each already in range.
 
         Raises:
-            SpecError: they do not fit; ``where`` is the option, such as ``scale``, or the level's name.
+            SpecError: they do not fit; ``where`` is the option, such as ``scale``, or the level's
+                name.
         """
         return
 
@@ -113,19 +122,23 @@ class Noise(SpecSection, ABC):
         return
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
-        """The shape of z for one image: the shape of the image, unless the kind needs more or fewer variables."""
+        """The shape of z for one image: the shape of the image, unless the kind needs more or fewer
+        variables."""
         return shape
 
     def ball(self, level: float) -> Ball | None:
-        """The ball of possible noisy images at a level; None if they are not a ball about the image."""
+        """The ball of possible noisy images at a level; None if they are not a ball about the
+        image."""
         return None
 
     @abstractmethod
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
-        """The noisy pixels; each row depends only on its own image and z: the same bits in any batch.
+        """The noisy pixels; each row depends only on its own image and z: the same bits in any
+        batch.
 
         Args:
-            x: pixels in [0, 1] (n, channels, height, width), or (1, ...) if all rows are noisy copies of one image.
+            x: pixels in [0, 1] (n, channels, height, width), or (1, ...) if all rows are noisy
+                copies of one image.
             z: independent standard normal variables (n, *latent_shape), of the dtype of x.
             level: of the noise.
             ids: sample ids of the rows of x, as many as it has.
@@ -136,7 +149,8 @@ class Noise(SpecSection, ABC):
 
     @property
     def by_row(self) -> bool:
-        """Whether :meth:`noisy_rows` is implemented: many levels at once, in one launch on a GPU."""
+        """Whether :meth:`noisy_rows` is implemented: many levels at once, in one launch on a
+        GPU."""
         return False
 
     def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:
@@ -145,9 +159,11 @@ class Noise(SpecSection, ABC):
 
 
 class AdditiveNoise(Noise):
-    """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) that is known by its structure.
+    """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) that is known by its
+    structure.
 
-    If e is not exactly normal, the margins of a linear model are only nearly normal (matched variance).
+    If e is not exactly normal, the margins of a linear model are only nearly normal (matched
+    variance).
     """
 
     nearly_normal = True
@@ -176,7 +192,9 @@ class AdditiveNoise(Noise):
 class SigmaNoise(AdditiveNoise):
     """Additive noise whose level is its standard deviation, or scales that."""
 
-    level_name, least, most = LevelName.SIGMA, 1e-6, 1e3
+    level_name = LevelName.SIGMA
+    least = 1e-6
+    most = 1e3
     differentiable = True
 
     def amplitude(self, level: float, shape: Shape) -> float:

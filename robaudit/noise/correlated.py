@@ -17,22 +17,31 @@ from robaudit.spec.fields import Positive
 
 
 class CorrelatedGaussian(SigmaNoise):
-    """x + sigma e, with normal e of variance 1 and correlation exp(-r^2 / (2 length^2)) between values at a distance of r pixels.
+    """x + sigma e, with normal e of variance 1 and correlation exp(-r^2 / (2 length^2)) between
+    values at a distance of r pixels.
 
-    The level is the standard deviation of every value. Channels are independent, or all have the same e. The covariance of the pixels of
-    a channel is a product over rows and columns, K = Kh (x) Kw, so e = Kh^1/2 Z Kw^1/2 for independent Z: two
-    small products, exact up to the edges, and no matrix of pixels by pixels. The roots come from the eigenvalues, in float64: for
-    lengths of a few pixels Kh and Kw are singular to rounding, and negative eigenvalues (about -1e-15) are set to zero.
+    The level is the standard deviation of every value. Channels are independent, or all have the
+    same e. The covariance of the pixels of a channel is a product over rows and columns, K = Kh (x)
+    Kw, so e = Kh^1/2 Z Kw^1/2 for independent Z: two small products, exact up to the edges, and no
+    matrix of pixels by pixels. The roots come from the eigenvalues, in float64: for lengths of a
+    few pixels Kh and Kw are singular to rounding, and negative eigenvalues (about -1e-15) are set
+    to zero.
 
-    Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1 (squared exponential covariance).
+    Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1
+    (squared exponential covariance).
     """
 
     summary = "x + sigma e, e normal with correlation exp(-r^2 / 2 length^2)"
     prefer = "noise after demosaicing, resizing or compression; blotches and stains"
     source = "Rasmussen and Williams 2006, section 4.2.1"
 
-    length: Positive = Field(description="correlation length in pixels: neighbours at this distance have a correlation of 0.61")
-    channels: Literal["independent", "shared"] = Field("independent", description="each channel has its own noise, or all have the same")
+    length: Positive = Field(
+        description="correlation length in pixels: neighbours at this distance have a "
+        "correlation of 0.61"
+    )
+    channels: Literal["independent", "shared"] = Field(
+        "independent", description="each channel has its own noise, or all have the same"
+    )
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """The shape of the image, with a single channel if the channels share their noise."""
@@ -47,10 +56,15 @@ class CorrelatedGaussian(SigmaNoise):
         step = 1 if gradients.device.type == "cpu" else max(1, len(gradients))
         grams = []
         for u in gradients.split(step):
-            maps = u.double().unflatten(2, x.shape[1:])  # (images, margins, channels, height, width)
+            # (images, margins, channels, height, width)
+            maps = u.double().unflatten(2, x.shape[1:])
             if self.channels == "shared":
                 maps = maps.sum(2, keepdim=True)
-            grams.append(gram(_smoothed(maps.flatten(0, 1), self.length).unflatten(0, u.shape[:2]).flatten(2)))
+            grams.append(
+                gram(
+                    _smoothed(maps.flatten(0, 1), self.length).unflatten(0, u.shape[:2]).flatten(2)
+                )
+            )
         return torch.cat(grams)
 
 
@@ -69,5 +83,7 @@ def _root(side: int, length: float) -> Placed:
     """The symmetric root of the correlation matrix of ``side`` pixels in a line."""
     with torch.inference_mode(False):
         at = torch.arange(side, dtype=torch.float64)
-        values, vectors = torch.linalg.eigh(torch.exp(-0.5 * ((at[:, None] - at) / length).square()))
+        values, vectors = torch.linalg.eigh(
+            torch.exp(-0.5 * ((at[:, None] - at) / length).square())
+        )
         return Placed((vectors * values.clamp_min(0.0).sqrt()) @ vectors.T)

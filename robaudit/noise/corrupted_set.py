@@ -1,4 +1,5 @@
-"""Published corrupted copies of the run's own images: arrays like CIFAR-10-C's, or folders like ImageNet-C's."""
+"""Published corrupted copies of the run's own images: arrays like CIFAR-10-C's, or folders like
+ImageNet-C's."""
 
 from __future__ import annotations
 
@@ -30,11 +31,13 @@ def _visible(name: str) -> str:
 
 
 class CorruptedSet(Noise):
-    """The image's corrupted copy, found by its sample id; ``name`` is the corruption and ``path`` the folder of the set.
+    """The image's corrupted copy, found by its sample id; ``name`` is the corruption and ``path``
+    the folder of the set.
 
-    Two layouts are understood. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width, channels), severity s of sample i in
-    row (s - 1) N + i, and ids are row numbers (data sets of kind npz and torchvision have such ids). Folders:
-    ``path/NAME/SEVERITY/ID``, where ids are paths like ``n01440764/ILSVRC2012_val_00000293.JPEG`` (kind images); the suffix may differ.
+    Two layouts are understood. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width,
+    channels), severity s of sample i in row (s - 1) N + i, and ids are row numbers (data sets of
+    kind npz and torchvision have such ids). Folders: ``path/NAME/SEVERITY/ID``, where ids are paths
+    like ``n01440764/ILSVRC2012_val_00000293.JPEG`` (kind images); the suffix may differ.
 
     The copies must have the size of the network's images: nothing is resized or cropped.
 
@@ -46,11 +49,17 @@ class CorruptedSet(Noise):
     most: ClassVar[float] = _SEVERITIES
     whole: ClassVar[bool] = True
     quantises: ClassVar[bool] = True
-    summary: ClassVar[str] = "a corrupted copy of x from a published set, such as CIFAR-10-C or ImageNet-C"
-    prefer: ClassVar[str] = "the benchmark's own files: results that can be compared with published ones"
+    summary: ClassVar[str] = (
+        "a corrupted copy of x from a published set, such as CIFAR-10-C or ImageNet-C"
+    )
+    prefer: ClassVar[str] = (
+        "the benchmark's own files: results that can be compared with published ones"
+    )
     source: ClassVar[str] = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
 
-    name: Annotated[str, AfterValidator(_visible)] = Field(pattern=r"^[\w.-]+$", description="the corruption: a file NAME.npy or a folder")
+    name: Annotated[str, AfterValidator(_visible)] = Field(
+        pattern=r"^[\w.-]+$", description="the corruption: a file NAME.npy or a folder"
+    )
     path: File = Field(description="folder of the set, relative to the spec file")
 
     @property
@@ -61,7 +70,9 @@ class CorruptedSet(Noise):
     @property
     def files(self) -> tuple[Path, ...]:
         """The arrays; none for a set in folders."""
-        return tuple(path for path in (self._array, self._labels) if self._array.is_file() and path.is_file())
+        return tuple(
+            path for path in (self._array, self._labels) if self._array.is_file() and path.is_file()
+        )
 
     @property
     def _array(self) -> Path:
@@ -83,11 +94,19 @@ class CorruptedSet(Noise):
             _require(str(self._array), copies, shape)
             return
         if shape[0] not in (1, 3):
-            raise SpecError("path", f"image files have 1 or 3 channels, and the data set has {shape[0]}", "give a set of arrays")
+            raise SpecError(
+                "path",
+                f"image files have 1 or 3 channels, and the data set has {shape[0]}",
+                "give a set of arrays",
+            )
         for level in levels:
             if not (copies / f"{level:g}").is_dir():
                 there = ", ".join(sorted(entry.name for entry in copies.iterdir())[:10])
-                raise SpecError("severity", f"{str(copies)!r} has no folder {level:g}", f"it has {there or 'nothing'}")
+                raise SpecError(
+                    "severity",
+                    f"{str(copies)!r} has no folder {level:g}",
+                    f"it has {there or 'nothing'}",
+                )
 
     def check_labels(self, labels: Iterable[tuple[str, int | None]]) -> None:
         """Compare the set's labels with the data set's, if the set has ``labels.npy``.
@@ -103,17 +122,32 @@ class CorruptedSet(Noise):
         copies = self._copies()
         if not (isinstance(copies, np.ndarray) and self._labels.is_file()):
             return
-        theirs, samples = mapped(self._labels, "path"), copies.shape[1]
-        if theirs.shape not in ((samples,), (_SEVERITIES * samples,)) or theirs.dtype.kind not in "iu":
-            what = f"is {_described(theirs)}, and {self._array.name} has {_SEVERITIES * samples} images"
+        theirs = mapped(self._labels, "path")
+        samples = copies.shape[1]
+        if (
+            theirs.shape not in ((samples,), (_SEVERITIES * samples,))
+            or theirs.dtype.kind not in "iu"
+        ):
+            what = (
+                f"is {_described(theirs)}, and {self._array.name} has {_SEVERITIES * samples} "
+                "images"
+            )
             raise DataError(str(self._labels), what, "give one label for each image")
         ours = [(name, label) for name, label in labels if label is not None and label >= 0]
-        wrong = [(name, label, there) for name, label in ours if (there := int(theirs[_row(str(self._array), name, samples)])) != label]
+        wrong = [
+            (name, label, there)
+            for name, label in ours
+            if (there := int(theirs[_row(str(self._array), name, samples)])) != label
+        ]
         if wrong:
             name, label, there = wrong[0]
             first = f"the first is {name!r}, {there} there and {label} in the data set"
             remedy = "the copies must be of the same images in the same order"
-            raise DataError(str(self._labels), f"differs from the data set in {len(wrong)} of {len(ours)} labels; {first}", remedy)
+            raise DataError(
+                str(self._labels),
+                f"differs from the data set in {len(wrong)} of {len(ours)} labels; {first}",
+                remedy,
+            )
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """Empty: the copies are fixed."""
@@ -126,7 +160,8 @@ class CorruptedSet(Noise):
             SampleError: a copy is missing, cannot be decoded, or has another shape.
             SpecError: the set has been removed.
         """
-        copies, shape = self._copies(), (x.shape[1], x.shape[2], x.shape[3])
+        copies = self._copies()
+        shape = (x.shape[1], x.shape[2], x.shape[3])
         if isinstance(copies, np.ndarray):
             _require(str(self._array), copies, shape)
             rows = [_row(str(self._array), name, copies.shape[1]) for name in ids]
@@ -137,24 +172,39 @@ class CorruptedSet(Noise):
         return pixels if len(pixels) == len(z) else pixels.repeat(len(z), 1, 1, 1)
 
     def _copies(self) -> NDArray[np.uint8] | Path:
-        """All copies (severities, samples, height, width, channels), mapped into memory; or their folder, severity/id."""
+        """All copies (severities, samples, height, width, channels), mapped into memory; or their
+        folder, severity/id."""
         if not self.path.is_dir():
-            raise SpecError("path", f"no such folder: {str(self.path)!r}", "paths are relative to the spec file")
+            raise SpecError(
+                "path", f"no such folder: {str(self.path)!r}", "paths are relative to the spec file"
+            )
         if self._array.is_file():
             images = mapped(self._array, "path")
             images = images[..., None] if images.ndim == 3 else images
             if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
-                raise DataError(str(self._array), f"is {_described(images)}", "it must be uint8 (rows, height, width, channels)")
+                raise DataError(
+                    str(self._array),
+                    f"is {_described(images)}",
+                    "it must be uint8 (rows, height, width, channels)",
+                )
             if len(images) % _SEVERITIES:
                 remedy = f"it must have as many for each of {_SEVERITIES} severities"
                 raise DataError(str(self._array), f"has {len(images)} rows", remedy)
             return images.reshape(_SEVERITIES, -1, *images.shape[1:])
         if (self.path / self.name).is_dir():
             return self.path / self.name
-        entries = [entry for entry in self.path.iterdir() if not entry.name.startswith(".") and entry != self._labels]
-        there = {entry.stem for entry in entries if entry.suffix == ".npy"} | {entry.name for entry in entries if entry.is_dir()}
+        entries = [
+            entry
+            for entry in self.path.iterdir()
+            if not entry.name.startswith(".") and entry != self._labels
+        ]
+        there = {entry.stem for entry in entries if entry.suffix == ".npy"} | {
+            entry.name for entry in entries if entry.is_dir()
+        }
         raise SpecError(
-            "name", f"{str(self.path)!r} has no corruption {self.name!r}", did_you_mean(self.name, there) or "it has none at all"
+            "name",
+            f"{str(self.path)!r} has no corruption {self.name!r}",
+            did_you_mean(self.name, there) or "it has none at all",
         )
 
 
@@ -163,14 +213,21 @@ def _require(where: str, copies: NDArray[np.uint8], shape: Shape) -> None:
     height, width, channels = copies.shape[2:]
     if (channels, height, width) != shape:
         there, here = (" x ".join(map(str, sides)) for sides in ((channels, height, width), shape))
-        what = f"its images have {there} values (channels, height, width), and the data set's have {here}"
+        what = (
+            f"its images have {there} values (channels, height, width), and the data set's "
+            f"have {here}"
+        )
         raise DataError(where, what, _SAME_SHAPE)
 
 
 def _row(where: str, name: str, samples: int) -> int:
     """The row of a sample among those of one severity; SampleError: there is none."""
     if not (name.isascii() and name.isdecimal()):
-        raise SampleError(where, f"the sample id {name!r} is not a row number", "use a data set of kind npz or torchvision")
+        raise SampleError(
+            where,
+            f"the sample id {name!r} is not a row number",
+            "use a data set of kind npz or torchvision",
+        )
     if int(name) >= samples:
         what = f"has {samples} images at each severity, and none for the sample {name}"
         raise SampleError(where, what, "use the data set that the copies were made of")
@@ -178,25 +235,39 @@ def _row(where: str, name: str, samples: int) -> int:
 
 
 def _image(folder: Path, name: str, shape: Shape) -> NDArray[np.uint8]:
-    """The image (channels, height, width) with this id, or with another suffix, in the folder of a severity; SampleError: there is none."""
+    """The image (channels, height, width) with this id, or with another suffix, in the folder of a
+    severity; SampleError: there is none."""
     relative = PurePosixPath(name)
     if relative.is_absolute() or ".." in relative.parts or not relative.parts:
-        raise SampleError(str(folder), f"the sample id {name!r} is not a path like class/file", "use a data set of kind images")
+        raise SampleError(
+            str(folder),
+            f"the sample id {name!r} is not a path like class/file",
+            "use a data set of kind images",
+        )
     paths = (folder / relative, *(folder / relative.with_suffix(suffix) for suffix in _SUFFIXES))
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        remedy = "complete the set" if len(relative.parts) > 1 else "ids must be paths like class/file: use a data set of kind images"
+        remedy = (
+            "complete the set"
+            if len(relative.parts) > 1
+            else "ids must be paths like class/file: use a data set of kind images"
+        )
         raise SampleError(str(folder), f"has no image {name!r}", remedy)
     try:
         with Image.open(path, formats=_FORMATS) as image:
             if (image.height, image.width) != shape[1:]:  # before decoding any pixels
-                what = f"has {image.height} x {image.width} pixels, and the image of the data set {shape[1]} x {shape[2]}"
+                what = (
+                    f"has {image.height} x {image.width} pixels, and the image of the data "
+                    f"set {shape[1]} x {shape[2]}"
+                )
                 raise SampleError(str(path), what, _SAME_SHAPE)
             pixels: NDArray[np.uint8] = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
     except SampleError:
         raise
     except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
-        raise SampleError(str(path), f"cannot be read as an image ({type(error).__name__})", "repair the set") from None
+        raise SampleError(
+            str(path), f"cannot be read as an image ({type(error).__name__})", "repair the set"
+        ) from None
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 

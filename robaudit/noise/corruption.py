@@ -35,8 +35,8 @@ class Form:
 
     Attributes:
         imagenet, cifar: its parameters at severity 1 to 5, in the units of ``apply``.
-        apply: from pixels (n, channels, height, width), or (1, ...), and the parameters to pixels; a random one takes uniform variables on
-            [-1, 1], (n, variables), after the pixels.
+        apply: from pixels (n, channels, height, width), or (1, ...), and the parameters to pixels;
+            a random one takes uniform variables on [-1, 1], (n, variables), after the pixels.
         variables: number of uniform variables for an image; None: not random.
         channels: the supported numbers of channels.
     """
@@ -50,7 +50,9 @@ class Form:
 
 def _motion(x: Tensor, u: Tensor, radius: float, sigma: float) -> Tensor:
     """Along a direction between -45 and 45 degrees."""
-    return filters.motion_blur(x, 45.0 * u[:, 0].double(), filters.motion_kernel(int(radius), sigma))
+    return filters.motion_blur(
+        x, 45.0 * u[:, 0].double(), filters.motion_kernel(int(radius), sigma)
+    )
 
 
 def _defocus(x: Tensor, radius: float, alias_sigma: float) -> Tensor:
@@ -73,15 +75,19 @@ def _jpeg(x: Tensor, quality: float) -> Tensor:
 def _recoded(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
     """A JPEG file of the image, decoded: (height, width, channels)."""
     with io.BytesIO() as file:
-        Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file, "JPEG", quality=quality)
+        Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(
+            file, "JPEG", quality=quality
+        )
         with Image.open(file, formats=("JPEG",)) as decoded:
             return np.asarray(decoded).reshape(image.shape)
 
 
 def _brightened(x: Tensor, by: float) -> Tensor:
-    """The value V = max over the channels raised to min(V + by, 1), hue and saturation kept; grey images just become lighter.
+    """The value V = max over the channels raised to min(V + by, 1), hue and saturation kept; grey
+    images just become lighter.
 
-    As the channels are V (1 - S g) with g of the hue alone, that is x V' / V; black becomes the grey V'.
+    As the channels are V (1 - S g) with g of the hue alone, that is x V' / V; black becomes the
+    grey V'.
     """
     value = x.amax(1, keepdim=True)
     raised = (value + by).clamp(0, 1)
@@ -89,9 +95,11 @@ def _brightened(x: Tensor, by: float) -> Tensor:
 
 
 def _saturated(x: Tensor, factor: float, by: float) -> Tensor:
-    """The saturation S = (max - min) / max changed to factor S + by within [0, 1], hue and value kept.
+    """The saturation S = (max - min) / max changed to factor S + by within [0, 1], hue and value
+    kept.
 
-    The channels are V - S V (V - x) / (max - min). Grey pixels have no hue and are treated as red, so ``by`` > 0 colours them.
+    The channels are V - S V (V - x) / (max - min). Grey pixels have no hue and are treated as red,
+    so ``by`` > 0 colours them.
     """
     value = x.amax(1, keepdim=True)
     spread = value - x.amin(1, keepdim=True)
@@ -163,7 +171,13 @@ FORMS: Mapping[str, Form] = {
     "elastic": Form(
         tuple(
             (a * _IN_224, b * _IN_224, c * _IN_224)
-            for a, b, c in ((2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02))
+            for a, b, c in (
+                (2, 0.7, 0.1),
+                (2, 0.08, 0.2),
+                (0.05, 0.01, 0.02),
+                (0.07, 0.01, 0.02),
+                (0.12, 0.01, 0.02),
+            )
         ),
         ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
         _elastic,
@@ -182,25 +196,40 @@ def _known(name: str) -> str:
 
 
 class Corruption(Noise):
-    """A corruption as in ImageNet-C and CIFAR-10-C, with their parameters at each severity; ``name`` says which.
+    """A corruption as in ImageNet-C and CIFAR-10-C, with their parameters at each severity;
+    ``name`` says which.
 
-    Pixels are clipped to [0, 1] afterwards, as in the benchmarks, and not rounded to 8 bits (except by ``jpeg``). Motion blur, fog and
-    elastic distortions are random; the others have one result for each image.
+    Pixels are clipped to [0, 1] afterwards, as in the benchmarks, and not rounded to 8 bits (except
+    by ``jpeg``). Motion blur, fog and elastic distortions are random; the others have one result
+    for each image.
 
-    The numbers are the published ones; docs/noise.md says how the results differ from the published files.
+    The numbers are the published ones; docs/noise.md says how the results differ from the published
+    files.
 
-    Source: Hendrycks & Dietterich 2019, Benchmarking neural network robustness to common corruptions and perturbations.
+    Source: Hendrycks & Dietterich 2019, Benchmarking neural network robustness to common
+    corruptions and perturbations.
     """
 
-    level_name, least, most = LevelName.SEVERITY, 1, 5
+    level_name = LevelName.SEVERITY
+    least = 1
+    most = 5
     whole = quantises = True
-    summary = "blur, JPEG, brightness, contrast, saturation, fog, pixels or distortion at severity 1 to 5"
-    prefer = "what happens to photographs between the scene and the file; results comparable to the literature's"
+    summary = (
+        "blur, JPEG, brightness, contrast, saturation, fog, pixels or distortion at severity 1 to 5"
+    )
+    prefer = (
+        "what happens to photographs between the scene and the file; results comparable to "
+        "the literature's"
+    )
     source = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
 
-    name: Annotated[str, AfterValidator(_known)] = Field(description="the corruption: " + ", ".join(FORMS))
+    name: Annotated[str, AfterValidator(_known)] = Field(
+        description="the corruption: " + ", ".join(FORMS)
+    )
     scale: Literal["auto", "imagenet", "cifar"] = Field(
-        "auto", description=f"whose parameters: auto is cifar for images of fewer than {SMALL} rows, else imagenet"
+        "auto",
+        description=f"whose parameters: auto is cifar for images of fewer than {SMALL} rows, "
+        "else imagenet",
     )
 
     @property
@@ -238,5 +267,7 @@ class Corruption(Noise):
         """The corrupted images, in [0, 1]."""
         channels, height, width = x.shape[1:]
         drawn = (torch.erf(z * math.sqrt(0.5)),) if self.random else ()  # uniform on [-1, 1]
-        corrupted = self.form.apply(x, *drawn, *self.parameters(level, (channels, height, width))).clamp_(0, 1)
+        corrupted = self.form.apply(
+            x, *drawn, *self.parameters(level, (channels, height, width))
+        ).clamp_(0, 1)
         return corrupted if len(corrupted) == len(z) else corrupted.repeat(len(z), 1, 1, 1)

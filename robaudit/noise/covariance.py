@@ -18,21 +18,26 @@ from robaudit.numerics.rowwise import gram, product
 
 
 class CovarianceGaussian(SigmaNoise):
-    """x + sigma (F w + d v): normal noise of covariance sigma^2 (F F^T + diag(d)^2), with independent standard normal w and v.
+    """x + sigma (F w + d v): normal noise of covariance sigma^2 (F F^T + diag(d)^2), with
+    independent standard normal w and v.
 
     The level scales the noise; at 1 its covariance is the file's. The .npz file has
 
-    - ``factor``: F, with a column for each of a few directions, (C H W, rank), pixels in the order of (C, H, W);
+    - ``factor``: F, with a column for each of a few directions, (C H W, rank), pixels in the order
+      of (C, H, W);
     - ``diagonal``, optional: the standard deviations d >= 0 of the independent part, (C H W,).
 
-    Source: factor analysis; Tipping and Bishop (1999), JRSS B 61, for F and d from measured residuals.
+    Source: factor analysis; Tipping and Bishop (1999), JRSS B 61, for F and d from measured
+    residuals.
     """
 
     summary = "x + sigma (F w + d v), of covariance F F^T + diag(d)^2 from a file"
     prefer = "noise whose covariance has been measured: banding, fixed patterns, lighting"
     source = "Tipping and Bishop 1999"
 
-    file: File = Field(description="an .npz file with factor, (C H W, rank), and perhaps diagonal, (C H W,)")
+    file: File = Field(
+        description="an .npz file with factor, (C H W, rank), and perhaps diagonal, (C H W,)"
+    )
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -43,7 +48,11 @@ class CovarianceGaussian(SigmaNoise):
     def _arrays(self) -> dict[str, Placed]:
         arrays = read_npz(self.file, "file", "factor", "diagonal")
         if "factor" not in arrays:
-            raise SpecError("file", f"{self.file} has no array factor", "write it with numpy.savez(path, factor=..., diagonal=...)")
+            raise SpecError(
+                "file",
+                f"{self.file} has no array factor",
+                "write it with numpy.savez(path, factor=..., diagonal=...)",
+            )
         return {name: Placed(array) for name, array in arrays.items()}
 
     @property
@@ -63,12 +72,24 @@ class CovarianceGaussian(SigmaNoise):
             SpecError: they do not, or the file is missing or has no such arrays.
         """
         for name, placed in self._arrays.items():
-            array, wanted = placed.values, "(C H W, rank)" if name == "factor" else "(C H W,)"
-            if array.shape[:1] != (prod(shape),) or array.ndim != (2 if name == "factor" else 1) or not array.numel():
-                what = f"{name} in {self.file} has the shape {tuple(array.shape)}, and the images are {shape}"
+            array = placed.values
+            wanted = "(C H W, rank)" if name == "factor" else "(C H W,)"
+            if (
+                array.shape[:1] != (prod(shape),)
+                or array.ndim != (2 if name == "factor" else 1)
+                or not array.numel()
+            ):
+                what = (
+                    f"{name} in {self.file} has the shape {tuple(array.shape)}, and the "
+                    f"images are {shape}"
+                )
                 raise SpecError("file", what, f"save it as {wanted}, with C H W = {prod(shape)}")
         if self._diagonal and (self._diagonal.values < 0).any():
-            raise SpecError("file", f"diagonal in {self.file} has negative numbers", "it holds standard deviations")
+            raise SpecError(
+                "file",
+                f"diagonal in {self.file} has negative numbers",
+                "it holds standard deviations",
+            )
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """One variable for each direction, then one for each value if there is a diagonal."""

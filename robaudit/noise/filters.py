@@ -1,4 +1,5 @@
-"""Linear filters of images: Gaussian, disk-shaped and motion blur, and box resampling, with the same bits in any batch."""
+"""Linear filters of images: Gaussian, disk-shaped and motion blur, and box resampling, with the
+same bits in any batch."""
 
 from __future__ import annotations
 
@@ -15,13 +16,15 @@ from robaudit.numerics.rowwise import product
 
 Floats = NDArray[np.float64]
 Edge = Literal["edge", "symmetric", "reflect"]
-"""Padding modes by NumPy's names: repeat the outermost pixel; reflect with, or without, repeating it."""
+"""Padding modes by NumPy's names: repeat the outermost pixel; reflect with, or without, repeating
+it."""
 
 _NEGLIGIBLE = 1e-9  # of a kernel that sums to 1: below the resolution of float32
 
 
 def gaussian_kernel(sigma: float, truncate: float) -> Floats:
-    """Weights exp(-i^2 / (2 sigma^2)) for |i| <= round(truncate * sigma), which sum to 1; sigma 0 is the identity."""
+    """Weights exp(-i^2 / (2 sigma^2)) for |i| <= round(truncate * sigma), which sum to 1; sigma 0
+    is the identity."""
     reach = int(truncate * sigma + 0.5)
     offsets = np.arange(-reach, reach + 1, dtype=np.float64)
     weights: Floats = np.exp(-0.5 * (offsets / sigma) ** 2) if reach else np.ones(1)
@@ -32,7 +35,8 @@ def gaussian_kernel(sigma: float, truncate: float) -> Floats:
 def disk_kernel(radius: float, alias_sigma: float) -> Floats:
     """A disk of this radius in pixels with softened rim, as a square of odd side that sums to 1.
 
-    The pixels whose centres are in the disk weigh the same; then a Gaussian of three taps a side (five for radius > 8) softens it.
+    The pixels whose centres are in the disk weigh the same; then a Gaussian of three taps a side
+    (five for radius > 8) softens it.
     """
     reach = max(8, math.ceil(radius))
     offsets = np.arange(-reach, reach + 1)
@@ -46,7 +50,8 @@ def disk_kernel(radius: float, alias_sigma: float) -> Floats:
 
 
 def motion_kernel(radius: int, sigma: float) -> Floats:
-    """Weights of the 2 radius + 1 positions of a motion that begins at the pixel: half of a Gaussian, without negligible weights."""
+    """Weights of the 2 radius + 1 positions of a motion that begins at the pixel: half of a
+    Gaussian, without negligible weights."""
     weights = np.exp(-0.5 * (np.arange(2 * radius + 1) / sigma) ** 2)
     large: Floats = weights[weights > _NEGLIGIBLE * weights.sum()]
     large /= large.sum()
@@ -54,7 +59,8 @@ def motion_kernel(radius: int, sigma: float) -> Floats:
 
 
 def banded(kernel: Floats, side: int, edge: Edge) -> Floats:
-    """The correlation of ``side`` values with a kernel of odd length as a matrix, the border included."""
+    """The correlation of ``side`` values with a kernel of odd length as a matrix, the border
+    included."""
     reach = len(kernel) // 2
     beyond = np.pad(np.arange(side), reach, mode=edge)
     matrix = np.zeros((side, side))
@@ -75,9 +81,11 @@ def _pixelated_matrix(side: int, share: float) -> Tensor:
 
 
 def box_matrix(inputs: int, outputs: int) -> Floats:
-    """Resampling from ``inputs`` to ``outputs`` values with a box filter, as Pillow does it: (outputs, inputs), rows sum to 1.
+    """Resampling from ``inputs`` to ``outputs`` values with a box filter, as Pillow does it:
+    (outputs, inputs), rows sum to 1.
 
-    An output is the mean of the inputs whose centres are in its box, which is at least as wide as one input.
+    An output is the mean of the inputs whose centres are in its box, which is at least as wide as
+    one input.
     """
     scale = inputs / outputs
     width = max(scale, 1.0)
@@ -100,16 +108,22 @@ def separable(x: Tensor, down: Tensor, across: Tensor) -> Tensor:
         (n, channels, height', width').
     """
     n, channels, height, width = x.shape
-    work = x if x.device.type == "cpu" else x.double()  # float32 products may be rounded on CUDA (TF32)
+    # float32 products may be rounded on CUDA (TF32)
+    work = x if x.device.type == "cpu" else x.double()
     columns = product(down.to(work), work.reshape(n * channels, height, width))
     rows = product(across.to(work), columns.transpose(1, 2))
     return rows.transpose(1, 2).reshape(n, channels, len(down), len(across)).to(x.dtype)
 
 
 def gaussian_blur(x: Tensor, sigma: float, *, truncate: float = 4.0, edge: Edge = "edge") -> Tensor:
-    """Gaussian blur of standard deviation ``sigma`` pixels, cut off at ``truncate`` of them; (n, channels, height, width)."""
+    """Gaussian blur of standard deviation ``sigma`` pixels, cut off at ``truncate`` of them; (n,
+    channels, height, width)."""
     height, width = x.shape[2:]
-    return separable(x, _gaussian_matrix(height, sigma, truncate, edge), _gaussian_matrix(width, sigma, truncate, edge))
+    return separable(
+        x,
+        _gaussian_matrix(height, sigma, truncate, edge),
+        _gaussian_matrix(width, sigma, truncate, edge),
+    )
 
 
 def pixelated(x: Tensor, share: float) -> Tensor:
@@ -119,7 +133,8 @@ def pixelated(x: Tensor, share: float) -> Tensor:
 
 
 def correlated(x: Tensor, kernel: Floats) -> Tensor:
-    """Correlation with a square kernel of odd side, reflected beyond the border (outermost pixels not repeated)."""
+    """Correlation with a square kernel of odd side, reflected beyond the border (outermost pixels
+    not repeated)."""
     reach = len(kernel) // 2
     wide = _padded(x, reach, reach, reach, "reflect")
     height, width = x.shape[2:]
@@ -130,7 +145,8 @@ def correlated(x: Tensor, kernel: Floats) -> Tensor:
 
 
 def motion_blur(x: Tensor, degrees: Tensor, kernel: Floats) -> Tensor:
-    """Mean over the positions of a motion: sum_i k_i x[row + ceil(i sin - 1/2), column + ceil(i cos - 1/2)], the border repeated.
+    """Mean over the positions of a motion: sum_i k_i x[row + ceil(i sin - 1/2), column + ceil(i cos
+    - 1/2)], the border repeated.
 
     Args:
         x: (n, channels, height, width), or (1, ...) for all angles.
@@ -142,7 +158,10 @@ def motion_blur(x: Tensor, degrees: Tensor, kernel: Floats) -> Tensor:
     """
     steps = torch.arange(len(kernel), dtype=torch.float64, device=x.device)
     angles = torch.deg2rad(degrees)[:, None]
-    offsets = torch.stack((torch.ceil(steps * torch.sin(angles) - 0.5), torch.ceil(steps * torch.cos(angles) - 0.5)), 1).long()  # (n, 2, m)
+    offsets = torch.stack(
+        (torch.ceil(steps * torch.sin(angles) - 0.5), torch.ceil(steps * torch.cos(angles) - 0.5)),
+        1,
+    ).long()  # (n, 2, m)
     if len(x) == 1:  # few paths differ in whole pixels
         paths, path_of = torch.unique(offsets, dim=0, return_inverse=True)
         return _along(x, paths, kernel)[path_of]
@@ -170,5 +189,7 @@ def _padded(x: Tensor, vertical: int, left: int, right: int, edge: Edge) -> Tens
     """The images with a border of any width, on CUDA as on the CPU."""
     rows = np.pad(np.arange(x.shape[2]), vertical, mode=edge)
     columns = np.pad(np.arange(x.shape[3]), (left, right), mode=edge)
-    picked: Tensor = x[:, :, torch.from_numpy(rows).to(x.device)[:, None], torch.from_numpy(columns).to(x.device)]
+    picked: Tensor = x[
+        :, :, torch.from_numpy(rows).to(x.device)[:, None], torch.from_numpy(columns).to(x.device)
+    ]
     return picked

@@ -16,8 +16,9 @@ def map_side(height: int, width: int) -> int:
 def plasma(u: Tensor, decay: float) -> Tensor:
     """Plasma fractals by the diamond-square algorithm on a torus, from 0 to 1.
 
-    The corner is 0. Step by step the grid doubles: a point in the middle of a square is the mean of its corners, then a point in the middle
-    of an edge the mean of its four neighbours, and each is moved by a uniform variable whose range shrinks by decay^2 a step.
+    The corner is 0. Step by step the grid doubles: a point in the middle of a square is the mean of
+    its corners, then a point in the middle of an edge the mean of its four neighbours, and each is
+    moved by a uniform variable whose range shrinks by decay^2 a step.
 
     Args:
         u: uniform on [-1, 1], (n, side^2 - 1) for a power of two ``side``.
@@ -26,25 +27,33 @@ def plasma(u: Tensor, decay: float) -> Tensor:
     Returns:
         (n, side, side).
     """
-    n, side = len(u), math.isqrt(u.shape[1] + 1)
+    n = len(u)
+    side = math.isqrt(u.shape[1] + 1)
     if side * side != u.shape[1] + 1 or side & (side - 1):
         raise ValueError(f"{u.shape[1]} variables are not a side^2 - 1 of a power of two")
-    grid, used, reach = u.new_zeros(n, 1, 1), 0, 1.0
+    grid = u.new_zeros(n, 1, 1)
+    used = 0
+    reach = 1.0
     while (now := grid.shape[1]) < side:
         moves = u[:, used : used + 3 * now * now].mul(reach).unflatten(1, (3, now, now))
-        right, below = grid.roll(-1, 2), grid.roll(-1, 1)
+        right = grid.roll(-1, 2)
+        below = grid.roll(-1, 1)
         middles = (grid + right + below + below.roll(-1, 2)) * 0.25 + moves[:, 0]
         finer = u.new_empty(n, 2 * now, 2 * now)
-        finer[:, ::2, ::2], finer[:, 1::2, 1::2] = grid, middles
+        finer[:, ::2, ::2] = grid
+        finer[:, 1::2, 1::2] = middles
         finer[:, ::2, 1::2] = (grid + right + middles + middles.roll(1, 1)) * 0.25 + moves[:, 1]
         finer[:, 1::2, ::2] = (grid + below + middles + middles.roll(1, 2)) * 0.25 + moves[:, 2]
-        grid, used, reach = finer, used + 3 * now * now, reach / decay**2
+        grid = finer
+        used = used + 3 * now * now
+        reach = reach / decay**2
     grid -= grid.amin((1, 2), keepdim=True)
     return grid.div_(grid.amax((1, 2), keepdim=True).clamp_min_(torch.finfo(u.dtype).tiny))
 
 
 def fogged(x: Tensor, u: Tensor, density: float, decay: float) -> Tensor:
-    """(x + density * plasma) * m / (m + density), m the image's largest value: the brightest pixel stays about as bright.
+    """(x + density * plasma) * m / (m + density), m the image's largest value: the brightest pixel
+    stays about as bright.
 
     Args:
         x: (n, channels, height, width), or (1, ...) for all maps.

@@ -36,4 +36,11 @@ class Gaussian(SigmaNoise):
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""
-        return torch.cat([gram(image.double()) for image in gradients.split(1 if gradients.device.type == "cpu" else len(gradients))])
+        return torch.cat(
+            [
+                gram(image.double())
+                for image in gradients.split(
+                    1 if gradients.device.type == "cpu" else len(gradients)
+                )
+            ]
+        )

@@ -17,11 +17,13 @@ _SQRT_HALF = math.sqrt(0.5)
 class Laplace(SigmaNoise):
     """x + e, with independent e of density exp(-sqrt 2 |e| / sigma) / (sqrt 2 sigma).
 
-    The level is the standard deviation; the scale of the density is b = sigma / sqrt 2. A standard normal z becomes the value of the same
-    probability, e = -sign(z) b log(2 Phi(-|z|)) = -sign(z) b log erfc(t) with t = |z| / sqrt 2. Computed as log1p(-erf t) up to t = 1
-    and as log erfcx(t) - t^2 beyond, it is accurate around 0 and has no limit in the tails.
+    The level is the standard deviation; the scale of the density is b = sigma / sqrt 2. A standard
+    normal z becomes the value of the same probability, e = -sign(z) b log(2 Phi(-|z|)) = -sign(z) b
+    log erfc(t) with t = |z| / sqrt 2. Computed as log1p(-erf t) up to t = 1 and as log erfcx(t) -
+    t^2 beyond, it is accurate around 0 and has no limit in the tails.
 
-    Source: density and quantile: Johnson, Kotz and Balakrishnan (1995), Continuous Univariate Distributions 2, chapter 24.
+    Source: density and quantile: Johnson, Kotz and Balakrishnan (1995), Continuous Univariate
+    Distributions 2, chapter 24.
     """
 
     summary = "x + e, e Laplace of standard deviation sigma on every value"
@@ -30,7 +32,11 @@ class Laplace(SigmaNoise):
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x - sign(z) sigma / sqrt 2 log erfc(|z| / sqrt 2)."""
-        return _log_erfc(z.abs() * _SQRT_HALF) * torch.copysign(torch.full_like(z, level * _SQRT_HALF), -z) + x
+        return (
+            _log_erfc(z.abs() * _SQRT_HALF)
+            * torch.copysign(torch.full_like(z, level * _SQRT_HALF), -z)
+            + x
+        )
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""
@@ -38,6 +44,10 @@ class Laplace(SigmaNoise):
 
 
 def _log_erfc(t: Tensor) -> Tensor:
-    """log erfc(t) for t >= 0. Each branch is clamped where it overflows: gradients pass through both."""
-    near, far = t.clamp_max(1.0), t.clamp_min(1.0)
-    return torch.where(t < 1.0, torch.log1p(-torch.erf(near)), torch.special.erfcx(far).log() - far * far)
+    """log erfc(t) for t >= 0. Each branch is clamped where it overflows: gradients pass through
+    both."""
+    near = t.clamp_max(1.0)
+    far = t.clamp_min(1.0)
+    return torch.where(
+        t < 1.0, torch.log1p(-torch.erf(near)), torch.special.erfcx(far).log() - far * far
+    )

@@ -12,26 +12,35 @@ from robaudit.noise.base import AdditiveNoise, Shape
 from robaudit.numerics.poisson import poisson_quantile
 from robaudit.numerics.rowwise import diagonal_gram
 
-_VALUES = {"cpu": 1 << 16, "other": 1 << 24}  # values of one operation: fits the CPU's cache, or keeps the GPU busy
+# values of one operation: fits the CPU's cache, or keeps the GPU busy
+_VALUES = {
+    "cpu": 1 << 16,
+    "other": 1 << 24,
+}
 
 
 class Poisson(AdditiveNoise):
-    """N / photons with independent counts N ~ Poisson(x photons): mean x, variance x / photons; black stays black.
+    """N / photons with independent counts N ~ Poisson(x photons): mean x, variance x / photons;
+    black stays black.
 
-    The level is the number of photons detected at a white pixel (1). The count is the quantile of its distribution at Phi(z), so
-    brighter pixels and other levels are driven by the same z. Values may exceed 1: use ``clip`` where a sensor would saturate.
+    The level is the number of photons detected at a white pixel (1). The count is the quantile of
+    its distribution at Phi(z), so brighter pixels and other levels are driven by the same z. Values
+    may exceed 1: use ``clip`` where a sensor would saturate.
 
     Source: EMVA 1288, release 4, section 2.1; quantile: Giles (2016), ACM Trans. Math. Softw. 42.
     """
 
-    level_name, least, most = LevelName.PHOTONS, 1e-2, 1e9
+    level_name = LevelName.PHOTONS
+    least = 1e-2
+    most = 1e9
     guided = True
     summary = "Poisson(x photons) / photons, independent on every value"
     prefer = "little light, where shot noise is all there is"
     source = "EMVA 1288, section 2.1"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
-        """Poisson counts of mean x photons, divided by photons; to z they are x + sqrt(x / photons) z."""
+        """Poisson counts of mean x photons, divided by photons; to z they are x + sqrt(x / photons)
+        z."""
         pixels = z.new_empty(len(z), *x.shape[1:])
         for rows, count in counts(x, z.detach(), level):
             pixels[rows] = count.div_(level)
@@ -56,7 +65,8 @@ def with_gradient(pixels: Tensor, smooth: Tensor) -> Tensor:
 
 
 def counts(x: Tensor, z: Tensor, photons: float) -> Iterator[tuple[slice, Tensor]]:
-    """Photons detected, Poisson(x photons), for some rows at a time: they are float64, and small enough for the processor's cache.
+    """Photons detected, Poisson(x photons), for some rows at a time: they are float64, and small
+    enough for the processor's cache.
 
     Args:
         x: pixels (n, channels, height, width), or (1, ...) for all rows.
@@ -66,7 +76,11 @@ def counts(x: Tensor, z: Tensor, photons: float) -> Iterator[tuple[slice, Tensor
     Yields:
         The rows, and their counts (rows, channels, height, width), float64.
     """
-    step = max(1, _VALUES["cpu" if z.device.type == "cpu" else "other"] // max(1, z[0].numel())) if len(z) else 1
+    step = (
+        max(1, _VALUES["cpu" if z.device.type == "cpu" else "other"] // max(1, z[0].numel()))
+        if len(z)
+        else 1
+    )
     for start in range(0, len(z), step):
         rows = slice(start, min(start + step, len(z)))
         part = z[rows]

@@ -1,4 +1,5 @@
-"""A noise of a run: the map with its normal variables, seeded so that batch, order and level never change them."""
+"""A noise of a run: the map with its normal variables, seeded so that batch, order and level never
+change them."""
 
 from __future__ import annotations
 
@@ -27,10 +28,12 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class NoiseProcess:
-    """A noise of a run, with standard normal draws that depend only on (run seed, kind, sample id, draw number) and the kind of device.
+    """A noise of a run, with standard normal draws that depend only on (run seed, kind, sample id,
+    draw number) and the kind of device.
 
-    The same draws z serve every level and every model, so differences between them are paired (common random numbers).
-    Methods of the map that may be a plugin's are called here: an exception names the plugin.
+    The same draws z serve every level and every model, so differences between them are paired
+    (common random numbers). Methods of the map that may be a plugin's are called here: an exception
+    names the plugin.
 
     Attributes:
         noise: the map from normal variables to pixels, with its options.
@@ -39,7 +42,8 @@ class NoiseProcess:
         device: where the draws are made; CPU and CUDA streams differ from each other.
         dtype: of the draws.
         levels: of the run, in the spec's order.
-        stream: a name for draws independent of the unnamed ones at every seed: a check of a run must not share its noise.
+        stream: a name for draws independent of the unnamed ones at every seed: a check of a run
+            must not share its noise.
     """
 
     noise: Noise
@@ -60,12 +64,20 @@ class NoiseProcess:
         """sha256 of the files behind the noise, by name."""
         return {path.name: file_sha256(path) or "" for path in self.noise.files}
 
-    def seeded(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseProcess:
+    def seeded(
+        self,
+        seed: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        *,
+        stream: str = "",
+    ) -> NoiseProcess:
         """The same noise with other draws."""
         return replace(self, seed=seed, device=device, dtype=dtype, stream=stream)
 
     def blocks(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
-        """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n, *latent_shape) tensors.
+        """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n,
+        *latent_shape) tensors.
 
         Draws are made in float32 for any dtype, so that fp32 and fp64 runs see the same noise.
 
@@ -81,14 +93,20 @@ class NoiseProcess:
         """Like :meth:`blocks`, of single numbers (n,)."""
         return (block[:, 0] for block in self._blocks(sample_id, draws, (1,), 0))
 
-    def _blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int) -> Iterator[Tensor]:
-        key, size = self._key(sample_id), self._block_size(shape)
+    def _blocks(
+        self, sample_id: str, draws: int, shape: tuple[int, ...], start: int
+    ) -> Iterator[Tensor]:
+        key = self._key(sample_id)
+        size = self._block_size(shape)
         for block in range(start // size, -(-(start + draws) // size)):
             z = self._block(key, block, (size, *shape))
             yield z[max(0, start - block * size) : start + draws - block * size].to(self.dtype)
 
-    def chosen(self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: Shape) -> Iterator[tuple[int, Tensor]]:
-        """Yield chosen draws of several samples, block by block. Their numbers go to the device in one non-blocking copy.
+    def chosen(
+        self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: Shape
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Yield chosen draws of several samples, block by block. Their numbers go to the device in
+        one non-blocking copy.
 
         Args:
             wanted: ids of samples, and the numbers of their draws, ascending.
@@ -99,22 +117,32 @@ class NoiseProcess:
         """
         latent = self.noise.latent_shape(shape)
         size = self._block_size(latent)
-        places = torch.from_numpy(np.concatenate([numbers % size for _, numbers in wanted])).to(self.device, non_blocking=True)
+        places = torch.from_numpy(np.concatenate([numbers % size for _, numbers in wanted])).to(
+            self.device, non_blocking=True
+        )
         done = 0
         for which, (sample_id, numbers) in enumerate(wanted):
             key = self._key(sample_id)
             for group in np.split(numbers, np.flatnonzero(np.diff(numbers // size)) + 1):
                 if len(group):
-                    first, n = int(group[0]), len(group)
+                    first = int(group[0])
+                    n = len(group)
                     z = self._block(key, first // size, (size, *latent))
                     run = int(group[-1]) - first + 1 == n
-                    yield which, (z[first % size :][:n] if run else z[places[done : done + n]]).to(self.dtype)
+                    yield (
+                        which,
+                        (z[first % size :][:n] if run else z[places[done : done + n]]).to(
+                            self.dtype
+                        ),
+                    )
                     done += n
 
     def frames(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
-        """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.orthogonal_frame`).
+        """Like :meth:`blocks`, with draws that are coupled in frames of 48
+        (:func:`~robaudit.noise.frames.orthogonal_frame`).
 
-        Their stream is a different one, so they are independent of :meth:`blocks`; images without frames get the draws of :meth:`blocks`.
+        Their stream is a different one, so they are independent of :meth:`blocks`; images without
+        frames get the draws of :meth:`blocks`.
         """
         latent = self.noise.latent_shape(shape)
         if patch_of(latent) is None:
@@ -122,26 +150,41 @@ class NoiseProcess:
             return
         for number in range(start // FRAME, -(-(start + draws) // FRAME)):
             frame = self._frame(sample_id, number, latent)
-            yield frame[max(0, start - number * FRAME) : start + draws - number * FRAME].to(self.dtype)
+            yield frame[max(0, start - number * FRAME) : start + draws - number * FRAME].to(
+                self.dtype
+            )
 
     def _frame(self, sample_id: str, number: int, shape: tuple[int, ...]) -> Tensor:
-        """A frame, cached for the next call: the draws of an image often continue where they stopped."""
+        """A frame, cached for the next call: the draws of an image often continue where they
+        stopped."""
         name = sample_id, number, shape
         if name not in self._frames:
             channels, height, width = shape
-            self._generator.manual_seed(block_seed(stream_key(self.seed, f"{self._name} frames", sample_id), number))
+            self._generator.manual_seed(
+                block_seed(stream_key(self.seed, f"{self._name} frames", sample_id), number)
+            )
             self._frames[name] = orthogonal_frame((channels, height, width), self._generator)
-            while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _CACHED_BYTES:
+            while (
+                len(self._frames) > 1
+                and sum(frame.nbytes for frame in self._frames.values()) > _CACHED_BYTES
+            ):
                 self._frames.popitem(last=False)
         self._frames.move_to_end(name)
         return self._frames[name]
 
     def pool(self, ids: Sequence[str], shape: Shape, most_bytes: int) -> DrawPool | None:
-        """The draws of :meth:`blocks` for many samples, cached on a CUDA device; None on the CPU, or if the map takes a single level."""
+        """The draws of :meth:`blocks` for many samples, cached on a CUDA device; None on the CPU,
+        or if the map takes a single level."""
         if not self.noise.by_row or self.device.type == "cpu":
             return None
         latent = self.noise.latent_shape(shape)
-        return DrawPool([self._key(sample_id) for sample_id in ids], latent, self._block_size(latent), most_bytes, self)
+        return DrawPool(
+            [self._key(sample_id) for sample_id in ids],
+            latent,
+            self._block_size(latent),
+            most_bytes,
+            self,
+        )
 
     def fill(self, block: Tensor, key: int, number: int) -> Tensor:
         """Fill a float32 block of draws: block ``number`` of the stream of this key."""
@@ -174,7 +217,8 @@ class NoiseProcess:
 
         Args:
             shape: channels, height, width of the images.
-            labels: sample ids and labels (-1: none), if known; read only by noises with labels of their own.
+            labels: sample ids and labels (-1: none), if known; read only by noises with labels of
+                their own.
 
         Raises:
             SpecError, DataError: they do not fit.
@@ -187,7 +231,9 @@ class NoiseProcess:
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """:meth:`Noise.noisy <robaudit.noise.base.Noise.noisy>`."""
         with self._blaming():
-            return self._valid(self.noise.noisy(x, z, level, ids=ids), "noisy", (len(z), *x.shape[1:]), x.dtype)
+            return self._valid(
+                self.noise.noisy(x, z, level, ids=ids), "noisy", (len(z), *x.shape[1:]), x.dtype
+            )
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """a(level) of additive noise."""
@@ -197,7 +243,12 @@ class NoiseProcess:
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """:meth:`AdditiveNoise.gram <robaudit.noise.base.AdditiveNoise.gram>` of additive noise."""
         with self._blaming():
-            return self._valid(self.additive.gram(gradients, x), "gram", (*gradients.shape[:2], gradients.shape[1]), torch.float64)
+            return self._valid(
+                self.additive.gram(gradients, x),
+                "gram",
+                (*gradients.shape[:2], gradients.shape[1]),
+                torch.float64,
+            )
 
     @property
     def additive(self) -> AdditiveNoise:
@@ -213,12 +264,16 @@ class NoiseProcess:
     def _blaming(self) -> AbstractContextManager[None]:
         return blaming(f"noise {self.label}", type(self.noise))
 
-    def _valid(self, result: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def _valid(
+        self, result: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> Tensor:
         """What a method of a plugin returned, if it is a finite tensor of this shape and type."""
         if is_ours(type(self.noise)):
             return result
         if not isinstance(result, Tensor) or result.shape != shape or result.dtype != dtype:
-            raise BrokenContractError(f"{method}() returned {shown(result)}, not a {dtype} tensor of shape {shape}")
+            raise BrokenContractError(
+                f"{method}() returned {shown(result)}, not a {dtype} tensor of shape {shape}"
+            )
         if not result.isfinite().all():
             raise BrokenContractError(f"{method}() returned values that are not finite")
         return result
@@ -235,14 +290,25 @@ class DrawPool:
         draws: fills the blocks.
     """
 
-    def __init__(self, keys: Sequence[int], shape: tuple[int, ...], size: int, most_bytes: int, draws: NoiseProcess) -> None:
-        self._keys, self._shape, self._size, self._draws = keys, shape, size, draws
+    def __init__(
+        self,
+        keys: Sequence[int],
+        shape: tuple[int, ...],
+        size: int,
+        most_bytes: int,
+        draws: NoiseProcess,
+    ) -> None:
+        self._keys = keys
+        self._shape = shape
+        self._size = size
+        self._draws = draws
         self._most = most_bytes // (4 * len(keys) * torch.Size(shape).numel())
         self._filled = [0] * len(keys)  # blocks of each sample
         self._pool: Tensor | None = None  # (samples, draws, *shape)
 
     def holding(self, samples: Sequence[int], draws: int, like: Tensor) -> Tensor | None:
-        """The pool (samples, at least ``draws``, *shape), float32, with the draws of these samples filled in; None if it grows too large.
+        """The pool (samples, at least ``draws``, *shape), float32, with the draws of these samples
+        filled in; None if it grows too large.
 
         Args:
             samples: indices of the samples needed.
@@ -251,21 +317,29 @@ class DrawPool:
         """
         blocks = -(-draws // self._size)
         if self._pool is None or self._pool.shape[1] < blocks * self._size:
-            before, wanted = self._pool, blocks * self._size
+            before = self._pool
+            wanted = blocks * self._size
             if wanted > self._most:
                 return None
-            self._pool = like.new_empty((len(self._keys), wanted, *self._shape), dtype=torch.float32)
+            self._pool = like.new_empty(
+                (len(self._keys), wanted, *self._shape), dtype=torch.float32
+            )
             if before is not None:
                 self._pool[:, : before.shape[1]] = before
         for sample in samples:
             for block in range(self._filled[sample], blocks):
-                self._draws.fill(self._pool[sample, block * self._size : (block + 1) * self._size], self._keys[sample], block)
+                self._draws.fill(
+                    self._pool[sample, block * self._size : (block + 1) * self._size],
+                    self._keys[sample],
+                    block,
+                )
             self._filled[sample] = max(self._filled[sample], blocks)
         return self._pool
 
 
 def stream_key(seed: int, kind: str, sample_id: str) -> int:
-    """64 bits that identify the noise of one sample: blake2b of seed, kind and id (never of the level, batch or order)."""
+    """64 bits that identify the noise of one sample: blake2b of seed, kind and id (never of the
+    level, batch or order)."""
     text = f"{seed}\x1f{kind}\x1f{sample_id}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
@@ -273,10 +347,11 @@ def stream_key(seed: int, kind: str, sample_id: str) -> int:
 def block_seed(key: int, block: int) -> int:
     """The generator seed of one block of draws of a sample.
 
-    torch's CPU generator uses only the low 32 bits of a seed. They are a permutation of the block number that the key chooses
-    (murmur3's finaliser twice, each half of the key mixed in before one of them): no two of a sample's first 2^32 blocks share
-    a stream, and two samples share single blocks only by coincidence (2^-32 a pair of blocks), never a run of them.
-    The high 32 bits, used on CUDA, are the key's.
+    torch's CPU generator uses only the low 32 bits of a seed. They are a permutation of the block
+    number that the key chooses (murmur3's finaliser twice, each half of the key mixed in before one
+    of them): no two of a sample's first 2^32 blocks share a stream, and two samples share single
+    blocks only by coincidence (2^-32 a pair of blocks), never a run of them. The high 32 bits, used
+    on CUDA, are the key's.
     """
     low = _mix(_mix((block & _MASK32) ^ (key & _MASK32)) ^ (key >> 32))
     return ((key >> 32) << 32 | low) & 0x7FFFFFFFFFFFFFFF
@@ -294,7 +369,8 @@ def _mix(x: int) -> int:
 def block_size(values_per_draw: int, device: torch.device = _CPU) -> int:
     """Draws in a block, 1 to 256: a fixed function of the image size and the kind of device.
 
-    A block has about 2^16 values on the CPU, for its caches, and 2^23 on CUDA, where a block is a launch.
+    A block has about 2^16 values on the CPU, for its caches, and 2^23 on CUDA, where a block is a
+    launch.
     """
     values = 2**16 if device.type == "cpu" else 2**23
     return max(1, min(256, values // max(1, values_per_draw)))

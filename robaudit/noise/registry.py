@@ -1,4 +1,5 @@
-"""Installed noises by name, through the entry-point group ``robaudit.noise``, and the noises of a run."""
+"""Installed noises by name, through the entry-point group ``robaudit.noise``, and the noises of a
+run."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from robaudit.spec.origin import Location, Origin
 
 
 def registered() -> dict[str, EntryPoint]:
-    """Entry points of the installed kinds of noise by name, in alphabetical order; nothing is imported.
+    """Entry points of the installed kinds of noise by name, in alphabetical order; nothing is
+    imported.
 
     Raises:
         RobauditError: two packages register the same name, or none is registered at all.
@@ -31,12 +33,15 @@ def load(name: str, where: str = "noise") -> type[Noise]:
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported, is not a Noise, or lacks a required declaration.
+        RobauditError: the plugin cannot be imported, is not a Noise, or lacks a required
+            declaration.
     """
     return load_class(NOISES, "noise kind", name, Noise, where)  # type: ignore[type-abstract]
 
 
-def build(specs: Sequence[NoiseSpec], base_dir: Path, origin: Origin | None = None) -> tuple[NoiseProcess, ...]:
+def build(
+    specs: Sequence[NoiseSpec], base_dir: Path, origin: Origin | None = None
+) -> tuple[NoiseProcess, ...]:
     """The noises of a run, with their options and levels checked.
 
     Args:
@@ -59,10 +64,17 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, origin: Origin) -> 
     cls = load(spec.kind, where("kind"))
     if spec.level_name != cls.level_name:
         what = f"the level of {spec.kind} is called {cls.level_name}, not {spec.level_name}"
-        raise SpecError(where(spec.level_name), what, f"write {cls.level_name}: {', '.join(f'{level:g}' for level in spec.levels)}")
+        raise SpecError(
+            where(spec.level_name),
+            what,
+            f"write {cls.level_name}: {', '.join(f'{level:g}' for level in spec.levels)}",
+        )
     with blaming(f"noise {spec.label}", cls):
         try:
-            noise = cls.model_validate({**spec.options, "name": spec.label, "clip": spec.clip}, context={BASE_DIR: base_dir})
+            noise = cls.model_validate(
+                {**spec.options, "name": spec.label, "clip": spec.clip},
+                context={BASE_DIR: base_dir},
+            )
         except ValidationError as error:
             raise explain(error, origin, place) from error
     if spec.clip and cls.quantises:

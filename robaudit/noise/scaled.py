@@ -23,12 +23,15 @@ def _list_or_path(value: object) -> object:
 
 
 class ScaledGaussian(SigmaNoise):
-    """x + sigma s z: independent normal noise; a value's standard deviation is sigma times its scale s.
+    """x + sigma s z: independent normal noise; a value's standard deviation is sigma times its
+    scale s.
 
-    The level is the standard deviation at scale 1. Scales are numbers >= 0, not all zero: one for each channel, written in the
-    spec, or a map from a .npy file of shape (C,), (H, W), (1, H, W) or (C, H, W).
+    The level is the standard deviation at scale 1. Scales are numbers >= 0, not all zero: one for
+    each channel, written in the spec, or a map from a .npy file of shape (C,), (H, W), (1, H, W) or
+    (C, H, W).
 
-    Source: variance maps of sensors: Huang et al. (2013), Nature Methods 10, for cameras whose pixels differ in their noise.
+    Source: variance maps of sensors: Huang et al. (2013), Nature Methods 10, for cameras whose
+    pixels differ in their noise.
     """
 
     summary = "x + sigma s z, with a scale s for each channel or pixel"
@@ -36,7 +39,8 @@ class ScaledGaussian(SigmaNoise):
     source = "Huang et al. 2013 (variance maps of cameras)"
 
     scale: Annotated[tuple[Number, ...] | File, BeforeValidator(_list_or_path)] = Field(
-        description="a number for each channel, or the path of a .npy file of shape (C,), (H, W), (1, H, W) or (C, H, W)"
+        description="a number for each channel, or the path of a .npy file of shape (C,), (H, "
+        "W), (1, H, W) or (C, H, W)"
     )
 
     @field_validator("scale")
@@ -66,7 +70,11 @@ class ScaledGaussian(SigmaNoise):
                 return Placed(torch.tensor(self.scale, dtype=torch.float64)[:, None, None])
         scales = read_npy(self.scale, "scale")
         if (scales < 0).any() or not scales.any():
-            raise SpecError("scale", f"{self.scale} has negative numbers, or none above 0", "give standard deviations relative to sigma")
+            raise SpecError(
+                "scale",
+                f"{self.scale} has negative numbers, or none above 0",
+                "give standard deviations relative to sigma",
+            )
         return Placed(scales[:, None, None] if scales.ndim == 1 else scales)
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
@@ -84,7 +92,9 @@ class ScaledGaussian(SigmaNoise):
         elif actual not in {(channels, 1, 1), (height, width), (1, height, width), shape}:
             written = actual[:1] if actual[1:] == (1, 1) else actual
             what = f"{self.scale} has the shape {written}, and the images are {shape}"
-            raise SpecError("scale", what, "save a map of shape (C,), (H, W), (1, H, W) or (C, H, W)")
+            raise SpecError(
+                "scale", what, "save a map of shape (C,), (H, W), (1, H, W) or (C, H, W)"
+            )
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + sigma s z."""

@@ -12,12 +12,13 @@ from robaudit.numerics.rowwise import diagonal_gram
 
 
 class Speckle(SigmaNoise):
-    """x (1 + sigma z): the noise of a value is normal with standard deviation sigma x; black stays black.
+    """x (1 + sigma z): the noise of a value is normal with standard deviation sigma x; black stays
+    black.
 
     The level is the standard deviation relative to the pixel.
 
-    Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness (speckle noise); Goodman (2007), Speckle Phenomena in
-    Optics, for many looks.
+    Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness (speckle noise);
+    Goodman (2007), Speckle Phenomena in Optics, for many looks.
     """
 
     summary = "x (1 + sigma z), independent on every value"

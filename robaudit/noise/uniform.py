@@ -20,25 +20,42 @@ _SHORTEST = 1e-6  # shorter than any draw; z = 0 is the image itself
 
 
 class Uniform(AdditiveNoise):
-    """x + e, with e uniform in the box [-eps, eps]^d, or in the ball of radius eps of the Euclidean norm or on its sphere, d = C H W.
+    """x + e, with e uniform in the box [-eps, eps]^d, or in the ball of radius eps of the Euclidean
+    norm or on its sphere, d = C H W.
 
-    The level is eps, so the support is the set of the usual adversarial perturbations, and the probability is the share of its volume
-    that keeps the class. In the box, e = eps (2 Phi(z) - 1) = eps erf(z / sqrt 2), value by value. In the ball, e = eps times the first d
-    coordinates of z / |z| for d + 2 normal variables: a point on the sphere in d + 2 dimensions without two of its coordinates is
-    uniform in the ball. On the sphere, e = eps z / |z| for d normal variables: every draw has the same norm. These maps are smooth.
-    Variances of a value: eps^2 / 3, eps^2 / (d + 2) and eps^2 / d.
+    The level is eps, so the support is the set of the usual adversarial perturbations, and the
+    probability is the share of its volume that keeps the class. In the box, e = eps (2 Phi(z) - 1)
+    = eps erf(z / sqrt 2), value by value. In the ball, e = eps times the first d coordinates of z /
+    |z| for d + 2 normal variables: a point on the sphere in d + 2 dimensions without two of its
+    coordinates is uniform in the ball. On the sphere, e = eps z / |z| for d normal variables: every
+    draw has the same norm. These maps are smooth. Variances of a value: eps^2 / 3, eps^2 / (d + 2)
+    and eps^2 / d.
 
-    Source: Barthe et al. (2005), Ann. Probab. 33, corollary 4, for the ball; Muller (1959), Commun. ACM 2, for the sphere.
+    Source: Barthe et al. (2005), Ann. Probab. 33, corollary 4, for the ball; Muller (1959), Commun.
+    ACM 2, for the sphere.
     """
 
-    level_name, least, most = LevelName.EPS, 1e-6, 1e3
+    level_name = LevelName.EPS
+    least = 1e-6
+    most = 1e3
     differentiable = bounded = True
-    summary = "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps or on its sphere"
-    prefer = "quantisation, the share of an adversary's ball that keeps the class, or noise of a given norm"
+    summary = (
+        "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps "
+        "or on its sphere"
+    )
+    prefer = (
+        "quantisation, the share of an adversary's ball that keeps the class, or noise of a "
+        "given norm"
+    )
     source = "Barthe et al. 2005, corollary 4 (ball); Muller 1959 (sphere)"
 
-    norm: Literal["linf", "l2"] = Field("linf", description="linf: every value in [-eps, eps]; l2: uniform in the ball of radius eps")
-    support: Literal["ball", "sphere"] = Field("ball", description="sphere: only the surface of the l2 ball: every draw has the norm eps")
+    norm: Literal["linf", "l2"] = Field(
+        "linf",
+        description="linf: every value in [-eps, eps]; l2: uniform in the ball of radius eps",
+    )
+    support: Literal["ball", "sphere"] = Field(
+        "ball", description="sphere: only the surface of the l2 ball: every draw has the norm eps"
+    )
 
     @model_validator(mode="after")
     def _sphere_of_a_norm(self) -> Uniform:
@@ -50,11 +67,19 @@ class Uniform(AdditiveNoise):
         """Refuse noise of a given norm that clipping would shorten in every direction.
 
         Raises:
-            SpecError: a level is above the diagonal of the pixel range, sqrt(d), and the pixels are clipped.
+            SpecError: a level is above the diagonal of the pixel range, sqrt(d), and the pixels are
+                clipped.
         """
         longest = math.sqrt(math.prod(shape))
-        if self.support == "sphere" and self.clip and (beyond := [level for level in levels if level > longest]):
-            what = f"{beyond[0]:g} is longer than any difference of two images in [0, 1], {longest:.4g}, so no clipped copy has this norm"
+        if (
+            self.support == "sphere"
+            and self.clip
+            and (beyond := [level for level in levels if level > longest])
+        ):
+            what = (
+                f"{beyond[0]:g} is longer than any difference of two images in [0, 1], "
+                f"{longest:.4g}, so no clipped copy has this norm"
+            )
             raise SpecError("eps", what, "give smaller levels, or leave clip out")
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
@@ -66,13 +91,15 @@ class Uniform(AdditiveNoise):
         return None if self.support == "sphere" else Ball(self.norm, level)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
-        """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|, with two more variables in |z| for the ball."""
+        """x + eps erf(z / sqrt 2), or x + eps (z_1 ... z_d) / |z|, with two more variables in |z|
+        for the ball."""
         if self.norm == "linf":
             return torch.mul(z, math.sqrt(0.5)).erf_().mul_(level).add_(x)
         if self.support == "sphere":
             length = total(z.flatten(1).double().square()).sqrt().clamp_min(_SHORTEST)
             return z * (level / length).to(z.dtype)[:, None, None, None] + x
-        length = total(z.double().square()).sqrt().clamp_min(_SHORTEST).unsqueeze(1)  # in this order for any number of rows
+        # in this order for any number of rows
+        length = total(z.double().square()).sqrt().clamp_min(_SHORTEST).unsqueeze(1)
         inside: Tensor = (z[:, :-2] * (level / length).to(z.dtype)).unflatten(1, x.shape[1:])
         return inside + x
 
@@ -86,8 +113,13 @@ class Uniform(AdditiveNoise):
         return torch.mul(z, math.sqrt(0.5)).erf_().mul_(levels).add_(x)
 
     def amplitude(self, level: float, shape: Shape) -> float:
-        """The standard deviation of a value: eps / sqrt(3), eps / sqrt(d + 2), or eps / sqrt(d) on the sphere."""
-        return level / math.sqrt(3.0 if self.norm == "linf" else math.prod(shape) + (0.0 if self.support == "sphere" else 2.0))
+        """The standard deviation of a value: eps / sqrt(3), eps / sqrt(d + 2), or eps / sqrt(d) on
+        the sphere."""
+        return level / math.sqrt(
+            3.0
+            if self.norm == "linf"
+            else math.prod(shape) + (0.0 if self.support == "sphere" else 2.0)
+        )
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""

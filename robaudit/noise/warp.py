@@ -18,7 +18,8 @@ class Mirror(Enum):
 
 
 def unit(pixels: Tensor, side: int, mirror: Mirror) -> Tensor:
-    """Coordinates in pixels (0 is the centre of the first one) as coordinates of ``grid_sample``, whose reflections are at -1 and 1."""
+    """Coordinates in pixels (0 is the centre of the first one) as coordinates of ``grid_sample``,
+    whose reflections are at -1 and 1."""
     if mirror is Mirror.REFLECT:
         return pixels * (2 / max(side - 1, 1)) - 1
     return pixels * (2 / side) + (1 / side - 1)
@@ -37,5 +38,9 @@ def sample(x: Tensor, grid: Tensor, mirror: Mirror) -> Tensor:
     """
     images = x.expand(len(grid), *x.shape[1:])
     return torch.nn.functional.grid_sample(
-        images, grid.permute(0, 2, 3, 1), mode="bilinear", padding_mode="reflection", align_corners=mirror is Mirror.REFLECT
+        images,
+        grid.permute(0, 2, 3, 1),
+        mode="bilinear",
+        padding_mode="reflection",
+        align_corners=mirror is Mirror.REFLECT,
     )

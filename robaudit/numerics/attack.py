@@ -13,7 +13,8 @@ from torch import Tensor
 from robaudit.numerics.rowwise import lengths, scaled
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Image of each row (rows,) and pixels (rows, *shape) -> log l (rows,), float64, and its gradient (rows, *shape)."""
+"""Image of each row (rows,) and pixels (rows, *shape) -> log l (rows,), float64, and its gradient
+(rows, *shape)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class Ball:
     """A ball around each image, within [0, 1] if ``clipped``.
 
     Attributes:
-        norm: norm of the difference to the image: ``linf`` the largest value, ``l2`` the Euclidean norm.
+        norm: norm of the difference to the image: ``linf`` the largest value, ``l2`` the Euclidean
+            norm.
         radius: radius of the ball, in pixels.
         clipped: whether pixels stay in [0, 1]; the images themselves do.
     """
@@ -31,7 +33,8 @@ class Ball:
     clipped: bool = False
 
     def project(self, pixels: Tensor, centre: Tensor) -> Tensor:
-        """The point of the ball nearest to each row (rows, *shape), then clipped to [0, 1], which keeps it in the ball."""
+        """The point of the ball nearest to each row (rows, *shape), then clipped to [0, 1], which
+        keeps it in the ball."""
         moved = pixels - centre
         if self.norm == "linf":
             moved = moved.clamp(-self.radius, self.radius)
@@ -41,7 +44,8 @@ class Ball:
         return projected.clamp(0.0, 1.0) if self.clipped else projected
 
     def step(self, gradient: Tensor, size: float) -> Tensor:
-        """The steepest step of this size in the norm: the gradient's signs, or the gradient over its length; zero where it is zero."""
+        """The steepest step of this size in the norm: the gradient's signs, or the gradient over
+        its length; zero where it is zero."""
         if self.norm == "linf":
             return gradient.sign() * size
         long = lengths(gradient)
@@ -62,12 +66,14 @@ class Attack:
 
 
 def ascend(slopes: Slopes, x: Tensor, starts: Tensor, ball: Ball, steps: int) -> Attack:
-    """max log l over the ball around each image, by projected gradient ascent from several starts in lock-step.
+    """max log l over the ball around each image, by projected gradient ascent from several starts
+    in lock-step.
 
-    Step i of n has the length radius (1 + cos(pi i / n)) in the norm: from the diameter, which crosses the ball, down to zero. With 50
-    steps the loss was 0.2 to 28 % higher on six pairs of networks and norms than with the constant 2.5 radius / n. The best of all
-    iterates, starts included, is returned. log l has the same maxima as l, and a gradient where l underflows. A row depends only on its
-    image and start, on the CPU in every bit.
+    Step i of n has the length radius (1 + cos(pi i / n)) in the norm: from the diameter, which
+    crosses the ball, down to zero. With 50 steps the loss was 0.2 to 28 % higher on six pairs of
+    networks and norms than with the constant 2.5 radius / n. The best of all iterates, starts
+    included, is returned. log l has the same maxima as l, and a gradient where l underflows. A row
+    depends only on its image and start, on the CPU in every bit.
 
     Args:
         slopes: log l and its gradient.
@@ -76,14 +82,16 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, ball: Ball, steps: int) ->
         ball: the ball around each image.
         steps: gradient steps from each start; log l is computed once more at the end.
 
-    Source: Madry et al. 2018, Towards deep learning models resistant to adversarial attacks; the lengths are robaudit's, and begin as
+    Source: Madry et al. 2018, Towards deep learning models resistant to adversarial attacks; the
+        lengths are robaudit's, and begin as
     in Croce and Hein (2020).
     """
     images, restarts = starts.shape[:2]
     image = torch.arange(images, device=x.device).repeat_interleave(restarts)
     centre = x[image]
     pixels = ball.project(starts.flatten(0, 1), centre)
-    best, highest = x.clone(), torch.full((images,), -torch.inf, dtype=torch.float64, device=x.device)
+    best = x.clone()
+    highest = torch.full((images,), -torch.inf, dtype=torch.float64, device=x.device)
     for number in range(steps + 1):
         log_l, gradient = slopes(image, pixels)
         now, row = best_rows(log_l, restarts)
@@ -97,6 +105,7 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, ball: Ball, steps: int) ->
 
 
 def best_rows(log_l: Tensor, each: int) -> tuple[Tensor, Tensor]:
-    """The highest value over each image's consecutive rows (images,), and the first row with this value (images,)."""
+    """The highest value over each image's consecutive rows (images,), and the first row with this
+    value (images,)."""
     ranked, order = log_l.view(-1, each).sort(dim=1, descending=True, stable=True)
     return ranked[:, 0], order[:, 0] + torch.arange(len(order), device=order.device) * each

@@ -1,11 +1,14 @@
 """Confidence intervals of a mean, a quantile and a share over measured images.
 
-Two kinds, never mixed. *Measured* intervals are about these images: the images are fixed, their noise draws are independent of each
-other. *Population* intervals are about the population that these images are an independent sample of. The proofs rest on a single property:
-the interval of an image misses its true value on a given side with a chance of at most g (:attr:`MeasuredImages.tail`).
+Two kinds, never mixed. *Measured* intervals are about these images: the images are fixed, their
+noise draws are independent of each other. *Population* intervals are about the population that
+these images are an independent sample of. The proofs rest on a single property: the interval of an
+image misses its true value on a given side with a chance of at most g
+(:attr:`MeasuredImages.tail`).
 
-Rows carry 95 % intervals. For means at another confidence their distances are scaled as a normal error's, up and down; distances of
-images that stopped adaptively are never narrowed, because their distance also bounds the bias due to stopping.
+Rows carry 95 % intervals. For means at another confidence their distances are scaled as a normal
+error's, up and down; distances of images that stopped adaptively are never narrowed, because their
+distance also bounds the bias due to stopping.
 """
 
 from __future__ import annotations
@@ -19,7 +22,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robaudit.estimates import Bounds
-from robaudit.numerics.intervals import antithetic_share, clopper_pearson, mean_lower, pooled_measurement_interval, quantile_ranks
+from robaudit.numerics.intervals import (
+    antithetic_share,
+    clopper_pearson,
+    mean_lower,
+    pooled_measurement_interval,
+    quantile_ranks,
+)
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -32,7 +41,8 @@ LIKE_THESE = "images like these"
 
 
 def these_images(number: int, of: str = "", *, like: bool = False) -> str:
-    """``these 200 images``, or with ``like`` ``images like these 200``; ``of``: `` of class cat``; 0: a number is not known."""
+    """``these 200 images``, or with ``like`` ``images like these 200``; ``of``: `` of class cat``;
+    0: a number is not known."""
     if not number:
         return (LIKE_THESE if like else THESE_IMAGES) + of
     if number == 1:
@@ -65,12 +75,16 @@ class MeasuredImages:
     """Values and 95 % intervals of images.
 
     Attributes:
-        values, lowers, uppers: (n,); ends may be infinite. Where an image has no interval they are its value.
+        values, lowers, uppers: (n,); ends may be infinite. Where an image has no interval they are
+            its value.
         low, high: the range of possible values.
         unknown: number of further images, without a known value.
-        draws: votes per image, if all images have the same number and their values are shares of them; else None.
-        adaptive: the sampling of some stopped adaptively, so their values are biased towards the side where they stopped.
-        split: the antithetic pairs of those votes that disagree (n,); None where votes are independent.
+        draws: votes per image, if all images have the same number and their values are shares of
+            them; else None.
+        adaptive: the sampling of some stopped adaptively, so their values are biased towards the
+            side where they stopped.
+        split: the antithetic pairs of those votes that disagree (n,); None where votes are
+            independent.
     """
 
     values: Floats
@@ -90,7 +104,8 @@ class MeasuredImages:
 
     @property
     def tail(self) -> float:
-        """The largest chance that an image's interval misses on a given side; confidence sequences bound only both sides together."""
+        """The largest chance that an image's interval misses on a given side; confidence sequences
+        bound only both sides together."""
         return 2 * TAIL if self.adaptive else TAIL
 
     @property
@@ -98,7 +113,13 @@ class MeasuredImages:
         """The method of :func:`measured_mean`."""
         if self.draws is not None and self.split is not None:
             return MeanMethod.PAIRS
-        return MeanMethod.POOLED if self.draws is not None else MeanMethod.MEAN_OF_ENDS if self.adaptive else MeanMethod.MOVER
+        return (
+            MeanMethod.POOLED
+            if self.draws is not None
+            else MeanMethod.MEAN_OF_ENDS
+            if self.adaptive
+            else MeanMethod.MOVER
+        )
 
     def padded(self, ends: Floats, end: float) -> Floats:
         """The ends of all images, ``end`` for those without a known value."""
@@ -107,21 +128,40 @@ class MeasuredImages:
     def chosen(self, places: NDArray[np.int64], unknown: int) -> MeasuredImages:
         """A selection of the images, and ``unknown`` further ones without a known value."""
         split = None if self.split is None else self.split[places]
-        values, lowers, uppers = self.values[places], self.lowers[places], self.uppers[places]
-        return replace(self, values=values, lowers=lowers, uppers=uppers, unknown=unknown, split=split)
+        values = self.values[places]
+        lowers = self.lowers[places]
+        uppers = self.uppers[places]
+        return replace(
+            self, values=values, lowers=lowers, uppers=uppers, unknown=unknown, split=split
+        )
 
     def mirrored(self) -> MeasuredImages:
         """The images with all signs changed, so that higher is better where lower was."""
-        values, lowers, uppers = -self.values, -self.uppers, -self.lowers
-        return replace(self, values=values, lowers=lowers, uppers=uppers, low=-self.high, high=-self.low, draws=None, split=None)
+        values = -self.values
+        lowers = -self.uppers
+        uppers = -self.lowers
+        return replace(
+            self,
+            values=values,
+            lowers=lowers,
+            uppers=uppers,
+            low=-self.high,
+            high=-self.low,
+            draws=None,
+            split=None,
+        )
 
     def exact(self) -> MeasuredImages:
-        """The images with the intervals that endless draws would give, if the values are the true ones; open ends stay open."""
-        lowers, uppers = (np.where(np.isinf(ends), ends, self.values) for ends in (self.lowers, self.uppers))
+        """The images with the intervals that endless draws would give, if the values are the true
+        ones; open ends stay open."""
+        lowers, uppers = (
+            np.where(np.isinf(ends), ends, self.values) for ends in (self.lowers, self.uppers)
+        )
         return replace(self, lowers=lowers, uppers=uppers, draws=None, split=None)
 
     def ends(self, tail: float) -> tuple[Floats, Floats]:
-        """Intervals that each miss on a given side with a chance of at most ``tail`` (n,); NaN where images stopped adaptively."""
+        """Intervals that each miss on a given side with a chance of at most ``tail`` (n,); NaN
+        where images stopped adaptively."""
         if self.adaptive:
             return np.full_like(self.values, np.nan), np.full_like(self.values, np.nan)
         return restated(self.values, self.lowers, self.uppers, self.draws or 0, tail, self.split)
@@ -131,12 +171,17 @@ def normal_scale(confidence: float) -> float:
     """The width of a normal error's interval relative to a row's 95 % interval."""
     from scipy.special import ndtri
 
-    return 1.0 if confidence == ROW_CONFIDENCE else float(ndtri(0.5 + confidence / 2.0) / ndtri(0.5 + ROW_CONFIDENCE / 2.0))
+    return (
+        1.0
+        if confidence == ROW_CONFIDENCE
+        else float(ndtri(0.5 + confidence / 2.0) / ndtri(0.5 + ROW_CONFIDENCE / 2.0))
+    )
 
 
 def repeats_scale(tail: float) -> float:
-    """The width of an interval that misses on a given side with a chance of at most ``tail``, relative to the 95 % interval's: as the
-    quantiles of Student's t with three degrees of freedom, for the fewest repeats that estimators make are four."""
+    """The width of an interval that misses on a given side with a chance of at most ``tail``,
+    relative to the 95 % interval's: as the quantiles of Student's t with three degrees of freedom,
+    for the fewest repeats that estimators make are four."""
     from scipy.special import stdtrit
 
     return 1.0 if tail >= TAIL else float(stdtrit(3, 1.0 - tail) / stdtrit(3, 1.0 - TAIL))
@@ -147,9 +192,11 @@ def scaled(value: _Number, end: _Number, scale: float) -> _Number:
     return end if scale == 1.0 else value - (value - end) * scale
 
 
-def share_bounds(shares: Floats, draws: float, confidence: float, split: Floats | None = None) -> tuple[Floats, Floats]:
-    """Intervals of shares of the same number of votes: Clopper-Pearson, computed once for each distinct share; with ``split`` pairs that
-    disagree, intervals for antithetic copies."""
+def share_bounds(
+    shares: Floats, draws: float, confidence: float, split: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Intervals of shares of the same number of votes: Clopper-Pearson, computed once for each
+    distinct share; with ``split`` pairs that disagree, intervals for antithetic copies."""
     if split is not None:
         return antithetic_share(shares * draws, split, draws, confidence)
     distinct = np.unique(shares)
@@ -159,37 +206,52 @@ def share_bounds(shares: Floats, draws: float, confidence: float, split: Floats 
 
 
 def restated(
-    values: Floats, lowers: Floats, uppers: Floats, draws: ArrayLike, tail: float, split: Floats | None = None
+    values: Floats,
+    lowers: Floats,
+    uppers: Floats,
+    draws: ArrayLike,
+    tail: float,
+    split: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Intervals of rows that each miss on a given side with a chance of at most ``tail``, never narrower than before.
+    """Intervals of rows that each miss on a given side with a chance of at most ``tail``, never
+    narrower than before.
 
     Args:
         values, lowers, uppers: (n,), 95 % intervals; NaN stays NaN, infinite ends stay infinite.
-        draws: for each image, the votes behind a value that is a share of votes; 0 for other values.
+        draws: for each image, the votes behind a value that is a share of votes; 0 for other
+            values.
         tail: at most :data:`TAIL`.
-        split: the antithetic pairs of each image that disagree; NaN where its votes are independent. None: they all are.
+        split: the antithetic pairs of each image that disagree; NaN where its votes are
+            independent. None: they all are.
 
     Returns:
         (lowers, uppers): recomputed for shares of votes; the others scaled (:func:`repeats_scale`).
     """
-    scale, level, votes = repeats_scale(tail), 1.0 - 2.0 * tail, np.asarray(draws)
+    scale = repeats_scale(tail)
+    level = 1.0 - 2.0 * tail
+    votes = np.asarray(draws)
     if votes.ndim == 0 and votes > 0:
         return share_bounds(values, float(votes), level, split)
     counts = np.broadcast_to(votes, values.shape)
-    lower, upper = scaled(values, lowers, scale), scaled(values, uppers, scale)
+    lower = scaled(values, lowers, scale)
+    upper = scaled(values, uppers, scale)
     if not counts.any():
         return lower, upper
-    lower, upper = lower.copy(), upper.copy()
+    lower = lower.copy()
+    upper = upper.copy()
     pairs = np.zeros_like(values, dtype=np.bool_) if split is None else ~np.isnan(split)
     for n in np.unique(counts[counts > 0]):
         for mask, disagree in (((counts == n) & ~pairs, None), ((counts == n) & pairs, split)):
             if mask.any():
-                lower[mask], upper[mask] = share_bounds(values[mask], float(n), level, None if disagree is None else disagree[mask])
+                lower[mask], upper[mask] = share_bounds(
+                    values[mask], float(n), level, None if disagree is None else disagree[mask]
+                )
     return lower, upper
 
 
 def simultaneous(confidence: float, number: int) -> float:
-    """The confidence of each of ``number`` intervals that together hold with ``confidence`` (Bonferroni)."""
+    """The confidence of each of ``number`` intervals that together hold with ``confidence``
+    (Bonferroni)."""
     return 1.0 - (1.0 - confidence) / number
 
 
@@ -199,27 +261,37 @@ def simultaneous(confidence: float, number: int) -> float:
 def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
     """The mean of these images.
 
-    Shares of equally many votes: Clopper-Pearson of all votes together (a sum of unequal binomials varies less than the binomial of
-    their mean, so it covers), of antithetic copies the interval of all pairs together. Images that stopped adaptively: the mean of their
-    ends. Others: MOVER, the distances added in quadrature, each side separately. Images without a known value count at both ends of the
-    range.
+    Shares of equally many votes: Clopper-Pearson of all votes together (a sum of unequal binomials
+    varies less than the binomial of their mean, so it covers), of antithetic copies the interval of
+    all pairs together. Images that stopped adaptively: the mean of their ends. Others: MOVER, the
+    distances added in quadrature, each side separately. Images without a known value count at both
+    ends of the range.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
     if not len(images.values):
         return images.low, images.high
     if images.draws is not None:
-        total, votes = images.draws * len(images.values), round(float(images.values.sum()) * images.draws)
+        total = images.draws * len(images.values)
+        votes = round(float(images.values.sum()) * images.draws)
         if images.split is None:
             lower, upper = (float(end) for end in clopper_pearson(votes, total, confidence))
         else:
-            lower, upper = (float(end) for end in antithetic_share(votes, images.split.sum(), total, confidence))
+            lower, upper = (
+                float(end) for end in antithetic_share(votes, images.split.sum(), total, confidence)
+            )
         return widened(images, (lower, upper))
-    mean, scale = float(images.values.mean()), normal_scale(confidence)
+    mean = float(images.values.mean())
+    scale = normal_scale(confidence)
     if images.adaptive:
-        lower, upper = (scaled(mean, float(ends.mean()), max(1.0, scale)) for ends in (images.lowers, images.uppers))
+        lower, upper = (
+            scaled(mean, float(ends.mean()), max(1.0, scale))
+            for ends in (images.lowers, images.uppers)
+        )
     else:
-        lower, upper = pooled_measurement_interval(images.values, images.lowers, images.uppers, scale)
+        lower, upper = pooled_measurement_interval(
+            images.values, images.lowers, images.uppers, scale
+        )
     return widened(images, (max(images.low, lower), min(images.high, upper)))
 
 
@@ -228,32 +300,44 @@ def widened(images: MeasuredImages, bounds: Bounds) -> Bounds:
     if not images.unknown:
         return bounds
     share = images.unknown / images.size
-    return bounds[0] * (1 - share) + images.low * share, bounds[1] * (1 - share) + images.high * share
+    return bounds[0] * (1 - share) + images.low * share, bounds[1] * (
+        1 - share
+    ) + images.high * share
 
 
 def opened(images: MeasuredImages, bounds: Bounds) -> Bounds:
-    """The interval of a mean for display: infinite, instead of at the end of the range, where an image is bounded on one side only."""
+    """The interval of a mean for display: infinite, instead of at the end of the range, where an
+    image is bounded on one side only."""
     lower = -math.inf if np.isneginf(images.lowers).any() else bounds[0]
     return lower, math.inf if np.isposinf(images.uppers).any() else bounds[1]
 
 
-def population_mean(images: MeasuredImages, confidence: float, *, light_tails: bool = False) -> Bounds:
-    """The mean over the population, from the spread of the values, which includes the measurement error; where images stopped
-    adaptively, from the spread of their lower ends (below) and of their upper ends (above).
+def population_mean(
+    images: MeasuredImages, confidence: float, *, light_tails: bool = False
+) -> Bounds:
+    """The mean over the population, from the spread of the values, which includes the measurement
+    error; where images stopped adaptively, from the spread of their lower ends (below) and of their
+    upper ends (above).
 
-    By :func:`robaudit.numerics.intervals.mean_interval`. An image that is bounded on one side only leaves the other end of the mean at
-    the end of the range. So does a range without an end: a rare image that was not drawn may carry the mean.
+    By :func:`robaudit.numerics.intervals.mean_interval`. An image that is bounded on one side only
+    leaves the other end of the mean at the end of the range. So does a range without an end: a rare
+    image that was not drawn may carry the mean.
 
     Args:
         images: one or more.
         confidence: in (0, 1).
         light_tails: trust Student's t towards an infinite end of the range.
     """
-    low, high, tail = images.low, images.high, (1.0 - confidence) / 2.0
+    low = images.low
+    high = images.high
+    tail = (1.0 - confidence) / 2.0
     if not len(images.values):
         return low, high
-    below, above = (images.lowers, images.uppers) if images.adaptive else (images.values, images.values)
-    below, above = below.clip(low, high), above.clip(low, high)
+    below, above = (
+        (images.lowers, images.uppers) if images.adaptive else (images.values, images.values)
+    )
+    below = below.clip(low, high)
+    above = above.clip(low, high)
     open_below = np.isneginf(images.lowers.min()) or (np.isneginf(low) and not light_tails)
     open_above = np.isposinf(images.uppers.max()) or (np.isposinf(high) and not light_tails)
     lower = low if open_below else mean_lower(below, low, tail)
@@ -262,7 +346,11 @@ def population_mean(images: MeasuredImages, confidence: float, *, light_tails: b
 
 def population_mean_method(images: MeasuredImages) -> str:
     """The method of :func:`population_mean`, in a few words."""
-    how = "Gaffke's bounds" if math.isfinite(images.low) or math.isfinite(images.high) else "Student's t"
+    how = (
+        "Gaffke's bounds"
+        if math.isfinite(images.low) or math.isfinite(images.high)
+        else "Student's t"
+    )
     return f"{how} over images" + (" of their interval ends" if images.adaptive else "")
 
 
@@ -270,17 +358,19 @@ def population_mean_method(images: MeasuredImages) -> str:
 
 
 def measured_share(images: MeasuredImages, t: float, confidence: float) -> Bounds:
-    """The share of these images below t: at least the images shown to be below it, and at most all but those shown not to be
-    (:func:`least_shown`)."""
-    n, alpha = images.size, (1.0 - confidence) / 2.0
+    """The share of these images below t: at least the images shown to be below it, and at most all
+    but those shown not to be (:func:`least_shown`)."""
+    n = images.size
+    alpha = (1.0 - confidence) / 2.0
     lowers, uppers = images.ends(alpha / (2.0 * n))
     below = least_shown(images.uppers < t, uppers < t, n, images.tail, alpha)
     return below / n, (n - least_shown(images.lowers >= t, lowers >= t, n, images.tail, alpha)) / n
 
 
 def population_share(images: MeasuredImages, t: float, confidence: float) -> Bounds:
-    """The share s below t of the population: an image's whole interval is below t with a chance r <= s + g (1 - s), so
-    s >= (r - g)/(1 - g), with Clopper-Pearson's lower end for r; and the same for those that are not below.
+    """The share s below t of the population: an image's whole interval is below t with a chance r
+    <= s + g (1 - s), so s >= (r - g)/(1 - g), with Clopper-Pearson's lower end for r; and the same
+    for those that are not below.
 
     Args:
         images: one or more.
@@ -288,54 +378,70 @@ def population_share(images: MeasuredImages, t: float, confidence: float) -> Bou
         confidence: in (0, 1).
     """
     lower = least_share(int((images.uppers < t).sum()), images.size, images.tail, confidence)
-    return lower, 1.0 - least_share(int((images.lowers >= t).sum()), images.size, images.tail, confidence)
+    return lower, 1.0 - least_share(
+        int((images.lowers >= t).sum()), images.size, images.tail, confidence
+    )
 
 
 def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bounds:
-    """The q-quantile of these images: (1 - f) x_r + f x_s of two neighbouring order statistics (s = r where the place is whole), each
-    bounded at half of the error."""
-    n, alpha = images.size, (1.0 - confidence) / 2.0
+    """The q-quantile of these images: (1 - f) x_r + f x_s of two neighbouring order statistics (s =
+    r where the place is whole), each bounded at half of the error."""
+    n = images.size
+    alpha = (1.0 - confidence) / 2.0
     place = (n - 1) * q
-    first, last = math.floor(place + 1e-9) + 1, math.ceil(place - 1e-9) + 1
+    first = math.floor(place + 1e-9) + 1
+    last = math.ceil(place - 1e-9) + 1
     each, f = (alpha, 0.0) if first == last else (alpha / 2.0, place + 1.0 - first)
     strict = images.ends(each / (2.0 * n))
 
-    def between(ends: Floats, strict_ends: Floats, floor: float, near: int, far: int, weight: float) -> float:
-        ends, strict_ends = (np.append(np.full(images.unknown, -np.inf), values) for values in (ends, strict_ends))
+    def between(
+        ends: Floats, strict_ends: Floats, floor: float, near: int, far: int, weight: float
+    ) -> float:
+        ends, strict_ends = (
+            np.append(np.full(images.unknown, -np.inf), values) for values in (ends, strict_ends)
+        )
         strict_ends[np.isnan(strict_ends)] = -np.inf
         ends.sort()
         strict_ends.sort()
-        low, high = (max(floor, _rank_bound(ends, strict_ends, rank, images.tail, each)) for rank in (near, far))
+        low, high = (
+            max(floor, _rank_bound(ends, strict_ends, rank, images.tail, each))
+            for rank in (near, far)
+        )
         return low if high <= low or not math.isfinite(low) else low + weight * (high - low)
 
     lower = between(images.lowers, strict[0], images.low, first, last, f)
-    return lower, -between(-images.uppers, -strict[1], -images.high, n - last + 1, n - first + 1, 1.0 - f)
+    return lower, -between(
+        -images.uppers, -strict[1], -images.high, n - last + 1, n - first + 1, 1.0 - f
+    )
 
 
 def _rank_bound(ends: Floats, strict: Floats, rank: int, tail: float, alpha: float) -> float:
-    """A lower bound of the ``rank``-th smallest true value, from sorted lower ends that each miss with a chance of at most ``tail``,
-    and from ends that hold together.
+    """A lower bound of the ``rank``-th smallest true value, from sorted lower ends that each miss
+    with a chance of at most ``tail``, and from ends that hold together.
 
-    A bound t is above that value only if e of the ``rank`` images up to it have ends above t, which miss; e is such that this has a chance
-    of at most alpha / 2.
+    A bound t is above that value only if e of the ``rank`` images up to it have ends above t, which
+    miss; e is such that this has a chance of at most alpha / 2.
     """
     place = rank - miss_quantile(rank, tail, alpha / 2.0)
     return max(float(strict[rank - 1]), float(ends[place]) if place >= 0 else -math.inf)
 
 
 def population_quantile(images: MeasuredImages, q: float, confidence: float) -> Bounds:
-    """The q-quantile of the population: at least (1 - g) q of them have a lower end that is not above it, and at most
-    q + g (1 - q) an upper end below it, so order statistics of the ends bound it, by the binomial ranks of those shares; the end of
-    the range where there are too few images.
+    """The q-quantile of the population: at least (1 - g) q of them have a lower end that is not
+    above it, and at most q + g (1 - q) an upper end below it, so order statistics of the ends bound
+    it, by the binomial ranks of those shares; the end of the range where there are too few images.
 
     Args:
         images: one or more.
         q: in (0, 1).
         confidence: in (0, 1).
     """
-    n, g = images.size, images.tail
-    first, last = quantile_ranks(n, (1.0 - g) * q, confidence)[0], quantile_ranks(n, q + g * (1.0 - q), confidence)[1]
-    lowers, uppers = np.sort(images.padded(images.lowers, images.low)), np.sort(images.padded(images.uppers, images.high))
+    n = images.size
+    g = images.tail
+    first = quantile_ranks(n, (1.0 - g) * q, confidence)[0]
+    last = quantile_ranks(n, q + g * (1.0 - q), confidence)[1]
+    lowers = np.sort(images.padded(images.lowers, images.low))
+    uppers = np.sort(images.padded(images.uppers, images.high))
     lower = images.low if first < 1 else max(float(lowers[first - 1]), images.low)
     return lower, images.high if last > n else min(float(uppers[last - 1]), images.high)
 
@@ -344,11 +450,14 @@ def population_quantile(images: MeasuredImages, q: float, confidence: float) -> 
 
 
 def least_shown(usual: Mask, strict: Mask, size: int, tail: float, alpha: float) -> int:
-    """A lower bound, at confidence 1 - alpha, of the number of images of a kind: the larger of two, each at half of the error.
+    """A lower bound, at confidence 1 - alpha, of the number of images of a kind: the larger of two,
+    each at half of the error.
 
     Args:
-        usual: images of the kind by their own intervals, each wrong with a chance of at most ``tail``.
-        strict: images of the kind by intervals that hold for all images at once, at confidence 1 - alpha / 2.
+        usual: images of the kind by their own intervals, each wrong with a chance of at most
+            ``tail``.
+        strict: images of the kind by intervals that hold for all images at once, at confidence 1 -
+            alpha / 2.
         size: number of images.
         tail, alpha: as above.
     """
@@ -356,15 +465,18 @@ def least_shown(usual: Mask, strict: Mask, size: int, tail: float, alpha: float)
 
 
 def least_share(shown: int, size: int, tail: float, confidence: float) -> float:
-    """A lower bound of the share s of a kind in the population: an image appears to be of it with a chance r <= s + g (1 - s)."""
+    """A lower bound of the share s of a kind in the population: an image appears to be of it with a
+    chance r <= s + g (1 - s)."""
     rate = float(clopper_pearson(shown, size, confidence)[0])
     # A single image has a rate equal to its tail: their difference is rounding, not a share.
     return 0.0 if rate <= tail * (1.0 + _ROUNDING) else (rate - tail) / (1.0 - tail)
 
 
 def miss_quantile(images: int, chance: float, alpha: float) -> int:
-    """The smallest e >= 1 with P[Binomial(images, chance) >= e] <= alpha; images + 1 where there is none."""
-    low, high = 1, images + 1
+    """The smallest e >= 1 with P[Binomial(images, chance) >= e] <= alpha; images + 1 where there is
+    none."""
+    low = 1
+    high = images + 1
     while low < high:
         e = (low + high) // 2
         low, high = (low, e) if _binomial_tail(e, images, chance) <= alpha else (e + 1, high)
@@ -372,9 +484,12 @@ def miss_quantile(images: int, chance: float, alpha: float) -> int:
 
 
 def least_count(shown: int, size: int, tail: float, alpha: float) -> int:
-    """The smallest f with P[f + Binomial(size - f, tail) >= shown] > alpha: a lower bound, at confidence 1 - alpha, of the number of images
-    of a kind when ``shown`` of them appear to be of it, and others appear so with a chance of at most ``tail``."""
-    low, high = 0, shown  # the chance grows with f; it is 1 at ``shown``
+    """The smallest f with P[f + Binomial(size - f, tail) >= shown] > alpha: a lower bound, at
+    confidence 1 - alpha, of the number of images of a kind when ``shown`` of them appear to be of
+    it, and others appear so with a chance of at most ``tail``."""
+    # the chance grows with f; it is 1 at ``shown``
+    low = 0
+    high = shown
     while low < high:
         f = (low + high) // 2
         low, high = (low, f) if _binomial_tail(shown - f, size - f, tail) > alpha else (f + 1, high)

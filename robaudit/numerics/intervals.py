@@ -1,6 +1,8 @@
-"""Intervals for a proportion, a mean over images, a mean of measurements, and a mean on a log scale.
+"""Intervals for a proportion, a mean over images, a mean of measurements, and a mean on a log
+scale.
 
-Only scipy.special is used: scipy.stats takes most of a second to import, too long for commands that only read a run.
+Only scipy.special is used: scipy.stats takes most of a second to import, too long for commands that
+only read a run.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ Floats = NDArray[np.float64]
 LN10 = math.log(10)
 
 
-def clopper_pearson(successes: ArrayLike, trials: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The exact (conservative) interval for a binomial proportion: each tail holds at most (1 - confidence)/2, for every p and n.
+def clopper_pearson(
+    successes: ArrayLike, trials: ArrayLike, confidence: float = 0.95
+) -> tuple[Floats, Floats]:
+    """The exact (conservative) interval for a binomial proportion: each tail holds at most (1 -
+    confidence)/2, for every p and n.
 
-    lower = BetaInv(a/2; k, n - k + 1), upper = BetaInv(1 - a/2; k + 1, n - k), a = 1 - confidence; exactly 0 at k = 0 and
-    exactly 1 at k = n. No trials: [0, 1].
+    lower = BetaInv(a/2; k, n - k + 1), upper = BetaInv(1 - a/2; k + 1, n - k), a = 1 - confidence;
+    exactly 0 at k = 0 and exactly 1 at k = n. No trials: [0, 1].
 
     Args:
         successes: k, any shape.
@@ -42,7 +47,9 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, confidence: float =
     from scipy.special import betaincinv
 
     _check_confidence(confidence)
-    k, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
+    k, n = np.broadcast_arrays(
+        np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    )
     if not (np.all(k >= 0) and np.all(k <= n)):
         raise ValueError("clopper_pearson: needs 0 <= successes <= trials")
     tail = (1.0 - confidence) / 2.0
@@ -52,21 +59,27 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, confidence: float =
     return lower, upper
 
 
-def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The interval for p_new - p_base from n common draws: ``lost`` kept the class only before, ``won`` only now.
+def paired_difference(
+    lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confidence: float = 0.95
+) -> tuple[Floats, Floats]:
+    """The interval for p_new - p_base from n common draws: ``lost`` kept the class only before,
+    ``won`` only now.
 
-    With a = lost/n, b = won/n, their Clopper-Pearson intervals [l_a, u_a] and [l_b, u_b], and d = b - a:
+    With a = lost/n, b = won/n, their Clopper-Pearson intervals [l_a, u_a] and [l_b, u_b], and d = b
+    - a:
 
         lower = d - sqrt((b - l_b)^2 + (u_a - a)^2 + 2 r (b - l_b)(u_a - a)),
         upper = d + sqrt((u_b - b)^2 + (a - l_a)^2 + 2 r (u_b - b)(a - l_a)),
 
-    r = sqrt(a' b' / ((1 - a')(1 - b'))) the correlation of multinomial cells, with a' = (lost + 1/2)/(n + 1) and b' similarly: the
-    "method of variance estimates recovery" (MOVER) on exact limits. Without a discordant draw it is +- log(2/alpha)/n, never
-    zero wide. If all draws are discordant it is the exact binomial interval.
+    r = sqrt(a' b' / ((1 - a')(1 - b'))) the correlation of multinomial cells, with a' = (lost +
+    1/2)/(n + 1) and b' similarly: the "method of variance estimates recovery" (MOVER) on exact
+    limits. Without a discordant draw it is +- log(2/alpha)/n, never zero wide. If all draws are
+    discordant it is the exact binomial interval.
 
-    Coverage, computed by enumeration (``tests/unit/numerics/test_paired.py``): at least nominal in every case examined, at least .9543
-    for a nominal .95, for n from 1 to infinity (Poisson) and any share of discordant draws. Draws of images with different
-    probabilities may be pooled: their counts vary less than in n equal draws.
+    Coverage, computed by enumeration (``tests/unit/numerics/test_paired.py``): at least nominal in
+    every case examined, at least .9543 for a nominal .95, for n from 1 to infinity (Poisson) and
+    any share of discordant draws. Draws of images with different probabilities may be pooled: their
+    counts vary less than in n equal draws.
 
     Args:
         lost, won, draws: counts, broadcast against each other; lost + won <= draws, draws >= 1.
@@ -80,20 +93,28 @@ def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confide
     k, m, n = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (lost, won, draws)))
     if not (np.all(k >= 0) and np.all(m >= 0) and np.all(k + m <= n) and np.all(n >= 1)):
         raise ValueError("paired_difference: needs 0 <= lost + won <= draws and a draw")
-    (low_a, high_a), (low_b, high_b) = clopper_pearson(k, n, confidence), clopper_pearson(m, n, confidence)
-    a, b = k / n, m / n
-    near_a, near_b = (k + 0.5) / (n + 1), (m + 0.5) / (n + 1)
+    (low_a, high_a) = clopper_pearson(k, n, confidence)
+    (low_b, high_b) = clopper_pearson(m, n, confidence)
+    a = k / n
+    b = m / n
+    near_a = (k + 0.5) / (n + 1)
+    near_b = (m + 0.5) / (n + 1)
     r = np.sqrt(np.minimum(1.0, near_a * near_b / ((1 - near_a) * (1 - near_b))))
-    below, above = _norm(b - low_b, high_a - a, r), _norm(high_b - b, a - low_a, r)
+    below = _norm(b - low_b, high_a - a, r)
+    above = _norm(high_b - b, a - low_a, r)
     return np.maximum(-1.0, b - a - below), np.minimum(1.0, b - a + above)
 
 
-def antithetic_share(kept: ArrayLike, split: ArrayLike, copies: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The interval for the probability p that a copy keeps its class, from independent antithetic pairs of dependent copies.
+def antithetic_share(
+    kept: ArrayLike, split: ArrayLike, copies: ArrayLike, confidence: float = 0.95
+) -> tuple[Floats, Floats]:
+    """The interval for the probability p that a copy keeps its class, from independent antithetic
+    pairs of dependent copies.
 
-    In a share P2 of h pairs both copies keep the class, in a share P0 neither. Then p = (1 + P2 - P0)/2, and P2 - P0 is the difference of
-    two multinomial cells, with the interval :func:`paired_difference`. The gain or loss from pairing depends on how many pairs disagree:
-    if none do, the interval is Clopper-Pearson's for h trials.
+    In a share P2 of h pairs both copies keep the class, in a share P0 neither. Then p = (1 + P2 -
+    P0)/2, and P2 - P0 is the difference of two multinomial cells, with the interval
+    :func:`paired_difference`. The gain or loss from pairing depends on how many pairs disagree: if
+    none do, the interval is Clopper-Pearson's for h trials.
 
     Args:
         kept: copies that kept the class.
@@ -105,27 +126,37 @@ def antithetic_share(kept: ArrayLike, split: ArrayLike, copies: ArrayLike, confi
         (lower, upper), float64.
     """
     k, s, n = (np.asarray(a, dtype=np.float64) for a in (kept, split, copies))
-    neither, both = (np.maximum(count, 0.0) / 2.0 for count in (n - k - s, k - s))  # rounded shares of draws may be negative
+    # rounded shares of draws may be negative
+    neither, both = (np.maximum(count, 0.0) / 2.0 for count in (n - k - s, k - s))
     lower, upper = paired_difference(neither, both, n / 2.0, confidence)
     return (1.0 + lower) / 2.0, (1.0 + upper) / 2.0
 
 
 def share_variance(shares: ArrayLike, draws: ArrayLike, split: ArrayLike | None = None) -> Floats:
-    """The variance of shares of votes: p (1 - p)/n for n independent votes, 2 (p (1 - p) - split/(2n))/n if ``split`` of n/2 antithetic
-    pairs disagree."""
-    p, n = np.asarray(shares, dtype=np.float64), np.asarray(draws, dtype=np.float64)
+    """The variance of shares of votes: p (1 - p)/n for n independent votes, 2 (p (1 - p) -
+    split/(2n))/n if ``split`` of n/2 antithetic pairs disagree."""
+    p = np.asarray(shares, dtype=np.float64)
+    n = np.asarray(draws, dtype=np.float64)
     variance: Floats = p * (1.0 - p)
-    return variance / n if split is None else np.maximum(2.0 * (variance - np.asarray(split) / (2.0 * n)) / n, 0.0)
+    return (
+        variance / n
+        if split is None
+        else np.maximum(2.0 * (variance - np.asarray(split) / (2.0 * n)) / n, 0.0)
+    )
 
 
 def antithetic_difference(
-    halves: tuple[ArrayLike, ArrayLike], wholes: tuple[ArrayLike, ArrayLike], pairs: ArrayLike, confidence: float = 0.95
+    halves: tuple[ArrayLike, ArrayLike],
+    wholes: tuple[ArrayLike, ArrayLike],
+    pairs: ArrayLike,
+    confidence: float = 0.95,
 ) -> tuple[Floats, Floats]:
     """The interval for p_new - p_base from the antithetic pairs of copies that both runs share.
 
-    The difference of a pair is -1, -1/2, 0, 1/2 or 1. The mean is d_1/2 + d_2 with d_1, d_2 the differences of two cells each, for pairs
-    that differ by 1/2 and by 1; their intervals (:func:`paired_difference`) are joined with the correlation of multinomial cells
-    if the two have opposite signs, and without correlation where it would narrow the result.
+    The difference of a pair is -1, -1/2, 0, 1/2 or 1. The mean is d_1/2 + d_2 with d_1, d_2 the
+    differences of two cells each, for pairs that differ by 1/2 and by 1; their intervals
+    (:func:`paired_difference`) are joined with the correlation of multinomial cells if the two have
+    opposite signs, and without correlation where it would narrow the result.
 
     Args:
         halves: pairs that differ by -1/2 and by 1/2.
@@ -140,13 +171,24 @@ def antithetic_difference(
     n = np.asarray(pairs, dtype=np.float64)
     parts = []
     for (lost, won), weight in ((halves, 0.5), (wholes, 1.0)):
-        k, m = np.asarray(lost, dtype=np.float64), np.asarray(won, dtype=np.float64)
-        value, (lower, upper) = (m - k) / n, paired_difference(k, m, n, confidence)
+        k = np.asarray(lost, dtype=np.float64)
+        m = np.asarray(won, dtype=np.float64)
+        value = (m - k) / n
+        (lower, upper) = paired_difference(k, m, n, confidence)
         variance = (k + m + 0.5) / (n + 1) - value**2
-        parts.append((weight * value, weight * (value - lower), weight * (upper - value), weight**2 * variance))
+        parts.append(
+            (
+                weight * value,
+                weight * (value - lower),
+                weight * (upper - value),
+                weight**2 * variance,
+            )
+        )
     (half, below, above, v), (whole, low, high, w) = parts
     r = np.clip(-half * whole / np.sqrt(np.maximum(v * w, 1e-300)), 0.0, 1.0)
-    return np.maximum(-1.0, half + whole - _norm(below, low, r)), np.minimum(1.0, half + whole + _norm(above, high, r))
+    return np.maximum(-1.0, half + whole - _norm(below, low, r)), np.minimum(
+        1.0, half + whole + _norm(above, high, r)
+    )
 
 
 def _norm(x: Floats, y: Floats, r: Floats) -> Floats:
@@ -154,13 +196,16 @@ def _norm(x: Floats, y: Floats, r: Floats) -> Floats:
     return norm
 
 
-def mean_interval(values: ArrayLike, low: float, high: float, confidence: float = 0.95) -> tuple[float, float]:
+def mean_interval(
+    values: ArrayLike, low: float, high: float, confidence: float = 0.95
+) -> tuple[float, float]:
     """An interval for the population mean from n images with values in [low, high].
 
-    Each finite end of the range gives Gaffke's bound (:func:`robaudit.numerics.gaffke.gaffke_lower`), which misses with probability at
-    most (1 - confidence)/2 on its side wherever the mean lies: n images that are all at ``high`` give the lower bound of Clopper and
-    Pearson, about high - 3.7 (high - low)/n at 95 %. Towards an infinite end it is Student's t, which assumes that no rare value
-    dominates the mean.
+    Each finite end of the range gives Gaffke's bound
+    (:func:`robaudit.numerics.gaffke.gaffke_lower`), which misses with probability at most (1 -
+    confidence)/2 on its side wherever the mean lies: n images that are all at ``high`` give the
+    lower bound of Clopper and Pearson, about high - 3.7 (high - low)/n at 95 %. Towards an infinite
+    end it is Student's t, which assumes that no rare value dominates the mean.
 
     Args:
         values: (n,), finite, n >= 1.
@@ -174,7 +219,8 @@ def mean_interval(values: ArrayLike, low: float, high: float, confidence: float 
         ValueError: no values, a value that is not finite, or confidence outside (0, 1).
     """
     _check_confidence(confidence)
-    x, tail = np.asarray(values, dtype=np.float64).ravel(), (1.0 - confidence) / 2.0
+    x = np.asarray(values, dtype=np.float64).ravel()
+    tail = (1.0 - confidence) / 2.0
     if x.size == 0 or not np.all(np.isfinite(x)):
         raise ValueError("mean_interval: needs at least one value, all finite")
     x = x.clip(low, high)
@@ -200,7 +246,8 @@ def mean_lower(values: ArrayLike, low: float, alpha: float) -> float:
 
 
 def pooled_measurement_error(std_errors: ArrayLike) -> float:
-    """The standard error of a mean of n independent measurements: sqrt(sum se_i^2)/n. It says nothing about other images.
+    """The standard error of a mean of n independent measurements: sqrt(sum se_i^2)/n. It says
+    nothing about other images.
 
     Args:
         std_errors: (n,), one per measurement, n >= 1.
@@ -214,11 +261,14 @@ def pooled_measurement_error(std_errors: ArrayLike) -> float:
     return float(np.linalg.norm(errors) / errors.size)
 
 
-def pooled_measurement_interval(values: ArrayLike, lowers: ArrayLike, uppers: ArrayLike, scale: float = 1.0) -> tuple[float, float]:
+def pooled_measurement_interval(
+    values: ArrayLike, lowers: ArrayLike, uppers: ArrayLike, scale: float = 1.0
+) -> tuple[float, float]:
     """The interval for a mean of n independent measurements, from their intervals ("MOVER").
 
-    The distances add in quadrature, each side separately: lower = mean - sqrt(sum (value_i - lower_i)^2)/n, so that lopsided
-    intervals stay lopsided and measurements of exactly 0 or 1 have a width although their standard error is 0.
+    The distances add in quadrature, each side separately: lower = mean - sqrt(sum (value_i -
+    lower_i)^2)/n, so that lopsided intervals stay lopsided and measurements of exactly 0 or 1 have
+    a width although their standard error is 0.
 
     Args:
         values, lowers, uppers: (n,), with lower <= value <= upper, all with the same confidence.
@@ -228,14 +278,17 @@ def pooled_measurement_interval(values: ArrayLike, lowers: ArrayLike, uppers: Ar
     """
     value, lower, upper = (np.asarray(a, dtype=np.float64) for a in (values, lowers, uppers))
     mean = float(value.mean())
-    below, above = (float(np.linalg.norm(distance)) / value.size for distance in (value - lower, upper - value))
+    below, above = (
+        float(np.linalg.norm(distance)) / value.size for distance in (value - lower, upper - value)
+    )
     return mean - scale * below, mean + scale * above
 
 
 def quantile_ranks(n: int, q: float, confidence: float = 0.95) -> tuple[int, int]:
     """The order statistics that bound the q-quantile of the population, for any distribution.
 
-    With B ~ Binomial(n, q): the largest r with P[B < r] <= a/2 and the smallest s with P[B >= s] <= a/2.
+    With B ~ Binomial(n, q): the largest r with P[B < r] <= a/2 and the smallest s with P[B >= s] <=
+    a/2.
 
     Returns:
         (r, s), ranks from 1 to n; r = 0 or s = n + 1 if n values are too few to bound that side.
@@ -270,16 +323,19 @@ class LogMean(NamedTuple):
 
 
 def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
-    """The logarithm of the *mean* of estimates p_r, which is unbiased (the mean of log p_r is low by half its variance).
+    """The logarithm of the *mean* of estimates p_r, which is unbiased (the mean of log p_r is low
+    by half its variance).
 
-    The interval takes the p_r as lognormal: with m and v the mean and variance of the n logarithms, log E p = m + v / 2, and the
-    intervals of m (Student's t) and of v (chi squared) are joined by the method of variance estimates recovery:
+    The interval takes the p_r as lognormal: with m and v the mean and variance of the n logarithms,
+    log E p = m + v / 2, and the intervals of m (Student's t) and of v (chi squared) are joined by
+    the method of variance estimates recovery:
 
         lower = m + v/2 - sqrt(t^2 v/n + (v/2)^2 (1 - (n-1)/chi2_hi)^2),  upper = m + v/2 + sqrt(t^2 v/n + (v/2)^2 ((n-1)/chi2_lo - 1)^2).
 
-    It reaches much further up than down once repeats differ, as most of E p is then in repeats that were not drawn. Repeats may also be
-    far from lognormal (some miss a region, some only bound p), so it always includes Student's t around the value, log p +- t s / sqrt(n).
-    A few repeats may agree by luck, so it is never narrower than the theoretical variance of the ideal case allows.
+    It reaches much further up than down once repeats differ, as most of E p is then in repeats that
+    were not drawn. Repeats may also be far from lognormal (some miss a region, some only bound p),
+    so it always includes Student's t around the value, log p +- t s / sqrt(n). A few repeats may
+    agree by luck, so it is never narrower than the theoretical variance of the ideal case allows.
 
     Args:
         log_p: natural logarithms, at least two.
@@ -288,7 +344,8 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
     Raises:
         ValueError: fewer than two estimates.
 
-    Source: Zou, Huo and Taleban 2009, Simple confidence intervals for lognormal means, with Student's t for their normal
+    Source: Zou, Huo and Taleban 2009, Simple confidence intervals for lognormal means, with
+        Student's t for their normal
     quantile; the standard error is Cox's (Zhou and Gao 1997), sqrt(v / n + v^2 / (2 (n - 1))).
     """
     from scipy.special import chdtri, ndtri, stdtrit
@@ -301,7 +358,9 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
     value = top + math.log(math.fsum(math.exp(x - top) for x in log_p) / n)
     centre = math.fsum(log_p) / n
     spread = math.sqrt(math.fsum((x - centre) ** 2 for x in log_p) / (n - 1))
-    seen, ideal, skew = spread / math.sqrt(n), math.sqrt(math.fsum(variance)) / n, spread**2 / 2
+    seen = spread / math.sqrt(n)
+    ideal = math.sqrt(math.fsum(variance)) / n
+    skew = spread**2 / 2
     half = float(stdtrit(n - 1, 1 - tail)) * seen
     least = max(half, float(ndtri(1 - tail)) * ideal)
     down = skew * (1 - (n - 1) / float(chdtri(n - 1, tail)))

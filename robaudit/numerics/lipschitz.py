@@ -1,7 +1,8 @@
 """Upper bounds on how far single layers can stretch a perturbation, in l2 and linf.
 
-Each bound is computed in float64 and then raised by :func:`rounded_up` beyond its own rounding error, so that it is never below
-the exact norm of the layer. Power iteration and the norm of a reshaped kernel are lower bounds, and not used.
+Each bound is computed in float64 and then raised by :func:`rounded_up` beyond its own rounding
+error, so that it is never below the exact norm of the layer. Power iteration and the norm of a
+reshaped kernel are lower bounds, and not used.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _CAUTION = 4.0  # times the worst case of rounding, (operations) x eps
 _ENTRIES = 1 << 22  # complex numbers in the symbols of a convolution held at once
 
 GELU = 1.1289041452
-"""sup |d/dx x Phi(x)| = Phi(sqrt 2) + sqrt(2) phi(sqrt 2) = 1.12890414518..., rounded up; at x = sqrt 2."""
+"""sup |d/dx x Phi(x)| = Phi(sqrt 2) + sqrt(2) phi(sqrt 2) = 1.12890414518..., rounded up; at x =
+sqrt 2."""
 GELU_TANH = 1.1289930687
 """The same for its tanh approximation, 1.12899306866... at x = 1.41850."""
 SILU = 1.0998393202
@@ -47,12 +49,13 @@ class Norms(NamedTuple):
 
 
 def rounded_up(value: float, operations: float) -> float:
-    """An upper bound for the exact value of a number computed in float64 from sums and products without cancellation.
+    """An upper bound for the exact value of a number computed in float64 from sums and products
+    without cancellation.
 
-    A sum of n products of non-negative numbers has a relative error of at most n eps, and the largest singular value of an
-    m x n matrix an error of at most m n eps, also through the Gram matrix
-    (|fl(A A^T) - A A^T|_2 <= n eps |A|_F^2 <= n min(m, n) eps |A|_2^2).
-    Four times this error is added.
+    A sum of n products of non-negative numbers has a relative error of at most n eps, and the
+    largest singular value of an m x n matrix an error of at most m n eps, also through the Gram
+    matrix (|fl(A A^T) - A A^T|_2 <= n eps |A|_F^2 <= n min(m, n) eps |A|_2^2). Four times this
+    error is added.
 
     Args:
         value: at least 0.
@@ -96,57 +99,89 @@ def convolution(
 ) -> Norms:
     """The norms of a convolution with zero padding in any number of dimensions.
 
-    l2: with zero padding y_o = sum_t w_t x_{s o + t - p} is, on the s^d grids that the stride splits its input into (the polyphase
-    components x'_b[m] = x[s m + b - p], each of M = floor((n - 1 + p) / s) - floor(p / s) + 1 places), an ordinary convolution of stride
-    1 with ceil(k / s) taps. It consists of rows and columns of a circular convolution on M + ceil(k / s) - 1 places, which the Fourier
-    transform makes block diagonal: the bound is the largest singular value of a block. Without stride there are n + k - 1 places. It is
-    an upper bound for any padding, and exact up to border effects.
+    l2: with zero padding y_o = sum_t w_t x_{s o + t - p} is, on the s^d grids that the stride
+    splits its input into (the polyphase components x'_b[m] = x[s m + b - p], each of M = floor((n -
+    1 + p) / s) - floor(p / s) + 1 places), an ordinary convolution of stride 1 with ceil(k / s)
+    taps. It consists of rows and columns of a circular convolution on M + ceil(k / s) - 1 places,
+    which the Fourier transform makes block diagonal: the bound is the largest singular value of a
+    block. Without stride there are n + k - 1 places. It is an upper bound for any padding, and
+    exact up to border effects.
 
     Args:
-        weight: (out, in / groups, *kernel); for a transposed convolution (in, out / groups, *kernel), as in torch.
+        weight: (out, in / groups, *kernel); for a transposed convolution (in, out / groups,
+            *kernel), as in torch.
         size: height and width of the input; for a transposed convolution, of the output.
         stride, padding, dilation: a number for each dimension, or a number for all.
         groups: number of independent blocks of channels.
-        transposed: use the adjoint of the convolution with this weight, from its output to its input.
+        transposed: use the adjoint of the convolution with this weight, from its output to its
+            input.
 
-    Source: Sedghi, Gupta and Long 2019, The singular values of convolutional layers, for circular convolutions; polyphase components:
-        Vaidyanathan 1993, Multirate Systems and Filter Banks, chapter 4.
+    Source: Sedghi, Gupta and Long 2019, The singular values of convolutional layers, for circular
+        convolutions; polyphase components: Vaidyanathan 1993, Multirate Systems and Filter Banks,
+        chapter 4.
     """
     dims = weight.dim() - 2
-    steps, pads, gaps = (list(v) if isinstance(v, Sequence) else [v] * dims for v in (stride, padding, dilation))
+    steps, pads, gaps = (
+        list(v) if isinstance(v, Sequence) else [v] * dims for v in (stride, padding, dilation)
+    )
     entries = float(weight[0].numel() * weight.shape[0])
     phases = _phases(weight.detach().double(), steps, gaps)
-    l2 = rounded_up(_circular(phases, size, steps, pads, groups), entries * max(1, phases[0, 0].numel()))
-    if transposed:  # an output pixel depends on the taps of one phase, and on all channels of its group
+    l2 = rounded_up(
+        _circular(phases, size, steps, pads, groups), entries * max(1, phases[0, 0].numel())
+    )
+    if (
+        transposed
+    ):  # an output pixel depends on the taps of one phase, and on all channels of its group
         taps = phases.reshape(groups, weight.shape[0] // groups, phases.shape[1], -1)
-        sums, squares = taps.abs().sum((1, 3)), taps.square().sum((1, 3))
+        sums = taps.abs().sum((1, 3))
+        squares = taps.square().sum((1, 3))
     else:
-        sums, squares = weight.detach().double().flatten(1).abs().sum(1), weight.detach().double().flatten(1).square().sum(1)
-    return Norms(l2, rounded_up(float(sums.amax()), entries), rounded_up(float(squares.amax().sqrt()), entries))
+        sums = weight.detach().double().flatten(1).abs().sum(1)
+        squares = weight.detach().double().flatten(1).square().sum(1)
+    return Norms(
+        l2,
+        rounded_up(float(sums.amax()), entries),
+        rounded_up(float(squares.amax().sqrt()), entries),
+    )
 
 
 def _phases(weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
-    """The kernel of the stride-1 convolution on the polyphase grids of the input (out, in / groups * prod(stride), *taps)."""
+    """The kernel of the stride-1 convolution on the polyphase grids of the input (out, in / groups
+    * prod(stride), *taps)."""
     kernel = weight.shape[2:]
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
     taps = [-(-r // s) for r, s in zip(reach, stride, strict=True)]
     wide = weight.new_zeros(*weight.shape[:2], *(t * s for t, s in zip(taps, stride, strict=True)))
-    places: tuple[slice, ...] = (slice(None), slice(None), *(slice(0, r, d) for r, d in zip(reach, dilation, strict=True)))
+    places: tuple[slice, ...] = (
+        slice(None),
+        slice(None),
+        *(slice(0, r, d) for r, d in zip(reach, dilation, strict=True)),
+    )
     wide[places] = weight
-    split = wide.reshape(*weight.shape[:2], *(n for pair in zip(taps, stride, strict=True) for n in pair))
+    split = wide.reshape(
+        *weight.shape[:2], *(n for pair in zip(taps, stride, strict=True) for n in pair)
+    )
     dims = len(kernel)
     order = [0, 1, *(3 + 2 * j for j in range(dims)), *(2 + 2 * j for j in range(dims))]
     return split.permute(order).reshape(weight.shape[0], -1, *taps)
 
 
-def _circular(phases: Tensor, size: Sequence[int], stride: Sequence[int], padding: Sequence[int], groups: int) -> float:
+def _circular(
+    phases: Tensor, size: Sequence[int], stride: Sequence[int], padding: Sequence[int], groups: int
+) -> float:
     """The largest singular value of the symbols of a stride-1 convolution, made circular."""
     taps = phases.shape[2:]
-    places = [(n - 1 + p) // s - p // s + t for n, p, s, t in zip(size, padding, stride, taps, strict=True)]
-    blocks = phases.reshape(groups, phases.shape[0] // groups, phases.shape[1], -1)  # (groups, out, in, taps)
+    places = [
+        (n - 1 + p) // s - p // s + t
+        for n, p, s, t in zip(size, padding, stride, taps, strict=True)
+    ]
+    # (groups, out, in, taps)
+    blocks = phases.reshape(groups, phases.shape[0] // groups, phases.shape[1], -1)
     if math.prod(taps) == 1:
         return _spectral(blocks[..., 0])
-    tap = torch.cartesian_prod(*(torch.arange(t, dtype=torch.float64) for t in taps)).reshape(-1, len(taps))
+    tap = torch.cartesian_prod(*(torch.arange(t, dtype=torch.float64) for t in taps)).reshape(
+        -1, len(taps)
+    )
     largest = 0.0
     for part in _frequencies(places, max(1, _ENTRIES // blocks[..., 0].numel())):
         phase = part @ tap.T  # (frequencies, taps), in radians
@@ -157,16 +192,27 @@ def _circular(phases: Tensor, size: Sequence[int], stride: Sequence[int], paddin
 
 
 def _frequencies(places: Sequence[int], at_once: int) -> Iterator[Tensor]:
-    """2 pi j / N of each dimension (frequencies, dimensions), without the negative frequencies, which are conjugates."""
+    """2 pi j / N of each dimension (frequencies, dimensions), without the negative frequencies,
+    which are conjugates."""
     counts = [*places[:-1], places[-1] // 2 + 1]
-    axes = [2 * math.pi * torch.arange(c, dtype=torch.float64) / n for c, n in zip(counts, places, strict=True)]
+    axes = [
+        2 * math.pi * torch.arange(c, dtype=torch.float64) / n
+        for c, n in zip(counts, places, strict=True)
+    ]
     yield from torch.cartesian_prod(*axes).reshape(-1, len(places)).split(at_once)
 
 
 def average_windows(
-    size: int, kernel: int, stride: int, padding: int, *, ceil_mode: bool = False, count_include_pad: bool = True
+    size: int,
+    kernel: int,
+    stride: int,
+    padding: int,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
 ) -> Tensor:
-    """The matrix of average pooling along one dimension (outputs, size); in more dimensions it is the Kronecker product of these."""
+    """The matrix of average pooling along one dimension (outputs, size); in more dimensions it is
+    the Kronecker product of these."""
     each = torch.eye(size, dtype=torch.float64).unsqueeze(1)
     return F.avg_pool1d(each, kernel, stride, padding, ceil_mode, count_include_pad)[:, 0].T
 
@@ -182,18 +228,25 @@ def separable(factors: Sequence[Tensor]) -> Norms:
     return Norms(*(math.prod(getattr(part, name) for part in norms) for name in Norms._fields))
 
 
-def largest_of_windows(kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Norms:
+def largest_of_windows(
+    kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> Norms:
     """The norms of max pooling: in l2 the square root of the most windows that share a pixel.
 
-    Along a dimension they correspond to the taps t < k with d t = i mod s: at most ceil(k / (s / gcd(s, d))), which is ceil(k / s) without
-    dilation. A maximum moves by no more than the largest change in its window, which is at most the l2 norm of the changes there.
+    Along a dimension they correspond to the taps t < k with d t = i mod s: at most ceil(k / (s /
+    gcd(s, d))), which is ceil(k / s) without dilation. A maximum moves by no more than the largest
+    change in its window, which is at most the l2 norm of the changes there.
     """
-    return _of_windows([-(-k // (s // math.gcd(s, d))) for k, s, d in zip(kernel, stride, dilation, strict=True)])
+    return _of_windows(
+        [-(-k // (s // math.gcd(s, d))) for k, s, d in zip(kernel, stride, dilation, strict=True)]
+    )
 
 
 def largest_of_adaptive_windows(size: Sequence[int], outputs: Sequence[int]) -> Norms:
     """The norms of adaptive max pooling, by the most windows that share a pixel."""
-    return _of_windows([int((adaptive_windows(n, o) > 0).sum(0).max()) for n, o in zip(size, outputs, strict=True)])
+    return _of_windows(
+        [int((adaptive_windows(n, o) > 0).sum(0).max()) for n, o in zip(size, outputs, strict=True)]
+    )
 
 
 def _of_windows(along: Sequence[int]) -> Norms:

@@ -1,4 +1,5 @@
-"""The log of the cross-entropy, its gradient and its q-norm, without the underflow of the cross-entropy itself."""
+"""The log of the cross-entropy, its gradient and its q-norm, without the underflow of the
+cross-entropy itself."""
 
 from __future__ import annotations
 
@@ -10,14 +11,17 @@ from torch import Tensor
 from robaudit.numerics.margins import NEVER
 from robaudit.numerics.rowwise import total
 
-_TINY, _LARGE = -700.0, 40.0  # below, e^s underflows and log CE = s; above, CE = s. Elsewhere s < CE and log CE < s
+# below, e^s underflows and log CE = s; above, CE = s. Elsewhere s < CE and log CE < s
+_TINY = -700.0
+_LARGE = 40.0
 
 
 def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """log CE(f, t) and its gradient with respect to the logits f.
 
-    With s = log sum_{j != t} e^f_j - f_t the cross-entropy is log(1 + e^s). In float32 it is 0 for s < -16.6, and the gradient of
-    log(CE + 1e-10) explodes; log CE is about s itself and its derivative r(s) = sigma(s) / log(1 + e^s) tends to 1.
+    With s = log sum_{j != t} e^f_j - f_t the cross-entropy is log(1 + e^s). In float32 it is 0 for
+    s < -16.6, and the gradient of log(CE + 1e-10) explodes; log CE is about s itself and its
+    derivative r(s) = sigma(s) / log(1 + e^s) tends to 1.
 
     Args:
         logits: (n, classes), at least two classes.
@@ -27,7 +31,8 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         log CE (n,) and d log CE / d f (n, classes), float64; both are NaN if a logit is not finite,
         or the target never wins.
 
-    Source: Rice et al., Robustness between the worst and average case, for the loss; the formulas are robaudit's.
+    Source: Rice et al., Robustness between the worst and average case, for the loss; the formulas
+    are robaudit's.
     """
     f = logits.double()
     f = f + (f - f)  # NaN where a logit is not finite, which propagates

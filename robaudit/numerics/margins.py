@@ -1,4 +1,5 @@
-"""Margins of a classifier: values, gradients, moments under noise, tests of normality, and standardised limits."""
+"""Margins of a classifier: values, gradients, moments under noise, tests of normality, and
+standardised limits."""
 
 from __future__ import annotations
 
@@ -27,32 +28,41 @@ def other_classes(target: Tensor, classes: int) -> Tensor:
 
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:
-    """g_i = f_t - f_i for i != t, classes in ascending order: (n, classes) and (n,) -> (n, classes - 1)."""
+    """g_i = f_t - f_i for i != t, classes in ascending order: (n, classes) and (n,) -> (n, classes
+    - 1)."""
     others = other_classes(target, logits.shape[1])
     return logits.gather(1, target[:, None]) - logits.gather(1, others)
 
 
 def margin_gradients(
-    f: Callable[[Tensor], Tensor], x: Tensor, target: Tensor | None = None, others: Tensor | None = None
+    f: Callable[[Tensor], Tensor],
+    x: Tensor,
+    target: Tensor | None = None,
+    others: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits, margins and margin gradients at x, by one forward pass and one backward pass per requested margin.
+    """Logits, margins and margin gradients at x, by one forward pass and one backward pass per
+    requested margin.
 
-    It differentiates the margin itself, instead of subtracting two logit gradients: nothing cancels and no full
-    Jacobian is stored. ``f`` must treat the images of a batch independently (a network in eval mode does).
+    It differentiates the margin itself, instead of subtracting two logit gradients: nothing cancels
+    and no full Jacobian is stored. ``f`` must treat the images of a batch independently (a network
+    in eval mode does).
 
     Args:
         f: (n, channels, height, width) -> logits (n, classes), differentiable.
         x: points (n, channels, height, width).
         target: class t of each point; argmax of the logits when None.
-        others: class i of each requested margin (n, k); -1 for none, with the constant margin 1. All classes but t when None.
+        others: class i of each requested margin (n, k); -1 for none, with the constant margin 1.
+            All classes but t when None.
 
     Returns:
-        logits (n, classes), margins g (n, k), gradients u_i = grad g_i (n, k, pixels), k = classes - 1 without ``others``.
+        logits (n, classes), margins g (n, k), gradients u_i = grad g_i (n, k, pixels), k = classes
+        - 1 without ``others``.
 
     Raises:
         ValueError: if the logits do not depend on x through autograd.
 
-    Source: Han et al., "Efficient Estimation of Average-Case Robustness", Propositions 3.1 and 3.3 (c_i and u_i).
+    Source: Han et al., "Efficient Estimation of Average-Case Robustness", Propositions 3.1 and 3.3
+        (c_i and u_i).
     """
     with torch.enable_grad():
         points = x.detach().requires_grad_(True)
@@ -61,7 +71,11 @@ def margin_gradients(
             raise ValueError("the logits have no gradient with respect to the input")
         chosen = logits.detach().argmax(1) if target is None else target
         g = margins(logits, chosen) if others is None else _some_margins(logits, chosen, others)
-        requested = list(range(g.shape[1])) if others is None else (others >= 0).any(0).nonzero()[:, 0].tolist()
+        requested = (
+            list(range(g.shape[1]))
+            if others is None
+            else (others >= 0).any(0).nonzero()[:, 0].tolist()
+        )
         gradients = torch.zeros((len(x), g.shape[1], x[0].numel()), dtype=x.dtype, device=x.device)
         for i in requested:
             (u,) = torch.autograd.grad(g[:, i].sum(), points, retain_graph=i != requested[-1])
@@ -87,17 +101,19 @@ class PairMoments(NamedTuple):
 
 
 def halves(margins: Tensor) -> tuple[Tensor, Tensor]:
-    """Even and odd part of each pair: (batch, draws, k) -> two tensors (batch, draws / 2, k), float64."""
-    plus, minus = margins[:, 0::2].double(), margins[:, 1::2].double()
+    """Even and odd part of each pair: (batch, draws, k) -> two tensors (batch, draws / 2, k),
+    float64."""
+    plus = margins[:, 0::2].double()
+    minus = margins[:, 1::2].double()
     return (plus + minus) / 2, (plus - minus) / 2
 
 
 def pair_moments(even: Tensor, odd: Tensor) -> PairMoments:
     """Mean and covariance of g from the even and odd parts of h pairs.
 
-    g = even + odd, and the two are uncorrelated because eps and -eps are equally likely; the odd part has mean zero. So
-    mean = average of the even parts (with the error of the even part alone: zero for a linear model) and
-    S = S_even (h - 1 degrees of freedom) + sum odd odd^T / h.
+    g = even + odd, and the two are uncorrelated because eps and -eps are equally likely; the odd
+    part has mean zero. So mean = average of the even parts (with the error of the even part alone:
+    zero for a linear model) and S = S_even (h - 1 degrees of freedom) + sum odd odd^T / h.
 
     Args:
         even, odd: (batch, h, k), h >= 2.
@@ -121,16 +137,21 @@ def without_each_group(parts: Tensor, groups: int) -> Tensor:
         (groups * batch, h - h / groups, k), group by group.
     """
     batch, h, _ = parts.shape
-    others = other_classes(torch.arange(groups, device=parts.device), groups)  # (groups, groups - 1)
-    remaining = (torch.arange(0, h, groups, device=parts.device)[:, None] + others[:, None]).flatten(1)  # (groups, fewer)
-    return parts[torch.arange(batch, device=parts.device)[:, None], remaining[:, None]].flatten(0, 1)
+    # (groups, groups - 1)
+    others = other_classes(torch.arange(groups, device=parts.device), groups)
+    remaining = (
+        torch.arange(0, h, groups, device=parts.device)[:, None] + others[:, None]
+    ).flatten(1)  # (groups, fewer)
+    return parts[torch.arange(batch, device=parts.device)[:, None], remaining[:, None]].flatten(
+        0, 1
+    )
 
 
 def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     """z_i = c_i / s_i and R_ij = S_ij / (s_i s_j), so that P[N(c, S) > 0] = Phi_R(z).
 
-    A margin without variance is constant: z = +inf if it is positive and -inf otherwise (a tie counts as a failure);
-    its correlations are 0.
+    A margin without variance is constant: z = +inf if it is positive and -inf otherwise (a tie
+    counts as a failure); its correlations are 0.
 
     Args:
         mean: c (batch, k).
@@ -139,9 +160,11 @@ def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         z (batch, k) and R (batch, k, k) with unit diagonal and entries in [-1, 1], float64.
 
-    Source: Han et al., "Efficient Estimation of Average-Case Robustness", Lemmas A.1 and A.3, in standardised form.
+    Source: Han et al., "Efficient Estimation of Average-Case Robustness", Lemmas A.1 and A.3, in
+    standardised form.
     """
-    c, s2 = mean.double(), covariance.double()
+    c = mean.double()
+    s2 = covariance.double()
     s = s2.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
     constant = s == 0
     scale = torch.where(constant, 1.0, s)
@@ -165,7 +188,8 @@ def mv_sigmoid(z: Tensor) -> Tensor:
 
 
 class Shape(NamedTuple):
-    """Skewness, excess kurtosis, and the p-value of normality, twice the smaller two-sided p-value of both (batch,)."""
+    """Skewness, excess kurtosis, and the p-value of normality, twice the smaller two-sided p-value
+    of both (batch,)."""
 
     skewness: Tensor
     kurtosis: Tensor
@@ -175,9 +199,10 @@ class Shape(NamedTuple):
 def shape_of_pairs(even: Tensor, odd: Tensor) -> Shape:
     """Skewness and excess kurtosis of antithetic draws even +- odd, tested against normality.
 
-    The two members of a pair have correlation rho = (V_even - V_odd)/(V_even + V_odd); this multiplies the variances of the sample
-    skewness and kurtosis of n normal draws by 1 + rho^3 (at least 1 here) and 1 + rho^4, which is treated as fewer
-    draws. The p-values are D'Agostino's and Anscombe and Glynn's (accurate from about 20 draws on), combined by Bonferroni.
+    The two members of a pair have correlation rho = (V_even - V_odd)/(V_even + V_odd); this
+    multiplies the variances of the sample skewness and kurtosis of n normal draws by 1 + rho^3 (at
+    least 1 here) and 1 + rho^4, which is treated as fewer draws. The p-values are D'Agostino's and
+    Anscombe and Glynn's (accurate from about 20 draws on), combined by Bonferroni.
 
     Args:
         even, odd: (batch, pairs), float64.
@@ -185,36 +210,47 @@ def shape_of_pairs(even: Tensor, odd: Tensor) -> Shape:
     Source: D'Agostino 1970 (Biometrika 57); Anscombe and Glynn 1983 (Biometrika 70).
     """
     centred = even - mean_over(even, 1)[:, None]
-    v_even, v_odd = mean_over(centred.square(), 1), mean_over(odd.square(), 1)
+    v_even = mean_over(centred.square(), 1)
+    v_odd = mean_over(odd.square(), 1)
     variance = v_even + v_odd
     flat = variance <= 0
     scale = torch.where(flat, 1.0, variance).sqrt()[:, None]
     u = torch.cat([centred + odd, centred - odd], dim=1) / scale
     squares = u.square()
-    skewness, kurtosis = mean_over(u * squares, 1), mean_over(squares.square(), 1) - 3
+    skewness = mean_over(u * squares, 1)
+    kurtosis = mean_over(squares.square(), 1) - 3
     rho = torch.where(flat, 0.0, (v_even - v_odd) / torch.where(flat, 1.0, variance))
     n = torch.full_like(variance, float(u.shape[1]))
-    square, positive = rho.square(), rho.clamp_min(0)
+    square = rho.square()
+    positive = rho.clamp_min(0)
     fewer = n / (1 + positive * square), n / (1 + square.square())
     z = torch.stack([_skewness_score(skewness, fewer[0]), _kurtosis_score(kurtosis, fewer[1])])
     p = (2 * torch.special.erfc(z.abs() / 2**0.5)).amin(0).clamp_max(1.0)
-    return Shape(torch.where(flat, 0.0, skewness), torch.where(flat, 0.0, kurtosis), torch.where(flat, 1.0, p))
+    return Shape(
+        torch.where(flat, 0.0, skewness),
+        torch.where(flat, 0.0, kurtosis),
+        torch.where(flat, 1.0, p),
+    )
 
 
 def reflection_shift(even: Tensor, odd: Tensor) -> Tensor:
-    """Half the difference between P[g > 0] and the same for margins of opposite skewness: the error of a normal fit to skewed margins.
+    """Half the difference between P[g > 0] and the same for margins of opposite skewness: the error
+    of a normal fit to skewed margins.
 
-    A pair is g = m + e +- o: the mean, the centred even part and the odd part. The reflection m - e +- o has the same mean and
-    covariance, while every cumulant of odd order changes sign: the cumulants of three margins are E[e_i e_j e_k] and the three
-    E[e_i o_j o_k], which are the skewness of networks. So the normal fit lies midway between the two to second order
-    in the cumulants, and
+    A pair is g = m + e +- o: the mean, the centred even part and the odd part. The reflection m - e
+    +- o has the same mean and covariance, while every cumulant of odd order changes sign: the
+    cumulants of three margins are E[e_i e_j e_k] and the three E[e_i o_j o_k], which are the
+    skewness of networks. So the normal fit lies midway between the two to second order in the
+    cumulants, and
 
         D = E[v(m + e + o) + v(m + e - o) - v(m - e + o) - v(m - e - o)] / 4
 
-    is the distance of P[g > 0] from it. This sees the skewness of the *joint* distribution, which single margins hide. Cumulants
-    of even order cancel, up to a bias of order 1 / pairs; D is 0 on average for normal margins, and exactly 0 for linear ones (e = 0).
-    A vote v is soft: Phi(T / SOFTNESS) for the smallest standardised margin T = min_i g_i / s_i. On networks this lowers the variance
-    (terms linear in e have mean 0), and D itself by a factor of about (1 + SOFTNESS^2)^(-3/2).
+    is the distance of P[g > 0] from it. This sees the skewness of the *joint* distribution, which
+    single margins hide. Cumulants of even order cancel, up to a bias of order 1 / pairs; D is 0 on
+    average for normal margins, and exactly 0 for linear ones (e = 0). A vote v is soft: Phi(T /
+    SOFTNESS) for the smallest standardised margin T = min_i g_i / s_i. On networks this lowers the
+    variance (terms linear in e have mean 0), and D itself by a factor of about (1 +
+    SOFTNESS^2)^(-3/2).
 
     Args:
         even, odd: (batch, pairs, k), at least 2 pairs.
@@ -222,7 +258,8 @@ def reflection_shift(even: Tensor, odd: Tensor) -> Tensor:
     Returns:
         D (batch,), in [-1/2, 1/2].
 
-    Source: robaudit; for a single margin, to third order, it is Edgeworth's skewness / 6 (z^2 - 1) phi(z).
+    Source: robaudit; for a single margin, to third order, it is Edgeworth's skewness / 6 (z^2 - 1)
+    phi(z).
     """
     mean = mean_over(even, 1)[:, None]
     scale = (variance_over(even, 1) + mean_over(odd.square(), 1)).sqrt()[:, None]
@@ -251,7 +288,12 @@ def _kurtosis_score(excess: Tensor, n: Tensor) -> Tensor:
     mean = 3 * (n - 1) / (n + 1)
     variance = 24 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3) * (n + 5))
     x = (excess + 3 - mean) / variance.sqrt()
-    beta = 6 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * (6 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3))).sqrt()
+    beta = (
+        6
+        * (n * n - 5 * n + 2)
+        / ((n + 7) * (n + 9))
+        * (6 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3))).sqrt()
+    )
     a = 6 + 8 / beta * (2 / beta + (1 + 4 / beta**2).sqrt())
     ratio = (1 - 2 / a) / (1 + x * (2 / (a - 4)).sqrt())
     cube_root = torch.exp(ratio.abs().log() / 3) * ratio.sign()
@@ -267,17 +309,22 @@ def ease(logits: Tensor, y: Tensor) -> list[tuple[float, float]]:
     """
     own = logits.gather(1, y[:, None])
     others = logits.scatter(1, y[:, None], -torch.inf)
-    values = torch.cat([own - others.logsumexp(1, keepdim=True), own - others.amax(1, keepdim=True)], 1)
+    values = torch.cat(
+        [own - others.logsumexp(1, keepdim=True), own - others.amax(1, keepdim=True)], 1
+    )
     return [(g, margin) for g, margin in values.tolist()]
 
 
-def margin_rounding(logits: Tensor, constants: Tensor, eps: float, pixels: int, span: float = 0.0) -> Tensor:
+def margin_rounding(
+    logits: Tensor, constants: Tensor, eps: float, pixels: int, span: float = 0.0
+) -> Tensor:
     """The most that rounding may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
 
-    The rounding of a layer acts as if its input were off by about eps times its size, which later layers amplify by at most the
-    constant: the second term matters if the terms of a product nearly cancel, or the constant is huge. If a large number
-    is added and subtracted again, intermediate values (the span) exceed what the pixels alone could cause. A network with a margin
-    below the bound cannot be told from a network with another class nearby, so nothing is certified.
+    The rounding of a layer acts as if its input were off by about eps times its size, which later
+    layers amplify by at most the constant: the second term matters if the terms of a product nearly
+    cancel, or the constant is huge. If a large number is added and subtracted again, intermediate
+    values (the span) exceed what the pixels alone could cause. A network with a margin below the
+    bound cannot be told from a network with another class nearby, so nothing is certified.
 
     Args:
         logits: (rows, classes).

@@ -1,4 +1,5 @@
-"""Means and covariances of normal variables through the layers of a network, and the mean of their maximum."""
+"""Means and covariances of normal variables through the layers of a network, and the mean of their
+maximum."""
 
 from __future__ import annotations
 
@@ -32,16 +33,19 @@ def _density(x: Tensor) -> Tensor:
 
 
 def mean_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tensor:
-    """E max(X, Y) = m1 Phi(a) + m2 Phi(-a) + T phi(a) with a = (m1 - m2) / T, for jointly normal X and Y.
+    """E max(X, Y) = m1 Phi(a) + m2 Phi(-a) + T phi(a) with a = (m1 - m2) / T, for jointly normal X
+    and Y.
 
-    Exact for two variables. For the largest of more variables it underestimates the mean, so it cannot certify anything.
+    Exact for two variables. For the largest of more variables it underestimates the mean, so it
+    cannot certify anything.
 
     Args:
         first, second: means m1, m2, any shape, float64.
         spread: T, the standard deviation of X - Y: T^2 = s1^2 + s2^2 - 2 cov(X, Y).
 
-    Source: Clark 1961, The greatest of a finite set of random variables. Smoothed robustness analysis, eq. 12 is this for independent
-        variables, but its exponent and its error function have 2 pi instead of 2.
+    Source: Clark 1961, The greatest of a finite set of random variables. Smoothed robustness
+        analysis, eq. 12 is this for independent variables, but its exponent and its error function
+        have 2 pi instead of 2.
     """
     safe = spread.clamp_min(torch.finfo(spread.dtype).tiny)
     a = (first - second) / safe
@@ -51,7 +55,8 @@ def mean_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tensor:
 def probability_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tensor:
     """P[X > Y] = Phi((m1 - m2) / T), for jointly normal X and Y.
 
-    With Y the largest of all other logits it is P_c of the paper: at least the probability that X is larger than all of them.
+    With Y the largest of all other logits it is P_c of the paper: at least the probability that X
+    is larger than all of them.
 
     Args:
         first, second, spread: as in :func:`mean_of_larger`.
@@ -60,14 +65,17 @@ def probability_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tens
     """
     difference = first - second
     flat = torch.where(difference > 0, torch.inf, torch.where(difference < 0, -torch.inf, 0.0))
-    return normal_cdf(torch.where(spread > 0, difference / torch.where(spread > 0, spread, 1.0), flat))
+    return normal_cdf(
+        torch.where(spread > 0, difference / torch.where(spread > 0, spread, 1.0), flat)
+    )
 
 
 def relu_moments(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of max(X, 0) for X ~ N(m, s^2), without cancellation for m / s far from 0.
 
-    With a = m / s they are s h and s^2 v: h = a Phi(a) + phi(a), v = (a^2 + 1) Phi(a) + a phi(a) - h^2. For a > 0, max(X, 0) = X + R with
-    R = max(-X, 0), whose moments h_R and E_R are small: h = a + h_R and v = 1 - E_R - 2 a h_R - h_R^2.
+    With a = m / s they are s h and s^2 v: h = a Phi(a) + phi(a), v = (a^2 + 1) Phi(a) + a phi(a) -
+    h^2. For a > 0, max(X, 0) = X + R with R = max(-X, 0), whose moments h_R and E_R are small: h =
+    a + h_R and v = 1 - E_R - 2 a h_R - h_R^2.
 
     Args:
         mean: m, any shape, float64.
@@ -78,22 +86,29 @@ def relu_moments(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
     flat = deviation <= 0
     a = mean / torch.where(flat, 1.0, deviation)
     away = -a.abs()
-    tail, density = normal_cdf(away), _density(away)
+    tail = normal_cdf(away)
+    density = _density(away)
     small = (away * tail + density).clamp_min(0.0)
     square = ((away.square() + 1) * tail + away * density).clamp_min(0.0)
     above = a > 0
     h = torch.where(above, a + small, small)
-    v = torch.where(above, 1 - square - 2 * a * small - small.square(), square - small.square()).clamp_min(0.0)
-    return torch.where(flat, mean.clamp_min(0.0), deviation * h), torch.where(flat, 0.0, deviation.square() * v)
+    v = torch.where(
+        above, 1 - square - 2 * a * small - small.square(), square - small.square()
+    ).clamp_min(0.0)
+    return torch.where(flat, mean.clamp_min(0.0), deviation * h), torch.where(
+        flat, 0.0, deviation.square() * v
+    )
 
 
 def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
-    """Moments of max(X, 0) for normal X: means and variances exact, covariances by their series in the correlation rho.
+    """Moments of max(X, 0) for normal X: means and variances exact, covariances by their series in
+    the correlation rho.
 
-    cov(max(X, 0), max(Y, 0)) = s_x s_y sum_k rho^k / k! c_k(a_x) c_k(a_y), c_1 = Phi, c_k = (-1)^k phi He_{k-2} for k >= 2: the Hermite
-    coefficients of max(a + Z, 0), by Mehler's formula. The omitted terms are below their sum at rho = 1, known from the variances: for a
-    variable with mean 0 it is 3 % with two terms, 1.3 % with four; it matters only for correlations near +-1. The result is positive
-    semi-definite like the input covariance.
+    cov(max(X, 0), max(Y, 0)) = s_x s_y sum_k rho^k / k! c_k(a_x) c_k(a_y), c_1 = Phi, c_k = (-1)^k
+    phi He_{k-2} for k >= 2: the Hermite coefficients of max(a + Z, 0), by Mehler's formula. The
+    omitted terms are below their sum at rho = 1, known from the variances: for a variable with mean
+    0 it is 3 % with two terms, 1.3 % with four; it matters only for correlations near +-1. The
+    result is positive semi-definite like the input covariance.
 
     Args:
         before: moments of X, float64.
@@ -104,7 +119,8 @@ def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
     flat = deviation <= 0
     a = mean / torch.where(flat, 1.0, deviation)
     after_mean, after_variance = relu_moments(mean, deviation)
-    coefficients = _hermite_coefficients(a, order) * torch.where(flat, 0.0, deviation)  # (order, values)
+    # (order, values)
+    coefficients = _hermite_coefficients(a, order) * torch.where(flat, 0.0, deviation)
     inverse = torch.where(flat, 0.0, 1 / torch.where(flat, 1.0, deviation))
     after = torch.empty_like(covariance)
     rows = max(1, _BLOCK // len(mean))
@@ -119,16 +135,25 @@ def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
 
 
 def _hermite_coefficients(a: Tensor, order: int) -> Tensor:
-    """E[max(a + Z, 0) He_k(Z)] / sqrt(k!) for k = 1, 2, ... (order, values), up to signs that cancel in products of two."""
-    density, coefficients = _density(a), [normal_cdf(a)]
-    before, polynomial = torch.zeros_like(a), torch.ones_like(a)
+    """E[max(a + Z, 0) He_k(Z)] / sqrt(k!) for k = 1, 2, ... (order, values), up to signs that
+    cancel in products of two."""
+    density = _density(a)
+    coefficients = [normal_cdf(a)]
+    before = torch.zeros_like(a)
+    polynomial = torch.ones_like(a)
     for k in range(2, order + 1):
         coefficients.append(density * polynomial / math.sqrt(math.factorial(k)))
-        before, polynomial = polynomial, a * polynomial - (k - 2) * before  # He_(k-1) = a He_(k-2) - (k-2) He_(k-3)
+        # He_(k-1) = a He_(k-2) - (k-2) He_(k-3)
+        before, polynomial = (
+            polynomial,
+            a * polynomial - (k - 2) * before,
+        )
     return torch.stack(coefficients)
 
 
-def through_affine(function: Callable[[Tensor], Tensor], mean: Tensor, covariance: Tensor, rows: int) -> MeanCovariance:
+def through_affine(
+    function: Callable[[Tensor], Tensor], mean: Tensor, covariance: Tensor, rows: int
+) -> MeanCovariance:
     """Moments of A X + b: exactly A m + b and A S A^T, without A.
 
     Args:
@@ -140,7 +165,12 @@ def through_affine(function: Callable[[Tensor], Tensor], mean: Tensor, covarianc
     offset = function(torch.zeros_like(mean)[None])
 
     def products(matrix: Tensor) -> Tensor:
-        return torch.cat([(function(part.reshape(-1, *mean.shape)) - offset).flatten(1) for part in matrix.split(rows)])
+        return torch.cat(
+            [
+                (function(part.reshape(-1, *mean.shape)) - offset).flatten(1)
+                for part in matrix.split(rows)
+            ]
+        )
 
     after = products(products(covariance).T.contiguous())
     return MeanCovariance(function(mean[None])[0].flatten(), (after + after.T) / 2)

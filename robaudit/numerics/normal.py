@@ -20,7 +20,8 @@ def normal_cdf(x: Tensor) -> Tensor:
     Returns:
         Same shape, in [0, 1].
     """
-    # Not torch.special.ndtr: on CPUs with vector units (torch 2.15) it is 2e-5 off at -7, 4 % at -8, and 0 below -8.3.
+    # Not torch.special.ndtr: on CPUs with vector units (torch 2.15) it is 2e-5 off at -7, 4 % at
+    # -8, and 0 below -8.3.
     return 0.5 * torch.erfc(x * -_SQRT_HALF)
 
 
@@ -31,7 +32,8 @@ def normal_hazard(x: Tensor) -> Tensor:
         x: any shape, float64. Large positive x gives 0, large negative x gives about -x.
 
     Returns:
-        Same shape, >= 0. Computed as sqrt(2/pi) / erfcx(-x / sqrt 2), which neither overflows nor cancels.
+        Same shape, >= 0. Computed as sqrt(2/pi) / erfcx(-x / sqrt 2), which neither overflows nor
+        cancels.
     """
     value: Tensor = _SQRT_TWO_OVER_PI / torch.special.erfcx(-x * _SQRT_HALF)
     return value

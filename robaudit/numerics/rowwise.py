@@ -1,10 +1,13 @@
-"""Sums, products and linear solves that make the bits of a row independent of the rest of the batch.
+"""Sums, products and linear solves that make the bits of a row independent of the rest of the
+batch.
 
-On the CPU, libraries pick their kernels by the number of rows, alignment and position, and each kernel sums in a different order.
-Here the numbers of a row depend only on the row, on library versions and on the number of threads: additions happen in a fixed
-order, between elements (which round the same everywhere), and each matrix goes to BLAS or LAPACK by itself. Elementary functions of
-torch treat every element the same way, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the position. On CUDA,
-where a call costs more than the work, batches stay together.
+On the CPU, libraries pick their kernels by the number of rows, alignment and position, and each
+kernel sums in a different order. Here the numbers of a row depend only on the row, on library
+versions and on the number of threads: additions happen in a fixed order, between elements (which
+round the same everywhere), and each matrix goes to BLAS or LAPACK by itself. Elementary functions
+of torch treat every element the same way, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose
+last bits depend on the position. On CUDA, where a call costs more than the work, batches stay
+together.
 """
 
 from __future__ import annotations
@@ -16,14 +19,16 @@ _LINE = 64  # bytes of a cache line: BLAS may depend on the offset of a matrix i
 
 
 def total(x: Tensor, dim: int = -1, dtype: torch.dtype | None = None) -> Tensor:
-    """Sum over a non-empty dimension from the first element to the last, in a dtype: zeros at the end change nothing."""
+    """Sum over a non-empty dimension from the first element to the last, in a dtype: zeros at the
+    end change nothing."""
     return x.cumsum(dim, dtype=dtype).select(dim, -1)
 
 
 def sums(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Sum over the last of two or more dimensions, in a dtype: on the CPU torch sums every contiguous row by itself, in an
-    order that depends only on its length (given several threads, with at least two rows). Faster than :func:`total`, but zeros at the
-    end may change the last bits.
+    """Sum over the last of two or more dimensions, in a dtype: on the CPU torch sums every
+    contiguous row by itself, in an order that depends only on its length (given several threads,
+    with at least two rows). Faster than :func:`total`, but zeros at the end may change the last
+    bits.
     """
     return x.sum(-1, dtype=dtype)
 
@@ -44,7 +49,8 @@ def first_rows(chosen: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]
     Returns:
         The rows (places,), int64, and whether the place has a chosen row (places,), bool.
     """
-    every, so_far = torch.arange(places, device=at.device), chosen.cumsum(0)
+    every = torch.arange(places, device=at.device)
+    so_far = chosen.cumsum(0)
     begin = torch.searchsorted(at, every)
     before = torch.where(begin > 0, so_far[(begin - 1).clamp_min(0)], 0)
     row = torch.searchsorted(so_far, before + 1).clamp_max(len(at) - 1)
@@ -52,7 +58,8 @@ def first_rows(chosen: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]
 
 
 def fold(x: Tensor) -> Tensor:
-    """Sum over the non-empty first dimension by adding its second half to its first until one element is left; overwrites x."""
+    """Sum over the non-empty first dimension by adding its second half to its first until one
+    element is left; overwrites x."""
     n = x.shape[0]
     while n > 1:
         half = (n + 1) // 2
@@ -88,7 +95,8 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
 def product(a: Tensor, b: Tensor) -> Tensor:
     """a_i b_i of every row i.
 
-    The bits of a row also depend on the shapes: a matrix must have the same zero padding in every batch. Differentiable.
+    The bits of a row also depend on the shapes: a matrix must have the same zero padding in every
+    batch. Differentiable.
 
     Args:
         a: (rows, n, m), or (n, m) for all rows.
@@ -120,11 +128,14 @@ def gram(a: Tensor) -> Tensor:
 
 
 def cholesky(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Lower factors (rows, n, n) of symmetric matrices, and a code (rows,), not zero where the factorisation failed."""
+    """Lower factors (rows, n, n) of symmetric matrices, and a code (rows,), not zero where the
+    factorisation failed."""
     if a.device.type != "cpu":
         lower, failed = torch.linalg.cholesky_ex(a)
         return lower, failed
-    lower, failed = (torch.stack(parts) for parts in zip(*map(torch.linalg.cholesky_ex, a.unbind()), strict=True))
+    lower, failed = (
+        torch.stack(parts) for parts in zip(*map(torch.linalg.cholesky_ex, a.unbind()), strict=True)
+    )
     return lower, failed
 
 
@@ -140,7 +151,10 @@ def cholesky_solve(b: Tensor, lower: Tensor) -> Tensor:
     if b.device.type != "cpu":
         solved: Tensor = torch.cholesky_solve(column, lower)
         return solved.squeeze(-1)
-    solutions: list[Tensor] = [torch.cholesky_solve(x, factor) for x, factor in zip(column.unbind(), lower.unbind(), strict=True)]
+    solutions: list[Tensor] = [
+        torch.cholesky_solve(x, factor)
+        for x, factor in zip(column.unbind(), lower.unbind(), strict=True)
+    ]
     return torch.stack(solutions).squeeze(-1)
 
 
@@ -149,14 +163,17 @@ def diagonal_gram(gradients: Tensor, deviations: Tensor | None = None) -> Tensor
 
     Args:
         gradients: (n, margins, pixels), of any floating dtype.
-        deviations: the standard deviations d, (n, pixels) or (1, pixels) for all images; None: all are 1.
+        deviations: the standard deviations d, (n, pixels) or (1, pixels) for all images; None: all
+            are 1.
 
     Returns:
-        (n, margins, margins), float64; on the CPU an image's bits do not depend on the other images.
+        (n, margins, margins), float64; on the CPU an image's bits do not depend on the other
+        images.
     """
     n, margins, _ = gradients.shape
     grams = gradients.new_empty(n, margins, margins, dtype=torch.float64)
-    step = 1 if gradients.device.type == "cpu" else max(1, n)  # on the CPU a single float64 copy at a time
+    # on the CPU a single float64 copy at a time
+    step = 1 if gradients.device.type == "cpu" else max(1, n)
     for start in range(0, n, step):
         rows = slice(start, start + step)
         u = gradients[rows].double()
@@ -170,12 +187,15 @@ def diagonal_gram(gradients: Tensor, deviations: Tensor | None = None) -> Tensor
 def _aligned(rows: int, n: int, m: int, like: Tensor) -> Tensor:
     """An empty (rows, n, m) tensor; every row is contiguous and starts a cache line."""
     line = _LINE // like.element_size()
-    matrices: Tensor = like.new_empty(rows, -(-n * m // line) * line)[:, : n * m].unflatten(1, (n, m))
+    matrices: Tensor = like.new_empty(rows, -(-n * m // line) * line)[:, : n * m].unflatten(
+        1, (n, m)
+    )
     return matrices
 
 
 def _each(a: Tensor) -> tuple[Tensor, ...]:
-    """The rows, each contiguous and starting a cache line (strictly: even the strides of dimensions of size 1 must match)."""
+    """The rows, each contiguous and starting a cache line (strictly: even the strides of dimensions
+    of size 1 must match)."""
     apart = a.stride(0) * a.element_size() if a.shape[0] > 1 else 0
     if a.stride()[1:] != (a.shape[2], 1) or (apart | a.data_ptr()) % _LINE:
         rows, n, m = a.shape

@@ -1,6 +1,7 @@
 """Confidence sequences for a probability: intervals that hold at all numbers of draws at once.
 
-Only scipy.special and scalar loops are used: a bound depends only on its own counts, to the last bit.
+Only scipy.special and scalar loops are used: a bound depends only on its own counts, to the last
+bit.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ Floats = NDArray[np.float64]
 
 _CONCENTRATIONS = 30.0, 300.0, 3000.0
 _NEAR = 0.9  # weight of the prior on the deciding side
-_HALVINGS = 1130  # enough for any float: the smallest is 2^-1074, with 53 bits; most ends take about 60
+_HALVINGS = (
+    1130  # enough for any float: the smallest is 2^-1074, with 53 bits; most ends take about 60
+)
 
 
 class Prior(NamedTuple):
     """A mixture of beta distributions over the probability: the prior of the mixture martingale.
 
-    Coverage holds for *any* prior fixed before its draws; a prior near the truth gives narrower intervals.
+    Coverage holds for *any* prior fixed before its draws; a prior near the truth gives narrower
+    intervals.
 
     Attributes:
         weights: weight of each component, positive, with sum 1.
-        a, b: parameters of each component, > 0: numbers, or arrays that broadcast against the counts.
+        a, b: parameters of each component, > 0: numbers, or arrays that broadcast against the
+            counts.
     """
 
     weights: Sequence[float]
@@ -34,16 +39,20 @@ class Prior(NamedTuple):
 
 
 JEFFREYS = Prior((1.0,), (0.5,), (0.5,))
-"""Beta(1/2, 1/2): symmetric, with a loss of at most log(n)/2 + log 2 against the best p in hindsight, wherever p lies (Krichevsky and
-Trofimov 1981); Beta(1, 1) loses log(n) at 0 and 1, where most images are."""
+"""Beta(1/2, 1/2): symmetric, with a loss of at most log(n)/2 + log 2 against the best p in
+hindsight, wherever p lies (Krichevsky and Trofimov 1981); Beta(1, 1) loses log(n) at 0 and 1, where
+most images are."""
 
 
 def prior_around(threshold: float) -> Prior:
-    """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas around it, equally weighted.
+    """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas
+    around it, equally weighted.
 
-    A beta with concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2 for the unknown p and 1/(1 + n/c) of
-    the evidence, Jeffreys' prior about log(n)/2: the beta wins at n = 3 c to 100 c draws. The three betas serve probabilities so near
-    the threshold that 100 to 300,000 draws are needed; Jeffreys' prior serves all others. The mixture costs each component log 4.
+    A beta with concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2
+    for the unknown p and 1/(1 + n/c) of the evidence, Jeffreys' prior about log(n)/2: the beta wins
+    at n = 3 c to 100 c draws. The three betas serve probabilities so near the threshold that 100 to
+    300,000 draws are needed; Jeffreys' prior serves all others. The mixture costs each component
+    log 4.
 
     Args:
         threshold: in (0, 1).
@@ -55,7 +64,8 @@ def prior_around(threshold: float) -> Prior:
 
 
 def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
-    """log probability under the prior of a sequence with S successes and F failures: log sum_k w_k B(a_k + S, b_k + F) / B(a_k, b_k).
+    """log probability under the prior of a sequence with S successes and F failures: log sum_k w_k
+    B(a_k + S, b_k + F) / B(a_k, b_k).
 
     Args:
         successes, failures: S and F, any shapes that broadcast.
@@ -66,22 +76,29 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
     """
     from scipy.special import betaln
 
-    s, f = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64))
+    s, f = np.broadcast_arrays(
+        np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64)
+    )
     total: Floats = np.full(s.shape, -np.inf)
     for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
-        total = np.logaddexp(total, np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b))
+        total = np.logaddexp(
+            total, np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b)
+        )
     return total
 
 
 def confidence_sequence(
     successes: ArrayLike, failures: ArrayLike, confidence: float = 0.95, prior: Prior = JEFFREYS
 ) -> tuple[Floats, Floats]:
-    """The interval {p : M_t(p) < 1/(1 - confidence)}: it contains the truth *at all times t at once* with at least this probability.
+    """The interval {p : M_t(p) < 1/(1 - confidence)}: it contains the truth *at all times t at
+    once* with at least this probability.
 
-    log M_t(p) = :func:`log_marginal` - S log p - F log(1 - p). Under p, M_t is a nonnegative martingale that starts at 1: the probability
-    that it ever reaches 1/a is at most a (Ville). So you may look after every draw and stop by any rule. log M_t is convex in p with its
-    minimum, at most 0, at S/(S + F): the set is an interval around S/(S + F); each end is bisected to the last bit and rounded outwards.
-    The bounds use only the current counts; intersecting them over time would also cover, but could exclude the estimate itself.
+    log M_t(p) = :func:`log_marginal` - S log p - F log(1 - p). Under p, M_t is a nonnegative
+    martingale that starts at 1: the probability that it ever reaches 1/a is at most a (Ville). So
+    you may look after every draw and stop by any rule. log M_t is convex in p with its minimum, at
+    most 0, at S/(S + F): the set is an interval around S/(S + F); each end is bisected to the last
+    bit and rounded outwards. The bounds use only the current counts; intersecting them over time
+    would also cover, but could exclude the estimate itself.
 
     Args:
         successes, failures: S and F >= 0, any shapes that broadcast. Without any count: [0, 1].
@@ -89,25 +106,30 @@ def confidence_sequence(
         prior: over the probability of a success, chosen before these draws.
 
     Returns:
-        (lower, upper), float64, of the broadcast shape; exactly 0 without successes and 1 without failures.
+        (lower, upper), float64, of the broadcast shape; exactly 0 without successes and 1 without
+        failures.
 
     Raises:
         ValueError: negative counts, or confidence outside (0, 1).
 
-    Source: Ville 1939; Robbins, Annals of Mathematical Statistics 41 (1970); Howard, Ramdas, McAuliffe and Sekhon, Annals of
-        Statistics 49 (2021), beta-binomial mixture.
+    Source: Ville 1939; Robbins, Annals of Mathematical Statistics 41 (1970); Howard, Ramdas,
+        McAuliffe and Sekhon, Annals of Statistics 49 (2021), beta-binomial mixture.
     """
     s, f = _checked(successes, failures, confidence)
     return _ends(s, f, log_marginal(s, f, prior) + np.log1p(-confidence))
 
 
-def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: float, confidence: float = 0.95) -> tuple[Floats, Floats]:
+def deciding_sequence(
+    successes: ArrayLike, failures: ArrayLike, threshold: float, confidence: float = 0.95
+) -> tuple[Floats, Floats]:
     """A confidence sequence that soon lies wholly on one side of ``threshold``.
 
-    Any family of martingales, one for each p, gives a confidence sequence. Here all p below the threshold share a prior with nine
-    tenths of its weight above the threshold, and all other p a prior with nine tenths below: the evidence goes to the deciding side.
-    Both are :func:`prior_around`, each component cut in two at the threshold. The price is a wider far end. An interval
-    wholly above usually starts at the threshold itself; an interval wholly below ends at the float before it.
+    Any family of martingales, one for each p, gives a confidence sequence. Here all p below the
+    threshold share a prior with nine tenths of its weight above the threshold, and all other p a
+    prior with nine tenths below: the evidence goes to the deciding side. Both are
+    :func:`prior_around`, each component cut in two at the threshold. The price is a wider far end.
+    An interval wholly above usually starts at the threshold itself; an interval wholly below ends
+    at the float before it.
 
     Args:
         successes, failures: S and F >= 0, any shapes that broadcast.
@@ -115,32 +137,52 @@ def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: floa
         confidence: in (0, 1).
 
     Returns:
-        (lower, upper), float64, of the broadcast shape, the smallest interval that contains every p not rejected.
+        (lower, upper), float64, of the broadcast shape, the smallest interval that contains every p
+        not rejected.
 
     Raises:
         ValueError: negative counts, or confidence outside (0, 1).
 
-    Source: as :func:`confidence_sequence`; one-sided mixtures: Darling and Robbins 1968; Howard et al. 2021.
+    Source: as :func:`confidence_sequence`; one-sided mixtures: Darling and Robbins 1968; Howard et
+        al. 2021.
     """
     s, f = _checked(successes, failures, confidence)
-    below, above = (marginal + np.log1p(-confidence) for marginal in deciding_marginals(s, f, threshold))
-    low_ends, high_ends = _ends(s, f, below), _ends(s, f, above)
+    below, above = (
+        marginal + np.log1p(-confidence) for marginal in deciding_marginals(s, f, threshold)
+    )
+    low_ends = _ends(s, f, below)
+    high_ends = _ends(s, f, above)
     lower = np.where(low_ends[0] < threshold, low_ends[0], np.maximum(high_ends[0], threshold))
-    upper = np.where(high_ends[1] >= threshold, high_ends[1], np.minimum(low_ends[1], np.nextafter(threshold, 0.0)))
+    upper = np.where(
+        high_ends[1] >= threshold,
+        high_ends[1],
+        np.minimum(low_ends[1], np.nextafter(threshold, 0.0)),
+    )
     return lower, upper
 
 
 def deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats, Floats]:
-    """:func:`log_marginal` under the prior for p below the threshold, and under the prior for the other p."""
+    """:func:`log_marginal` under the prior for p below the threshold, and under the prior for the
+    other p."""
     from scipy.special import betainc, betaincc, betaln
 
-    over, under = np.full(s.shape, -np.inf), np.full(s.shape, -np.inf)  # every component cut at the threshold, each part with mass 1
+    # every component cut at the threshold, each part with mass 1
+    over = np.full(s.shape, -np.inf)
+    under = np.full(s.shape, -np.inf)
     prior = prior_around(threshold)
     for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
         whole = np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b)
-        over = np.logaddexp(over, whole + _log(betaincc(np.add(a, s), np.add(b, f), threshold) / betaincc(a, b, threshold)))
-        under = np.logaddexp(under, whole + _log(betainc(np.add(a, s), np.add(b, f), threshold) / betainc(a, b, threshold)))
-    near, far = np.log(_NEAR), np.log1p(-_NEAR)
+        over = np.logaddexp(
+            over,
+            whole
+            + _log(betaincc(np.add(a, s), np.add(b, f), threshold) / betaincc(a, b, threshold)),
+        )
+        under = np.logaddexp(
+            under,
+            whole + _log(betainc(np.add(a, s), np.add(b, f), threshold) / betainc(a, b, threshold)),
+        )
+    near = np.log(_NEAR)
+    far = np.log1p(-_NEAR)
     return np.logaddexp(near + over, far + under), np.logaddexp(far + over, near + under)
 
 
@@ -155,7 +197,9 @@ def _log(x: Floats) -> Floats:
 def _checked(successes: ArrayLike, failures: ArrayLike, confidence: float) -> tuple[Floats, Floats]:
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
-    s, f = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64))
+    s, f = np.broadcast_arrays(
+        np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64)
+    )
     if not (np.all(s >= 0) and np.all(f >= 0)):
         raise ValueError("a confidence sequence needs counts that are not negative")
     return s, f
@@ -165,19 +209,22 @@ def _ends(s: Floats, f: Floats, least: Floats) -> tuple[Floats, Floats]:
     """The points on both sides of S/(S + F) where the log-likelihood falls to ``least``."""
     rest = _lower_end(f, s, least)
     upper = 1.0 - rest
-    upper = np.where(1.0 - upper > rest, np.nextafter(upper, 2.0), upper)  # rounded outwards: the difference upper - 1 is exact
+    # rounded outwards: the difference upper - 1 is exact
+    upper = np.where(1.0 - upper > rest, np.nextafter(upper, 2.0), upper)
     return _lower_end(s, f, least), np.where(f == 0, 1.0, np.minimum(upper, 1.0))
 
 
 def _lower_end(s: Floats, f: Floats, least: Floats) -> Floats:
     """The largest p below s/(s + f) with a log-likelihood of at most ``least``, by bisection."""
-    outside, inside = np.zeros(s.shape), np.divide(s, s + f, out=np.zeros(s.shape), where=s + f > 0)
+    outside = np.zeros(s.shape)
+    inside = np.divide(s, s + f, out=np.zeros(s.shape), where=s + f > 0)
     for _ in range(_HALVINGS):
         middle = 0.5 * (outside + inside)
         if np.all((middle <= outside) | (middle >= inside)):
             break
         rejected = _log_likelihood(s, f, middle) <= least
-        outside, inside = np.where(rejected, middle, outside), np.where(rejected, inside, middle)
+        outside = np.where(rejected, middle, outside)
+        inside = np.where(rejected, inside, middle)
     return np.where(s == 0, 0.0, outside)
 
 

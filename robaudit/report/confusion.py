@@ -13,7 +13,14 @@ from robaudit.numerics.images import LIKE_THESE
 from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.chosen import one_result, same_result
-from robaudit.report.pictures.page import PictureSize, Sketch, cut, paneled, percent_scale, told_apart
+from robaudit.report.pictures.page import (
+    PictureSize,
+    Sketch,
+    cut,
+    paneled,
+    percent_scale,
+    told_apart,
+)
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Cell, Column, Table, cells
@@ -28,11 +35,15 @@ _MOST = 15
 
 
 class ConfusionSection(Section[Confusion]):
-    """Which class turns into which under noise: the share of noisy copies of a class that are classified as another one."""
+    """Which class turns into which under noise: the share of noisy copies of a class that are
+    classified as another one."""
 
     title = "Which class turns into which"
     place = 3
-    words = "The share of the noisy copies of the images of a class that are classified as another class, the largest first."
+    words = (
+        "The share of the noisy copies of the images of a class that are classified as "
+        "another class, the largest first."
+    )
     uses = Section.uses | {"by"}
     main_only = True
 
@@ -48,7 +59,9 @@ class ConfusionSection(Section[Confusion]):
         """
         if ask.by in (None, "label", "predicted"):
             return confusions(run, ask.estimators, ask.levels, ask.by)
-        raise SpecError(f"--by {ask.by}", "does not apply to the section confusion", "use label or predicted")
+        raise SpecError(
+            f"--by {ask.by}", "does not apply to the section confusion", "use label or predicted"
+        )
 
     def tables(self, entries: Sequence[Entry[Confusion]], ask: Ask) -> Iterator[Table]:
         """The most frequent turns of each result, runs side by side."""
@@ -67,11 +80,16 @@ class ConfusionSection(Section[Confusion]):
         return ask if ask.estimators or ask.levels else one_result(runs, ask)
 
     def figure(self, entries: Sequence[Entry[Confusion]], ask: Ask) -> Sketch:
-        """One matrix of each run, or of the results that are named; of many classes a list of the largest shares."""
+        """One matrix of each run, or of the results that are named; of many classes a list of the
+        largest shares."""
         named = ask.estimators or ask.levels
-        shown = (entries if named else same_result(entries, lambda record: record.key))[:_MOST_PANELS]
+        shown = (entries if named else same_result(entries, lambda record: record.key))[
+            :_MOST_PANELS
+        ]
         as_list = max(len(entry.record.classes) for entry in shown) > _MOST_CLASSES
-        parts = [(entry.name, entry.record.key.estimator, str(entry.record.key.at)) for entry in shown]
+        parts = [
+            (entry.name, entry.record.key.estimator, str(entry.record.key.at)) for entry in shown
+        ]
         top = max([0.05, *(turn.share for entry in shown for turn in entry.record.turns[:1])])
 
         def draw(ax: Axes, entry: Entry[Confusion], look: PictureSize) -> None:
@@ -95,12 +113,14 @@ class ConfusionSection(Section[Confusion]):
 
     def document(self, entry: Entry[Confusion], ask: Ask) -> dict[str, Any]:
         """The matrix and the turns."""
-        record, names = entry.record, entry.run.class_names
+        record = entry.record
+        names = entry.run.class_names
         return {
             **record.key.document(),
             "by": record.by,
             "classes": [
-                {"index": i, "name": known_name(i, names), "images": n} for i, n in zip(record.classes, record.images, strict=True)
+                {"index": i, "name": known_name(i, names), "images": n}
+                for i, n in zip(record.classes, record.images, strict=True)
             ],
             "shares": json_values(record.shares),
             "turns": json_values(record.turns),
@@ -108,23 +128,44 @@ class ConfusionSection(Section[Confusion]):
 
     def lines(self, entry: Entry[Confusion], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each pair of classes that occurs."""
-        names, record = entry.run.class_names, entry.record
+        names = entry.run.class_names
+        record = entry.record
         for turn in record.turns:
-            pair = {"start_name": known_name(turn.start, names), "to_name": known_name(turn.to, names)}
+            pair = {
+                "start_name": known_name(turn.start, names),
+                "to_name": known_name(turn.to, names),
+            }
             yield {**record.key.document(), "by": record.by, **turn.document(), **pair}
 
 
 def _table(entries: Sequence[Entry[Confusion]]) -> Table:
-    first, several = entries[0], len(entries) > 1
+    first = entries[0]
+    several = len(entries) > 1
     names = first.run.class_names
     turns = [{(turn.start, turn.to): turn for turn in entry.record.turns} for entry in entries]
-    pairs = sorted({pair for of_run in turns for pair in of_run}, key=lambda pair: -max(_share(of_run.get(pair)) for of_run in turns))
+    pairs = sorted(
+        {pair for of_run in turns for pair in of_run},
+        key=lambda pair: -max(_share(of_run.get(pair)) for of_run in turns),
+    )
     rows = [
-        cells((class_name(start, names), class_name(to, names), *(_text(of_run.get((start, to))) for of_run in turns)))
+        cells(
+            (
+                class_name(start, names),
+                class_name(to, names),
+                *(_text(of_run.get((start, to))) for of_run in turns),
+            )
+        )
         for start, to in pairs[:_MOST]
     ]
     rest = len(pairs) - len(rows)
-    more = (f"... and {rest:,} more pairs: --format csv has the {'first 100' if rest > 100 - _MOST else 'rest'}.",) if rest else ()
+    more = (
+        (
+            f"... and {rest:,} more pairs: --format csv has the "
+            f"{'first 100' if rest > 100 - _MOST else 'rest'}.",
+        )
+        if rest
+        else ()
+    )
     kind = "label" if first.record.by == "label" else "predicted without noise"
     heads = [entry.name for entry in entries] if several else ["share of copies"]
     return Table(
@@ -146,8 +187,12 @@ def _text(turn: Turn | None) -> str:
 
 # --- the figure
 
-_MOST_PANELS, _MOST_CLASSES, _MOST_TURNS = 6, 25, 20
-_WIDE, _AXIS = 3.0, 0.75  # inches: of a panel, of its names
+_MOST_PANELS = 6
+_MOST_CLASSES = 25
+_MOST_TURNS = 20
+# inches: of a panel, of its names
+_WIDE = 3.0
+_AXIS = 0.75
 
 
 def _height(shown: Sequence[Entry[Confusion]], look: PictureSize, *, as_list: bool) -> float:
@@ -160,7 +205,10 @@ def _height(shown: Sequence[Entry[Confusion]], look: PictureSize, *, as_list: bo
 def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> Iterator[str]:
     images = numbers.span([sum(entry.record.images) for entry in shown])
     by = "labelled" if shown[0].record.by == "label" else "predicted without noise"
-    yield f"{images} images. Share of the noisy copies of the images of a class ({by}) that are classified as another one, by their votes."
+    yield (
+        f"{images} images. Share of the noisy copies of the images of a class ({by}) that are "
+        "classified as another one, by their votes."
+    )
     if as_list:
         yield f"The largest shares; bars: 95 % intervals, {LIKE_THESE}, each alone."
     else:
@@ -172,7 +220,10 @@ def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> 
 def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, top: float) -> None:
     record = entry.record
     shares = np.array(record.shares)
-    names = [cut(class_name(index, entry.run.class_names), look.letters(_AXIS)) for index in record.classes]
+    names = [
+        cut(class_name(index, entry.run.class_names), look.letters(_AXIS))
+        for index in record.classes
+    ]
     others = np.where(np.eye(len(shares), dtype=bool), np.nan, shares)
     ax.imshow(np.where(np.eye(len(shares)), shares, np.nan), cmap="Greys", vmin=0.0, vmax=4.0)
     ax.imshow(others, cmap=heat_colours(), vmin=0.0, vmax=top)
@@ -187,16 +238,38 @@ def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, 
     for (i, j), share in np.ndenumerate(shares):
         if np.isfinite(share) and (share >= 0.005 or i == j):
             ink = CARD if i != j and share > 0.6 * top else INK
-            ax.text(j, i, f"{100 * share:.0f}", ha="center", va="center", color=ink, size=min(look.size, 30 * cell))
+            ax.text(
+                j,
+                i,
+                f"{100 * share:.0f}",
+                ha="center",
+                va="center",
+                color=ink,
+                size=min(look.size, 30 * cell),
+            )
 
 
 def _turns(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float) -> None:
-    names, turns = entry.run.class_names, entry.record.turns[:_MOST_TURNS]
+    names = entry.run.class_names
+    turns = entry.record.turns[:_MOST_TURNS]
     for place, turn in enumerate(turns):
-        ax.plot(turn.estimate.bounds or (), [place, place], color=RED, alpha=0.5, linewidth=2.0, solid_capstyle="butt")
+        ax.plot(
+            turn.estimate.bounds or (),
+            [place, place],
+            color=RED,
+            alpha=0.5,
+            linewidth=2.0,
+            solid_capstyle="butt",
+        )
         ax.plot([turn.share], [place], marker="o", color=RED)
-    texts = [f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}, n {turn.images:,}" for turn in turns]
-    ax.set_yticks(range(len(turns)), [cut(numbers.signs(text), look.letters(0.5 * width)) for text in texts])
+    texts = [
+        f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}, n "
+        f"{turn.images:,}"
+        for turn in turns
+    ]
+    ax.set_yticks(
+        range(len(turns)), [cut(numbers.signs(text), look.letters(0.5 * width)) for text in texts]
+    )
     ax.set(xlim=(0.0, None), ylim=(max(len(turns), 1) - 0.4, -0.6))
     ax.axvline(0.0, color=GRID, linewidth=1.0)
     percent_scale(ax.xaxis)

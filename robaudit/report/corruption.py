@@ -42,17 +42,26 @@ class CorruptionSection(Section[CorruptionReport]):
         return [corruption_report(run, estimator) for estimator in ask.estimators or (None,)]
 
     def table(self, entry: Entry[CorruptionReport], ask: Ask) -> TypedTable:
-        """A row for each noise and severity; people see a line for each noise and run, a column for each severity, and the mean error."""
+        """A row for each noise and severity; people see a line for each noise and run, a column for
+        each severity, and the mean error."""
         report = entry.record
         means = report.mean_errors()
-        rows = [(label, level, cell, means.get(label)) for label, by_level in report.cells.items() for level, cell in by_level.items()]
+        rows = [
+            (label, level, cell, means.get(label))
+            for label, by_level in report.cells.items()
+            for level, cell in by_level.items()
+        ]
         return TypedTable(
-            f"Accuracy by severity: share of noisy copies classified correctly ({report.estimator})",
+            "Accuracy by severity: share of noisy copies classified correctly "
+            f"({report.estimator})",
             _COLUMNS,
             rows,
             about={"estimator": report.estimator},
             facts=(f"without noise {report.clean:.1%}",),
-            notes=(f"[ ] 95 % interval, {LIKE_THESE}; of errors over severities and noises: bootstrap (percentiles).",),
+            notes=(
+                f"[ ] 95 % interval, {LIKE_THESE}; of errors over severities and noises: "
+                "bootstrap (percentiles).",
+            ),
             remarks=tuple(_conclusions(report)),
             beside=Beside.KEYS,
         )
@@ -61,11 +70,16 @@ class CorruptionSection(Section[CorruptionReport]):
         """A table for each estimator, which names its runs where it has several."""
         for estimator in dict.fromkeys(entry.record.estimator for entry in entries):
             alike = [entry for entry in entries if entry.record.estimator == estimator]
-            yield laid_out([(entry.name, self.table(entry, ask)) for entry in alike], several=len(alike) > 1)
+            yield laid_out(
+                [(entry.name, self.table(entry, ask)) for entry in alike], several=len(alike) > 1
+            )
 
     def figure(self, entries: Sequence[Entry[CorruptionReport]], ask: Ask) -> Sketch:
-        """Error against severity: a panel for the mean of the corruptions and for each, a line for each of the first eight reports."""
-        names = told_apart([(entry.name, entry.record.estimator) for entry in entries])[:_MOST_LINES]
+        """Error against severity: a panel for the mean of the corruptions and for each, a line for
+        each of the first eight reports."""
+        names = told_apart([(entry.name, entry.record.estimator) for entry in entries])[
+            :_MOST_LINES
+        ]
         lines = [(name, entry.record) for name, entry in zip(names, entries, strict=False)]
         labels = list(dict.fromkeys(label for _, report in lines for label in report.cells))
         panels = [*([_MEAN] * any(len(report.errors) > 1 for _, report in lines)), *labels]
@@ -118,13 +132,21 @@ _COLUMNS = (
 
 # --- the figure
 
-_MOST_PANELS, _MOST_LINES = 20, 8
+_MOST_PANELS = 20
+_MOST_LINES = 8
 _MEAN = "mean"
 
 
 def _caption(lines: Sequence[tuple[str, CorruptionReport]], left: Sequence[str]) -> Iterator[str]:
-    yield f"Share of noisy copies classified wrongly. Bands: 95 % intervals, {LIKE_THESE}. Ring: error without noise."
-    means = [f"{name} {mean_error(report.errors):.1%} (over {len(report.errors)})" for name, report in lines if report.errors]
+    yield (
+        f"Share of noisy copies classified wrongly. Bands: 95 % intervals, {LIKE_THESE}. Ring: "
+        "error without noise."
+    )
+    means = [
+        f"{name} {mean_error(report.errors):.1%} (over {len(report.errors)})"
+        for name, report in lines
+        if report.errors
+    ]
     if means:
         yield f"Mean error over the corruptions with all five severities: {', '.join(means)}."
     if left:
@@ -140,5 +162,12 @@ def _line(ax: Axes, label: str, report: CorruptionReport, style: Mapping[str, An
         cells = sorted(report.cells[label].items())
         at = [level for level, _ in cells]
         bounds = [cell.bounds or (cell.value, cell.value) for _, cell in cells]
-        ax.fill_between(at, [1 - upper for _, upper in bounds], [1 - lower for lower, _ in bounds], color=style["color"], alpha=0.15, lw=0)
+        ax.fill_between(
+            at,
+            [1 - upper for _, upper in bounds],
+            [1 - lower for lower, _ in bounds],
+            color=style["color"],
+            alpha=0.15,
+            lw=0,
+        )
         ax.plot(at, [1 - cell.value for _, cell in cells], **style)

@@ -21,27 +21,43 @@ BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
 
 
 def changes_of(entries: Sequence[Entry[Any]]) -> dict[str, Comparisons]:
-    """The comparisons of each further run with the first, by its name; empty where they cannot be compared."""
+    """The comparisons of each further run with the first, by its name; empty where they cannot be
+    compared."""
     return comparisons(runs_of(entries))
 
 
-def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Run], Mapping[Key, T]]) -> dict[str, Mapping[Key, T]]:
-    """The differences of each further run from the first, by its name; empty where they cannot be compared."""
+def paired_changes(
+    entries: Sequence[Entry[Any]], differences: Callable[[Run, Run], Mapping[Key, T]]
+) -> dict[str, Mapping[Key, T]]:
+    """The differences of each further run from the first, by its name; empty where they cannot be
+    compared."""
     return differences_from_first(runs_of(entries), differences)
 
 
 def difference_lines(
-    entries: Sequence[Entry[Any]], changes: Mapping[str, Paired[Key]], columns: Callable[[Key], Mapping[str, Any]]
+    entries: Sequence[Entry[Any]],
+    changes: Mapping[str, Paired[Key]],
+    columns: Callable[[Key], Mapping[str, Any]],
 ) -> Iterator[dict[str, Any]]:
-    """The differences of each run from the first as values by column; ``columns``: a key's columns."""
+    """The differences of each run from the first as values by column; ``columns``: a key's
+    columns."""
     for name, of_run in changes.items():
         for key, change in of_run.items():
             parted = change.document()
-            yield {"run": name, "base": entries[0].name, **columns(key), "images": parted.pop("images"), "difference": parted}
+            yield {
+                "run": name,
+                "base": entries[0].name,
+                **columns(key),
+                "images": parted.pop("images"),
+                "difference": parted,
+            }
 
 
-def run_columns(names: Sequence[str], *, compared: bool = True, tested: bool = False) -> list[Column]:
-    """A column for each run, then for the difference of each further run from the first; ``tested``: and for its p-value."""
+def run_columns(
+    names: Sequence[str], *, compared: bool = True, tested: bool = False
+) -> list[Column]:
+    """A column for each run, then for the difference of each further run from the first;
+    ``tested``: and for its p-value."""
     base, *others = names
     columns = [Column(name, number=True) for name in names]
     for name in others if compared else ():
@@ -52,7 +68,8 @@ def run_columns(names: Sequence[str], *, compared: bool = True, tested: bool = F
 
 
 def paired_cells(changes: Mapping[str, Paired[Key]], key: Key) -> Iterator[str]:
-    """The difference of each further run with its interval, and its p-value, empty without one; nothing where no run is compared."""
+    """The difference of each further run with its interval, and its p-value, empty without one;
+    nothing where no run is compared."""
     for change in (of_run.get(key) for of_run in changes.values() if any(changes.values())):
         if change is None:
             yield from (numbers.NONE, "")

@@ -51,12 +51,15 @@ class FlaggedSection(Section[Flagged]):
         """The flagged samples of each result.
 
         Raises:
-            RobauditError: there is no threshold, and no number of samples is given; or a quantity cannot have this threshold.
+            RobauditError: there is no threshold, and no number of samples is given; or a quantity
+                cannot have this threshold.
         """
         groups = with_values(run.groups(ask.estimators, ask.levels).values())
         if ask.threshold is not None:
             for name in {columns.key.quantity: None for columns in groups}:
-                check_threshold(ask.threshold, run.quantities[name], f"--threshold {ask.threshold:g}", name)
+                check_threshold(
+                    ask.threshold, run.quantities[name], f"--threshold {ask.threshold:g}", name
+                )
         listed = [
             flag(
                 columns,
@@ -70,7 +73,11 @@ class FlaggedSection(Section[Flagged]):
         ]
         if ask.bottom is None and listed and not any(flagged.has_threshold for flagged in listed):
             lacking = ", ".join(dict.fromkeys(flagged.key.estimator for flagged in listed))
-            raise SpecError("flagged", f"{lacking} has no usual threshold", "give --threshold, or list the least robust with --bottom 10")
+            raise SpecError(
+                "flagged",
+                f"{lacking} has no usual threshold",
+                "give --threshold, or list the least robust with --bottom 10",
+            )
         return listed
 
     def tables(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Iterator[Table]:
@@ -85,27 +92,38 @@ class FlaggedSection(Section[Flagged]):
 
     def page_tables(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Iterator[Table]:
         """The tables for a page, the first unfolded."""
-        return (replace(table, folded=i >= _OPEN) for i, table in enumerate(self.tables(entries, ask)))
+        return (
+            replace(table, folded=i >= _OPEN) for i, table in enumerate(self.tables(entries, ask))
+        )
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """Narrow to one result of each run and its least robust images, beyond the threshold or not."""
-        return replace(one_result(runs, ask), bottom=_most(len(runs)) if ask.bottom is None else ask.bottom)
+        """Narrow to one result of each run and its least robust images, beyond the threshold or
+        not."""
+        return replace(
+            one_result(runs, ask), bottom=_most(len(runs)) if ask.bottom is None else ask.bottom
+        )
 
     def figure(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Sketch:
-        """The least robust images, run by run: clean beside noisy, the class they flip to, and their robustness.
+        """The least robust images, run by run: clean beside noisy, the class they flip to, and
+        their robustness.
 
         Raises:
             RobauditError: a data set has moved, or holds other images.
         """
         entries = same_result(entries, lambda record: record.key)
         most = _most(len(entries)) if ask.bottom is None else ask.bottom
-        entries = [replace(entry, record=replace(entry.record, samples=entry.record.samples[:most])) for entry in entries]
+        entries = [
+            replace(entry, record=replace(entry.record, samples=entry.record.samples[:most]))
+            for entry in entries
+        ]
         drawn = [_pixels(entry, ask.data) for entry in entries]
         return Sketch(
             title="Least robust images",
             about=str(entries[0].record.key),
             caption=" ".join(_caption(entries)),
-            height=lambda look: sum(_height(entry, look, several=len(entries) > 1) for entry in entries),
+            height=lambda look: sum(
+                _height(entry, look, several=len(entries) > 1) for entry in entries
+            ),
             draw=lambda body, look: _draw(body, look, entries, drawn),
         )
 
@@ -127,15 +145,26 @@ class FlaggedSection(Section[Flagged]):
 
 def _counts(entries: Sequence[Entry[Flagged]]) -> Table:
     """How many samples of each run are flagged, by result."""
-    runs, keys = by_name(entries), list(dict.fromkeys(entry.record.key for entry in entries))
+    runs = by_name(entries)
+    keys = list(dict.fromkeys(entry.record.key for entry in entries))
     rows = []
     for key in keys:
-        results = [next((entry.record for entry in of_run if entry.record.key == key), None) for of_run in runs.values()]
+        results = [
+            next((entry.record for entry in of_run if entry.record.key == key), None)
+            for of_run in runs.values()
+        ]
         texts = (
-            numbers.NONE if result is None or not result.has_threshold else f"{result.beyond:,} of {result.total:,}" for result in results
+            numbers.NONE
+            if result is None or not result.has_threshold
+            else f"{result.beyond:,} of {result.total:,}"
+            for result in results
         )
         rows.append(cells((str(key), *texts)))
-    return Table("Flagged samples by run", (Column("result"), *(Column(name, number=True) for name in runs)), tuple(rows))
+    return Table(
+        "Flagged samples by run",
+        (Column("result"), *(Column(name, number=True) for name in runs)),
+        tuple(rows),
+    )
 
 
 def flags_table(
@@ -157,12 +186,22 @@ def flags_table(
     rest = 0 if limit is None else max(0, len(flagged.samples) - limit)
     more = (f"... and {rest:,} more.",) if rest else ()
     rows = tuple(_row(sample, flagged, class_names) for sample in flagged.samples[:limit])
-    return replace(table, columns=_columns(flagged), rows=rows, lines=(*lines, "Least robust first:"), notes=(*more, *table.notes))
+    return replace(
+        table,
+        columns=_columns(flagged),
+        rows=rows,
+        lines=(*lines, "Least robust first:"),
+        notes=(*more, *table.notes),
+    )
 
 
 def is_beyond(sample: Flag, flagged: Flagged) -> bool:
     """Whether a listed sample is flagged, or only listed as one of the least robust."""
-    return sample.value < flagged.threshold if flagged.quantity.higher_is_better else sample.value > flagged.threshold
+    return (
+        sample.value < flagged.threshold
+        if flagged.quantity.higher_is_better
+        else sample.value > flagged.threshold
+    )
 
 
 def count_line(flagged: Flagged) -> str:
@@ -170,14 +209,27 @@ def count_line(flagged: Flagged) -> str:
     side = "below" if flagged.quantity.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
     if not flagged.has_threshold:
-        return f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, so none is flagged: --threshold gives one."
+        return (
+            f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, "
+            "so none is flagged: --threshold gives one."
+        )
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
     certain = words.certainties(flagged)
-    return f"{text}: {certain}." if flagged.beyond and certain else f"{text}; {certain}." if certain else f"{text}."
+    return (
+        f"{text}: {certain}."
+        if flagged.beyond and certain
+        else f"{text}; {certain}."
+        if certain
+        else f"{text}."
+    )
 
 
 def _columns(flagged: Flagged) -> tuple[Column, ...]:
-    question = [Column(f"{'<' if flagged.quantity.higher_is_better else '>'} {flagged.threshold:g}?")] if flagged.has_threshold else []
+    question = (
+        [Column(f"{'<' if flagged.quantity.higher_is_better else '>'} {flagged.threshold:g}?")]
+        if flagged.has_threshold
+        else []
+    )
     value = Column("value [95% interval]", number=True)
     return *map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *question
 
@@ -190,7 +242,9 @@ def _row(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[Cell, ...
         class_name(sample.flips_to, names),
     )
     tone: Tone = "bad" if sample.certainty is Certainty.CONFIRMED else ""
-    return *cells(texts), *([Cell(_answer(sample, flagged), tone=tone)] if flagged.has_threshold else [])
+    return *cells(texts), *(
+        [Cell(_answer(sample, flagged), tone=tone)] if flagged.has_threshold else []
+    )
 
 
 def _answer(sample: Flag, flagged: Flagged) -> str:
@@ -202,7 +256,11 @@ def _answer(sample: Flag, flagged: Flagged) -> str:
 
 def _notes(flagged: Flagged) -> Iterator[str]:
     certainties = {sample.certainty for sample in flagged.samples}
-    yield from (text for name, text in words.CERTAINTIES.items() if name in certainties and flagged.has_threshold)
+    yield from (
+        text
+        for name, text in words.CERTAINTIES.items()
+        if name in certainties and flagged.has_threshold
+    )
     if flagged.censored:
         yield f"> {flagged.censored:,} of {flagged.total:,} values are only known to be larger."
     if flagged.filtered:
@@ -214,7 +272,10 @@ def _notes(flagged: Flagged) -> Iterator[str]:
 # --- the figure
 
 Pixels = NDArray[np.uint8]
-_MOST, _LARGEST, _SMALLEST = 12, 160, 128  # images; pixels of a side as stored in the file
+# images; pixels of a side as stored in the file
+_MOST = 12
+_LARGEST = 160
+_SMALLEST = 128
 _CELL = 1.45  # inches of a pair, at least
 
 
@@ -224,23 +285,31 @@ def _most(runs: int) -> int:
 
 
 def _pixels(entry: Entry[Flagged], source: ImageSource | None) -> list[Pixels]:
-    """Each sample, clean and with its first noise draw, side by side; noisy pixels beyond [0, 1] are cut off."""
+    """Each sample, clean and with its first noise draw, side by side; noisy pixels beyond [0, 1]
+    are cut off."""
     from robaudit.report.gallery import RunImages
 
     flagged = entry.record
     images = RunImages(entry.run, (sample.id for sample in flagged.samples), source)
     pairs = []
     for sample in flagged.samples:
-        clean, at = images.clean(sample.id), flagged.key.at
-        pair = [sized(clean), sized(clean if at.level is None else images.noisy(sample.id, clean, at))]
+        clean = images.clean(sample.id)
+        at = flagged.key.at
+        pair = [
+            sized(clean),
+            sized(clean if at.level is None else images.noisy(sample.id, clean, at)),
+        ]
         gap = np.full((pair[0].shape[0], max(2, pair[0].shape[1] // 24), 4), 0, np.uint8)
-        opaque = [np.concatenate([side, np.full((*side.shape[:2], 1), 255, np.uint8)], 2) for side in pair]
+        opaque = [
+            np.concatenate([side, np.full((*side.shape[:2], 1), 255, np.uint8)], 2) for side in pair
+        ]
         pairs.append(np.concatenate([opaque[0], gap, opaque[1]], 1))
     return pairs
 
 
 def sized(image: Tensor) -> Pixels:
-    """An image (channels, height, width) in [0, 1] as bytes: small ones enlarged pixel by pixel, large ones reduced."""
+    """An image (channels, height, width) in [0, 1] as bytes: small ones enlarged pixel by pixel,
+    large ones reduced."""
     from PIL import Image
 
     from robaudit.report.gallery import as_array
@@ -261,7 +330,9 @@ def _across(flagged: Flagged, look: PictureSize) -> int:
 def _height(entry: Entry[Flagged], look: PictureSize, *, several: bool) -> float:
     across = _across(entry.record, look)
     rows = -(-len(entry.record.samples) // across)
-    return rows * (look.body / across / 2 + 3.2 * look.line + 0.1) + (look.line * 1.8 if several else 0.0)
+    return rows * (look.body / across / 2 + 3.2 * look.line + 0.1) + (
+        look.line * 1.8 if several else 0.0
+    )
 
 
 def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
@@ -269,8 +340,15 @@ def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
         name = f"{each.name}: " if len(entries) > 1 else ""
         yield f"{name}{count_line(each.record)} Shown: the {len(each.record.samples)} least robust."
     every = [each.record for each in entries]
-    pair = "twice: the result has no noise level" if every[0].key.at.level is None else "clean and with its first noise draw"
-    yield f"Each image {pair}; the predicted class, and the class it most likely flips to; {every[0].key.quantity}."
+    pair = (
+        "twice: the result has no noise level"
+        if every[0].key.at.level is None
+        else "clean and with its first noise draw"
+    )
+    yield (
+        f"Each image {pair}; the predicted class, and the class it most likely flips to; "
+        f"{every[0].key.quantity}."
+    )
     samples = [sample for flagged in every for sample in flagged.samples]
     if any(sample.label is not None and sample.label != sample.predicted for sample in samples):
         yield "is: the label, where the model is wrong without noise."
@@ -284,13 +362,23 @@ def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
         yield f"{not_finite:,} images without a finite value are left out."
 
 
-def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Flagged]], drawn: Sequence[Sequence[Pixels]]) -> None:
+def _draw(
+    body: SubFigure,
+    look: PictureSize,
+    entries: Sequence[Entry[Flagged]],
+    drawn: Sequence[Sequence[Pixels]],
+) -> None:
     several = len(entries) > 1
     heights = [_height(entry, look, several=several) for entry in entries]
     for part, entry, pixels in zip(stacked(body, heights), entries, drawn, strict=True):
         across = _across(entry.record, look)
         if several:
-            part.suptitle(cut(entry.name, look.letters(look.body, bold=True), "middle"), x=0.012, ha="left", weight="bold")
+            part.suptitle(
+                cut(entry.name, look.letters(look.body, bold=True), "middle"),
+                x=0.012,
+                ha="left",
+                weight="bold",
+            )
         grid = part.subplots(-(-len(pixels) // across), across, squeeze=False)
         for ax in grid.flat[len(pixels) :]:
             ax.set_axis_off()
@@ -298,8 +386,11 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Flagged]],
             _cell(ax, entry, sample, pair, look, look.body / across - 0.12)
 
 
-def _cell(ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float) -> None:
-    names, quantity = entry.run.class_names, entry.record.quantity
+def _cell(
+    ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float
+) -> None:
+    names = entry.run.class_names
+    quantity = entry.record.quantity
     quiet(ax, pair)
     letters = look.letters(width, bold=True)
     turn = [index for index in (sample.predicted, sample.flips_to) if index is not None]
@@ -310,4 +401,9 @@ def _cell(ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: Pic
     about += cut(sample.id, max(4, look.letters(width) - len(about)), "beginning")
     ax.set_title(flips, pad=3)
     value = cut(numbers.sample_value(sample, quantity.low, quantity.high), look.letters(width))
-    ax.set_xlabel(f"{value}\n{about}", loc="left", color=LOWER if is_beyond(sample, entry.record) else FAINT, labelpad=2)
+    ax.set_xlabel(
+        f"{value}\n{about}",
+        loc="left",
+        color=LOWER if is_beyond(sample, entry.record) else FAINT,
+        labelpad=2,
+    )

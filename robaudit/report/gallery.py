@@ -29,7 +29,8 @@ from robaudit.spec.model import AuditSpec
 from robaudit.stats.flags import Flag, Flagged
 from robaudit.text import class_name
 
-_SMALLEST, _GAP = 160, 8
+_SMALLEST = 160
+_GAP = 8
 
 
 class ImageSource(NamedTuple):
@@ -47,37 +48,52 @@ class ImageSource(NamedTuple):
 class RunImages:
     """The images of a run, clean and with the noise of its first draw.
 
-    A run folder may come from a stranger, and pages that show images are passed on. So an image is shown only if its pixels have the
-    digest that the run recorded: a folder cannot name other people's files and have them shown.
+    A run folder may come from a stranger, and pages that show images are passed on. So an image is
+    shown only if its pixels have the digest that the run recorded: a folder cannot name other
+    people's files and have them shown.
 
     Args:
         run: the run, whose data set is reopened.
         ids: the samples that will be needed.
-        source: the data set; None: the one in memory, or the one of the run's own spec, without its code.
+        source: the data set; None: the one in memory, or the one of the run's own spec, without its
+            code.
 
     Raises:
-        RobauditError: the data set has moved or lacks one of the samples, or the run has no digests.
+        RobauditError: the data set has moved or lacks one of the samples, or the run has no
+            digests.
     """
 
     def __init__(self, run: Run, ids: Iterable[str], source: ImageSource | None = None) -> None:
         own = spec_of(run)
         self._digests = RunFolder(run.path).image_digests(run.info)
         if not self._digests:
-            raise RobauditError(f"{run.path}/state.db", "is missing, and images are shown only if they have the digests in it")
+            raise RobauditError(
+                f"{run.path}/state.db",
+                "is missing, and images are shown only if they have the digests in it",
+            )
         if source is None and own.dataset.kind == "python":
             what = "names Python code as its data set, and code that a run folder names never runs"
-            raise RobauditError(str(run.path), what, "name its spec, if you trust it: --data SPEC.yaml --trust")
-        self._dataset = run.data if source is None and run.data is not None else _opened(*(source or (own, False)))
+            raise RobauditError(
+                str(run.path), what, "name its spec, if you trust it: --data SPEC.yaml --trust"
+            )
+        self._dataset = (
+            run.data
+            if source is None and run.data is not None
+            else _opened(*(source or (own, False)))
+        )
         wanted = dict.fromkeys(ids)
         known = ((self._dataset.sample_id(i), i) for i in range(len(self._dataset)))
         self._index = {sample_id: i for sample_id, i in known if sample_id in wanted}
         for sample_id in wanted:
             if sample_id not in self._index:
                 raise RobauditError(
-                    self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set that the run was made on"
+                    self._dataset.where,
+                    f"no longer has a sample {sample_id!r}",
+                    "restore the data set that the run was made on",
                 )
         self._noises: dict[str | None, NoiseProcess] = {
-            noise.label: noise.seeded(own.run.seed, torch.device("cpu")) for noise in noises_of(run, own)
+            noise.label: noise.seeded(own.run.seed, torch.device("cpu"))
+            for noise in noises_of(run, own)
         }
 
     def clean(self, sample_id: str) -> Tensor:
@@ -92,11 +108,14 @@ class RunImages:
             raise RobauditError(error.where, error.what, error.remedy) from error
         if self._digests.get(sample_id) != image_digest(sample):
             what = "holds other images than the run, by the digests in its folder"
-            raise RobauditError(self._dataset.where, what, "name the spec of the right data: --data SPEC.yaml")
+            raise RobauditError(
+                self._dataset.where, what, "name the spec of the right data: --data SPEC.yaml"
+            )
         return sample.pixels
 
     def noisy(self, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
-        """Its first noisy copy at this level, clipped only if the noise is; the draw is the CPU's, also after a run on another device."""
+        """Its first noisy copy at this level, clipped only if the noise is; the draw is the CPU's,
+        also after a run on another device."""
         return first_copy(self._noises[at.noise], sample_id, clean, at)
 
 
@@ -111,10 +130,14 @@ def first_copy(source: NoiseProcess, sample_id: str, clean: Tensor, at: NoiseLev
     return copy.clamp(0.0, 1.0) if source.noise.clip else copy
 
 
-def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, source: ImageSource | None = None) -> int:
-    """Write a PNG for each listed sample: the clean image beside its first noisy copy; returns how many.
+def write_gallery(
+    run: Run, flagged: Sequence[Flagged], folder: Path, source: ImageSource | None = None
+) -> int:
+    """Write a PNG for each listed sample: the clean image beside its first noisy copy; returns how
+    many.
 
-    The files of an estimator and noise level are in a folder of their own, numbered in the order of the list.
+    The files of an estimator and noise level are in a folder of their own, numbered in the order of
+    the list.
 
     Raises:
         RobauditError: the data set has moved, or the folder cannot be written.
@@ -126,20 +149,30 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, source: Im
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RobauditError(str(target), f"cannot be made: {error.strerror or error}", "choose another --images") from error
+            raise RobauditError(
+                str(target), f"cannot be made: {error.strerror or error}", "choose another --images"
+            ) from error
         for rank, sample in enumerate(group.samples, start=1):
             clean = images.clean(sample.id)
-            picture = side_by_side(clean, clean if group.key.at.level is None else images.noisy(sample.id, clean, group.key.at))
+            picture = side_by_side(
+                clean,
+                clean
+                if group.key.at.level is None
+                else images.noisy(sample.id, clean, group.key.at),
+            )
             write_atomically(target / _name(rank, sample, run.class_names), picture)
             written += 1
     return written
 
 
 def side_by_side(clean: Tensor, noisy: Tensor) -> bytes:
-    """A PNG of two images (channels, height, width), a white gap between them, small ones enlarged pixel by pixel."""
+    """A PNG of two images (channels, height, width), a white gap between them, small ones enlarged
+    pixel by pixel."""
     height = clean.shape[1]
     factor = max(1, -(-_SMALLEST // height))
-    left, right = (as_array(image).repeat(factor, axis=0).repeat(factor, axis=1) for image in (clean, noisy))
+    left, right = (
+        as_array(image).repeat(factor, axis=0).repeat(factor, axis=1) for image in (clean, noisy)
+    )
     gap = np.full((left.shape[0], _GAP, 3), 255, dtype=np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(np.concatenate([left, gap, right], axis=1)).save(buffer, format="PNG")
@@ -147,7 +180,8 @@ def side_by_side(clean: Tensor, noisy: Tensor) -> bytes:
 
 
 def as_array(image: Tensor) -> NDArray[np.uint8]:
-    """An image (channels, height, width) as bytes (height, width, 3): what lies outside [0, 1] is cut off."""
+    """An image (channels, height, width) as bytes (height, width, 3): what lies outside [0, 1] is
+    cut off."""
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)
     rgb = pixels.expand(3, -1, -1) if len(pixels) == 1 else pixels[:3]
     array: NDArray[np.uint8] = rgb.permute(1, 2, 0).contiguous().numpy()
@@ -168,5 +202,6 @@ def _level(at: NoiseLevel) -> str:
 
 
 def plain_name(text: str) -> str:
-    """Letters, digits, dots, dashes and underscores only, so that no name leads out of the folder."""
+    """Letters, digits, dots, dashes and underscores only, so that no name leads out of the
+    folder."""
     return re.sub(r"[^\w.-]+", "_", text).lstrip(".")

@@ -31,7 +31,9 @@ def laid_out(named: Sequence[tuple[str, TypedTable]], *, several: bool) -> Table
     )
 
 
-def _of_runs(named: Sequence[tuple[str, TypedTable]], texts: Iterable[Sequence[str]], *, several: bool) -> Iterator[str]:
+def _of_runs(
+    named: Sequence[tuple[str, TypedTable]], texts: Iterable[Sequence[str]], *, several: bool
+) -> Iterator[str]:
     """Texts about each run, after its name where there are several."""
     for (name, _), of_run in zip(named, texts, strict=True):
         yield from (f"{name}: {text}" if several else text for text in of_run)
@@ -57,13 +59,19 @@ class _Line(NamedTuple):
 
 def _columns(table: TypedTable, heads: Sequence[_Head], *, several: bool) -> tuple[Column, ...]:
     """The columns: keys and, where they are named, runs; then numbers and prose."""
-    keys = [Column(column.head or column.name, detail=column.detail) for column in table.columns if _is_key(table, column)]
+    keys = [
+        Column(column.head or column.name, detail=column.detail)
+        for column in table.columns
+        if _is_key(table, column)
+    ]
     run = [Column("run")] if several else []
     names = [*keys, *run] if table.beside is Beside.KEYS else [*run, *keys]
     return (*names, *map(_column, heads))
 
 
-def _rows(named: Sequence[tuple[str, TypedTable]], heads: Sequence[_Head], *, several: bool) -> Iterator[tuple[str, ...]]:
+def _rows(
+    named: Sequence[tuple[str, TypedTable]], heads: Sequence[_Head], *, several: bool
+) -> Iterator[tuple[str, ...]]:
     """The texts of the lines, in the order of the columns."""
     lines = [(name, line) for name, table in named for line in _lines(table, heads)]
     if not several:

@@ -39,13 +39,15 @@ if TYPE_CHECKING:
 
 
 class LevelsSection(Section[LevelCurve]):
-    """Accuracy under noise and robustness by the level of the noise, for each estimator and noise."""
+    """Accuracy under noise and robustness by the level of the noise, for each estimator and
+    noise."""
 
     title = "Accuracy and robustness by noise level"
     place = 1
     main_only = True
     words = (
-        "Accuracy under noise counts the noisy copies that are classified as labelled; robustness compares with the prediction on the "
+        "Accuracy under noise counts the noisy copies that are classified as labelled; "
+        "robustness compares with the prediction on the "
         "clean image, right or wrong."
     )
 
@@ -62,11 +64,13 @@ class LevelsSection(Section[LevelCurve]):
         several = len(by_name(entries)) > 1
         changes = changes_of(entries) if several else {}
         for key in dict.fromkeys(_key(entry.record) for entry in entries):
-            yield _table([entry for entry in entries if _key(entry.record) == key], changes, several)
+            yield _table(
+                [entry for entry in entries if _key(entry.record) == key], changes, several
+            )
 
     def figure(self, entries: Sequence[Entry[LevelCurve]], ask: Ask) -> Sketch:
-        """Robustness and accuracy against the level, a panel for each noise and measure, a line for each run and result; no lines of
-        single points."""
+        """Robustness and accuracy against the level, a panel for each noise and measure, a line for
+        each run and result; no lines of single points."""
         named = [((entry.name, entry.record[0].key.estimator), entry.record) for entry in entries]
         names = list(dict.fromkeys(name for name, _ in named))
         shown = names[:_MOST_LINES]
@@ -80,7 +84,11 @@ class LevelsSection(Section[LevelCurve]):
 
         def draw(ax: Axes, key: Key, look: PictureSize) -> None:
             noise, what = key
-            of_panel = [(curve, styles[name]) for name, curve in lines if noise == _key(curve)[1] and what in (_key(curve)[2], _ACCURACY)]
+            of_panel = [
+                (curve, styles[name])
+                for name, curve in lines
+                if noise == _key(curve)[1] and what in (_key(curve)[2], _ACCURACY)
+            ]
             _panel(ax, of_panel, None if what == _ACCURACY else quantities[what], look)
 
         return paneled(
@@ -98,14 +106,23 @@ class LevelsSection(Section[LevelCurve]):
     def lines(self, entry: Entry[LevelCurve], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each level."""
         estimator, noise, quantity = _key(entry.record)
-        return ({"estimator": estimator, "noise": noise, "quantity": quantity, **_point(group)} for group in entry.record)
+        return (
+            {"estimator": estimator, "noise": noise, "quantity": quantity, **_point(group)}
+            for group in entry.record
+        )
 
     def document(self, entry: Entry[LevelCurve], ask: Ask) -> dict[str, Any]:
         """The result, accuracy without noise, and the points."""
         estimator, noise, quantity = _key(entry.record)
         clean = json_values(entry.record[0].clean_accuracy)
         points = [_point(group) for group in entry.record]
-        return {"estimator": estimator, "noise": noise, "quantity": quantity, "clean_accuracy": clean, "points": points}
+        return {
+            "estimator": estimator,
+            "noise": noise,
+            "quantity": quantity,
+            "clean_accuracy": clean,
+            "points": points,
+        }
 
 
 def _key(curve: LevelCurve) -> tuple[str, str, str]:
@@ -117,17 +134,28 @@ def _key(curve: LevelCurve) -> tuple[str, str, str]:
 def _point(group: GroupSummary) -> dict[str, Any]:
     """A level as JSON values."""
     about = {"level_name": group.key.at.name, "level": group.key.at.level, "images": group.images}
-    point: dict[str, Any] = json_values({**about, "robustness": group.mean, "accuracy": group.noisy_accuracy})
+    point: dict[str, Any] = json_values(
+        {**about, "robustness": group.mean, "accuracy": group.noisy_accuracy}
+    )
     return point
 
 
-def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Comparisons], several: bool) -> Table:
+def _table(
+    entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Comparisons], several: bool
+) -> Table:
     estimator, noise, name = _key(entries[0].record)
     points = [point for entry in entries for point in entry.record]
-    levels, labelled = list(dict.fromkeys(point.key.at for point in points)), any(point.noisy_accuracy for point in points)
+    levels = list(dict.fromkeys(point.key.at for point in points))
+    labelled = any(point.noisy_accuracy for point in points)
     texts = numbers.level_numbers(levels)
     rows = [
-        ("no noise", *[entry.name] * several, numbers.percents(clean.estimate), numbers.NONE, *[""] * bool(changes))
+        (
+            "no noise",
+            *[entry.name] * several,
+            numbers.percents(clean.estimate),
+            numbers.NONE,
+            *[""] * bool(changes),
+        )
         for entry in entries
         if labelled and (clean := entry.record[0].clean_accuracy) is not None
     ]
@@ -165,14 +193,18 @@ def _accuracy(point: GroupSummary) -> str:
 
 def _robustness(point: GroupSummary) -> str:
     mean = point.mean
-    return mean_text(mean, point.quantity, exact=mean.measured.has_interval, alone=point.images == 1)
+    return mean_text(
+        mean, point.quantity, exact=mean.measured.has_interval, alone=point.images == 1
+    )
 
 
 # --- the figure
 
 _HIGH = 2.2  # inches of a panel
 _UPPER = 0.5  # where all means are above it, the scale begins just below them
-_MOST_LINES, _FAR = 12, 30.0  # the ratio of levels from which the scale is logarithmic
+# the ratio of levels from which the scale is logarithmic
+_MOST_LINES = 12
+_FAR = 30.0
 _ACCURACY = "accuracy"
 Key = tuple[str, str]
 """Run and estimator; or noise and what is measured."""
@@ -189,23 +221,41 @@ def _keys(curves: Sequence[LevelCurve]) -> Iterator[Key]:
 
 def _caption(curves: Sequence[LevelCurve], left: Sequence[str]) -> Iterator[str]:
     points = [point for curve in curves for point in curve]
-    yield f"{span([point.images for point in points])} images. Bands: 95 % intervals of the mean, {covered(points)}."
+    yield (
+        f"{span([point.images for point in points])} images. Bands: 95 % intervals of the "
+        f"mean, {covered(points)}."
+    )
     if any(point.noisy_accuracy for curve in curves for point in curve):
-        yield "Accuracy: share of noisy copies classified as labelled; ring: accuracy without noise."
+        yield (
+            "Accuracy: share of noisy copies classified as labelled; ring: accuracy without noise."
+        )
     if left:
         yield f"Not shown: {', '.join(left)}."
 
 
-def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], quantity: Quantity | None, look: PictureSize) -> None:
+def _panel(
+    ax: Axes,
+    lines: Sequence[tuple[LevelCurve, dict[str, Any]]],
+    quantity: Quantity | None,
+    look: PictureSize,
+) -> None:
     """Draw the means of a quantity; None: accuracy."""
     at = [point.key.at for curve, _ in lines for point in curve]
-    far = max(level.number for level in at) > _FAR * min(level.number for level in at) or at[0].name is LevelName.PHOTONS
-    low, high = min(level.number for level in at), max(level.number for level in at)
+    far = (
+        max(level.number for level in at) > _FAR * min(level.number for level in at)
+        or at[0].name is LevelName.PHOTONS
+    )
+    low = min(level.number for level in at)
+    high = max(level.number for level in at)
     start = (low / 1.5 if at[0].name is not LevelName.PHOTONS else high * 1.5) if far else 0.0
     lowest = 1.0
     for curve, style in lines:
-        drawn = [point for point in curve if quantity is not None or point.noisy_accuracy is not None]
-        points = [(point.key.at.number, *_ends(point, accuracy=quantity is None)) for point in drawn]
+        drawn = [
+            point for point in curve if quantity is not None or point.noisy_accuracy is not None
+        ]
+        points = [
+            (point.key.at.number, *_ends(point, accuracy=quantity is None)) for point in drawn
+        ]
         if points:
             x, y, lower, upper = np.array(points).T
             if len(x) > 1:
@@ -218,13 +268,20 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], quantit
             ax.plot([start], [clean.value], **ring(style["color"]))
     if far:
         log_scale(ax, "x")
-        ax.set_xlim((low / 1.5, high * 1.5) if at[0].name is not LevelName.PHOTONS else (high * 1.5, low / 1.5))
+        ax.set_xlim(
+            (low / 1.5, high * 1.5)
+            if at[0].name is not LevelName.PHOTONS
+            else (high * 1.5, low / 1.5)
+        )
     else:
         ax.set_xlim(0.0, 1.04 * high)
         few_ticks(ax.xaxis)
     ax.set_xlabel(level_name(str(at[0].name)))
     if quantity is None or quantity.is_share:
-        ax.set_ylim(np.floor(10 * lowest) / 10 if lowest >= _UPPER else 0.0, 1.03 if lowest < _UPPER else 1.01)
+        ax.set_ylim(
+            np.floor(10 * lowest) / 10 if lowest >= _UPPER else 0.0,
+            1.03 if lowest < _UPPER else 1.01,
+        )
         percent_scale(ax.yaxis)
     else:
         few_ticks(ax.yaxis)
@@ -235,8 +292,10 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], quantit
 
 def _ends(point: GroupSummary, *, accuracy: bool) -> tuple[float, float, float]:
     """A mean with its interval; an open end is replaced by the mean."""
-    mean, ends = point.mean.value, mean_ends(point.mean, alone=point.images == 1)
+    mean = point.mean.value
+    ends = mean_ends(point.mean, alone=point.images == 1)
     if accuracy and (share := point.noisy_accuracy) is not None:
-        mean, ends = share.value, share.population.ends
+        mean = share.value
+        ends = share.population.ends
     lower, upper = (mean if end is None or not np.isfinite(end) else end for end in ends)
     return mean, lower, upper

@@ -1,10 +1,12 @@
-"""Numbers as text that claims no more than was measured: terminal, pages, pictures, Markdown, LaTeX and JUnit print them alike.
+"""Numbers as text that claims no more than was measured: terminal, pages, pictures, Markdown, LaTeX
+and JUnit print them alike.
 
-Rules. A value carries its interval, ``0.873 [0.791, 0.930]``, also at the end of its range: 10,000 of 10,000 is
-``1.0000 [0.9996, 1.0000]``. Where there is no room for intervals, a value at the end of its range still carries one, so that nothing
-prints as a bare 1. A value whose interval is open on one side is a bound, ``>= 0.9996``. A value that is its whole interval is exact, and
-prints as it is. Digits follow the width of the interval. Values round half up by their shortest decimal, ends of intervals outwards.
-A value without an interval carries a "~".
+Rules. A value carries its interval, ``0.873 [0.791, 0.930]``, also at the end of its range: 10,000
+of 10,000 is ``1.0000 [0.9996, 1.0000]``. Where there is no room for intervals, a value at the end
+of its range still carries one, so that nothing prints as a bare 1. A value whose interval is open
+on one side is a bound, ``>= 0.9996``. A value that is its whole interval is exact, and prints as it
+is. Digits follow the width of the interval. Values round half up by their shortest decimal, ends of
+intervals outwards. A value without an interval carries a "~".
 """
 
 from __future__ import annotations
@@ -29,18 +31,29 @@ _MOST_CHANGE_DIGITS = 12
 _NUMBER = re.compile(r"(~)?(>=|<=|>|<)? ?(-?[\d.]+)")
 
 
-def estimate(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
-    """The value without its interval, "0.873"; at an end of [low, high] with it; "~0.873" if there is no interval."""
+def estimate(
+    value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0
+) -> str:
+    """The value without its interval, "0.873"; at an end of [low, high] with it; "~0.873" if there
+    is no interval."""
     text = with_interval(value, lower, upper, low, high)
     return text if value in (low, high) else beside(value, lower, upper, low, high)
 
 
-def beside(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
-    """The value where its interval is shown beside it: "1.000"; a bound where the interval is open on one side."""
+def beside(
+    value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0
+) -> str:
+    """The value where its interval is shown beside it: "1.000"; a bound where the interval is open
+    on one side."""
     if lower is None and upper is None:
-        at_end = {high: f">{high - 0.001:.3f}", low: f"<{low + 0.001:.3f}"}.get(value) if math.isfinite(value) else None
+        at_end = (
+            {high: f">{high - 0.001:.3f}", low: f"<{low + 0.001:.3f}"}.get(value)
+            if math.isfinite(value)
+            else None
+        )
         return NO_INTERVAL + (at_end or plain(value, low, high))
-    lower, upper = -math.inf if lower is None else lower, math.inf if upper is None else upper
+    lower = -math.inf if lower is None else lower
+    upper = math.inf if upper is None else upper
     if math.isinf(upper - lower):
         return (
             f"<= {_rounded(upper, _digits_of(upper), ROUND_CEILING)}"
@@ -52,35 +65,68 @@ def beside(value: float, lower: float | None, upper: float | None, low: float = 
     return plain(value, low, high, _digits(upper - lower))
 
 
-def with_interval(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
-    """The value and its interval: "0.873 [0.791, 0.930]"; an exact value at the end of its range alone.
+def with_interval(
+    value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0
+) -> str:
+    """The value and its interval: "0.873 [0.791, 0.930]"; an exact value at the end of its range
+    alone.
 
     A value that is a lower bound keeps the lower end of its interval: ">= 2.717 [1.886, ...]".
     """
     text = beside(value, lower, upper, low, high)
-    if lower is not None and math.isfinite(lower) and lower < value < high and (upper is None or math.isinf(upper)):
-        return f">= {_rounded(value, _digits_of(value), ROUND_FLOOR)} [{text.removeprefix('>= ')}, ...]"
-    if lower is None or upper is None or math.isinf(upper - lower) or (value == lower == upper and value in (low, high)):
+    if (
+        lower is not None
+        and math.isfinite(lower)
+        and lower < value < high
+        and (upper is None or math.isinf(upper))
+    ):
+        return (
+            f">= {_rounded(value, _digits_of(value), ROUND_FLOOR)} "
+            f"[{text.removeprefix('>= ')}, ...]"
+        )
+    if (
+        lower is None
+        or upper is None
+        or math.isinf(upper - lower)
+        or (value == lower == upper and value in (low, high))
+    ):
         return text
-    return text if _is_upper_bound(value, lower, upper, low, high) else f"{text} {ends(lower, upper, low, high)}"
+    return (
+        text
+        if _is_upper_bound(value, lower, upper, low, high)
+        else f"{text} {ends(lower, upper, low, high)}"
+    )
 
 
 def ends(lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
-    """An interval alone: "[0.791, 0.930]", "[0.791, ...]" where it is open; a dash where there is none."""
+    """An interval alone: "[0.791, 0.930]", "[0.791, ...]" where it is open; a dash where there is
+    none."""
     if lower is None or upper is None or (math.isinf(lower) and math.isinf(upper)):
         return NONE
     if math.isinf(lower) or math.isinf(upper):
-        known = _rounded(upper, _digits_of(upper), ROUND_CEILING) if math.isinf(lower) else _rounded(lower, _digits_of(lower), ROUND_FLOOR)
+        known = (
+            _rounded(upper, _digits_of(upper), ROUND_CEILING)
+            if math.isinf(lower)
+            else _rounded(lower, _digits_of(lower), ROUND_FLOOR)
+        )
         return f"[..., {known}]" if math.isinf(lower) else f"[{known}, ...]"
     below, above = _ends_text(lower, upper, low, high)
     return f"[{below}, {above}]"
 
 
 def mean_estimate(mean: Mean, low: float = 0.0, high: float = 1.0) -> str:
-    """A mean with its interval over images; a mean of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
+    """A mean with its interval over images; a mean of upper bounds keeps its upper end: "<= 0.520
+    [..., 0.581]"."""
     lower, upper = mean.population.ends
-    if lower == -math.inf and upper is not None and mean.measured.upper == mean.value < upper < math.inf:
-        value, end = (_rounded(number, _digits_of(mean.value), ROUND_CEILING) for number in (mean.value, upper))
+    if (
+        lower == -math.inf
+        and upper is not None
+        and mean.measured.upper == mean.value < upper < math.inf
+    ):
+        value, end = (
+            _rounded(number, _digits_of(mean.value), ROUND_CEILING)
+            for number in (mean.value, upper)
+        )
         return f"<= {value} [..., {end}]"
     return with_interval(mean.value, lower, upper, low, high)
 
@@ -94,14 +140,23 @@ def quantile_estimate(quantile: Quantile, low: float = 0.0, high: float = 1.0) -
 
 def sample_value(sample: Flag, low: float = 0.0, high: float = 1.0) -> str:
     """The value of a sample with its interval: "> 4.200" where it is censored."""
-    return f"> {plain(sample.value, low, high)}" if sample.censored else with_interval(sample.value, *sample.estimate.ends, low, high)
+    return (
+        f"> {plain(sample.value, low, high)}"
+        if sample.censored
+        else with_interval(sample.value, *sample.estimate.ends, low, high)
+    )
 
 
 def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) -> str:
-    """Fixed digits, with more of them where rounding would put an inner value at an end of the range."""
+    """Fixed digits, with more of them where rounding would put an inner value at an end of the
+    range."""
     if not math.isfinite(value):
         return str(value)
-    while digits < MOST_DIGITS and low < value < high and float(_nearest(value, digits)) in (low, high):
+    while (
+        digits < MOST_DIGITS
+        and low < value < high
+        and float(_nearest(value, digits)) in (low, high)
+    ):
         digits += 1
     text = _nearest(value, digits)
     if low < value < high and float(text) in (low, high):
@@ -110,9 +165,14 @@ def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) ->
 
 
 def percent(value: float, lower: float | None, upper: float | None) -> str:
-    """A probability in percent, with its interval beside it: ``54.6%``; ``~54.6%`` without an interval."""
+    """A probability in percent, with its interval beside it: ``54.6%``; ``~54.6%`` without an
+    interval."""
     match = _NUMBER.fullmatch(beside(value, lower, upper))
-    return NONE if match is None else f"{match[1] or ''}{match[2] or ''}{Decimal(match[3]).scaleb(2):f}%"
+    return (
+        NONE
+        if match is None
+        else f"{match[1] or ''}{match[2] or ''}{Decimal(match[3]).scaleb(2):f}%"
+    )
 
 
 def with_percents(value: float, lower: float, upper: float) -> str:
@@ -122,15 +182,21 @@ def with_percents(value: float, lower: float, upper: float) -> str:
 
 
 def percents(probability: Estimate) -> str:
-    """A probability in percent with its interval: ``61.0% [50.7%, 70.6%]``; ``~61.0%`` without one."""
+    """A probability in percent with its interval: ``61.0% [50.7%, 70.6%]``; ``~61.0%`` without
+    one."""
     if probability.bounds is None:
         return percent(probability.value, None, None)
     return with_percents(probability.value, *probability.bounds)
 
 
 def share(part: Share) -> str:
-    """A share of images without its interval: ``12.5%``; a share of none or all with it: ``0.0% [0.0%, 1.9%]``."""
-    return percents(part.estimate) if part.count in (0, part.total) else percent(part.value, *part.estimate.ends)
+    """A share of images without its interval: ``12.5%``; a share of none or all with it: ``0.0%
+    [0.0%, 1.9%]``."""
+    return (
+        percents(part.estimate)
+        if part.count in (0, part.total)
+        else percent(part.value, *part.estimate.ends)
+    )
 
 
 def exact_percent(value: float) -> str:
@@ -139,21 +205,28 @@ def exact_percent(value: float) -> str:
 
 
 def change(value: float, lower: float | None, upper: float | None) -> str:
-    """A signed difference: ``-0.0415 [-0.0425, -0.0405]``, ends rounded outwards; ``~-0.0415`` without an interval."""
+    """A signed difference: ``-0.0415 [-0.0425, -0.0405]``, ends rounded outwards; ``~-0.0415``
+    without an interval."""
     if lower is None or upper is None:
         return f"~{value:+.4f}"
     if lower == upper == 0.0:
         return "0 [0, 0]"
     digits = _change_digits(lower, upper)
-    most = digits + 2 if lower <= 0.0 <= upper else _MOST_CHANGE_DIGITS  # the sign says nothing where the interval contains both
+    # the sign says nothing where the interval contains both
+    most = digits + 2 if lower <= 0.0 <= upper else _MOST_CHANGE_DIGITS
     return f"{_signed(value, digits, ROUND_HALF_UP, most)} {change_interval(lower, upper)}"
 
 
 def gap(estimate: Estimate) -> str:
-    """A gap between classes with its interval: ``0.511 [0.292, 0.730]``; no digit hides that the lower end is above 0."""
+    """A gap between classes with its interval: ``0.511 [0.292, 0.730]``; no digit hides that the
+    lower end is above 0."""
     lower, upper = estimate.bounds or (0.0, math.inf)
     digits = _digits(upper - lower)
-    while lower > 0 and digits < _MOST_CHANGE_DIGITS and float(_rounded(lower, digits, ROUND_FLOOR)) == 0:
+    while (
+        lower > 0
+        and digits < _MOST_CHANGE_DIGITS
+        and float(_rounded(lower, digits, ROUND_FLOOR)) == 0
+    ):
         digits += 1
     below, above = _outwards(lower, upper, digits)
     return f"{_nearest(estimate.value, digits)} [{below}, {above}]"
@@ -168,7 +241,8 @@ def change_interval(lower: float, upper: float) -> str:
 
 
 def rough_interval(lower: float | None, upper: float | None, digits: int = 3) -> str:
-    """An interval to some significant digits: ``[0.12, 0.34]``, ``[0.12, ...]`` where it is open; empty without one."""
+    """An interval to some significant digits: ``[0.12, 0.34]``, ``[0.12, ...]`` where it is open;
+    empty without one."""
     if lower is None or upper is None:
         return ""
     below, above = ("..." if math.isinf(end) else f"{end:.{digits}g}" for end in (lower, upper))
@@ -181,14 +255,22 @@ def p_value(p: float) -> str:
 
 
 def level_numbers(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
-    """The numbers of noise levels as the shortest texts (three digits or more) that tell levels of one name apart."""
+    """The numbers of noise levels as the shortest texts (three digits or more) that tell levels of
+    one name apart."""
     texts = {}
     by_name: dict[LevelName | None, list[NoiseLevel]] = {}
     for at in dict.fromkeys(levels):
         by_name.setdefault(at.name, []).append(at)
     for same_name in by_name.values():
         different = len({at.number for at in same_name})
-        digits = next((n for n in range(3, 17) if len({f"{at.number:.{n}g}" for at in same_name}) == different), 17)
+        digits = next(
+            (
+                n
+                for n in range(3, 17)
+                if len({f"{at.number:.{n}g}" for at in same_name}) == different
+            ),
+            17,
+        )
         texts.update({at: f"{at.number:.{digits}g}" for at in same_name})
     return texts
 
@@ -202,7 +284,13 @@ def duration(seconds: float | None) -> str:
     """Seconds for a column: "0.42", "12.3", "1,234"; empty where not measured."""
     if seconds is None:
         return ""
-    return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.1f}" if seconds < 1000 else f"{seconds:,.0f}"
+    return (
+        f"{seconds:.2f}"
+        if seconds < 10
+        else f"{seconds:.1f}"
+        if seconds < 1000
+        else f"{seconds:,.0f}"
+    )
 
 
 def signs(text: str) -> str:
@@ -212,12 +300,14 @@ def signs(text: str) -> str:
 
 def span(values: Collection[int]) -> str:
     """``200``, or ``180 to 200`` where the numbers differ."""
-    least, most = min(values), max(values)
+    least = min(values)
+    most = max(values)
     return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def odds(log10: float, way: str = "") -> str:
-    """A probability given by its log10 as ``1 of 1,600``: two digits, rounded so that the probability goes ``way``."""
+    """A probability given by its log10 as ``1 of 1,600``: two digits, rounded so that the
+    probability goes ``way``."""
     if not math.isfinite(log10):
         return "never" if log10 < 0 else NONE
     many = Decimal(10) ** Decimal(repr(-round(float(log10), 9)))
@@ -228,7 +318,11 @@ def odds(log10: float, way: str = "") -> str:
 
 def grey_levels(sigma: float) -> str:
     """A noise level in the units of a display: ``about 13 of 255 grey levels``."""
-    return f"about {sigma * 255:.2g} of 255 grey levels" if sigma * 255 < 99.5 else f"about {sigma * 255:.0f} of 255 grey levels"
+    return (
+        f"about {sigma * 255:.2g} of 255 grey levels"
+        if sigma * 255 < 99.5
+        else f"about {sigma * 255:.0f} of 255 grey levels"
+    )
 
 
 def _is_upper_bound(value: float, lower: float, upper: float, low: float, high: float) -> bool:
@@ -237,8 +331,11 @@ def _is_upper_bound(value: float, lower: float, upper: float, low: float, high: 
 
 
 def _inside(text: str, inside: bool, end: float, step: float) -> str:
-    """The text, or the last number before the end of the range where rounding has reached an end that the value has not."""
-    return f"{end + step:.{len(text.partition('.')[2])}f}" if inside and float(text) == end else text
+    """The text, or the last number before the end of the range where rounding has reached an end
+    that the value has not."""
+    return (
+        f"{end + step:.{len(text.partition('.')[2])}f}" if inside and float(text) == end else text
+    )
 
 
 def _digits(width: float) -> int:
@@ -248,7 +345,11 @@ def _digits(width: float) -> int:
 
 def _digits_of(bound: float) -> int:
     """Three digits, or as many as a bound below .01 needs to show two significant ones."""
-    return 3 if not 0.0 < abs(bound) < 1.0 else min(MOST_DIGITS, max(3, math.ceil(-math.log10(abs(bound))) + 1))
+    return (
+        3
+        if not 0.0 < abs(bound) < 1.0
+        else min(MOST_DIGITS, max(3, math.ceil(-math.log10(abs(bound))) + 1))
+    )
 
 
 def _change_digits(lower: float, upper: float) -> int:
@@ -256,13 +357,22 @@ def _change_digits(lower: float, upper: float) -> int:
     width = upper - lower
     if math.isinf(width):
         return _digits_of(next(filter(math.isfinite, (lower, upper)), 1.0))
-    return min(MOST_DIGITS, max(3, math.ceil(-math.log10(width)) + 1)) if 0 < width < 1 else 4 if width == 0 else 3
+    return (
+        min(MOST_DIGITS, max(3, math.ceil(-math.log10(width)) + 1))
+        if 0 < width < 1
+        else 4
+        if width == 0
+        else 3
+    )
 
 
 def _ends_text(lower: float, upper: float, low: float, high: float) -> tuple[str, str]:
-    """The ends of an interval, rounded outwards, but not onto an end of the range that the other end alone has reached."""
+    """The ends of an interval, rounded outwards, but not onto an end of the range that the other
+    end alone has reached."""
     below, above = _outwards(lower, upper, _digits(upper - lower))
-    return _inside(below, lower < high, high, -(10**-MOST_DIGITS)), _inside(above, upper > low, low, 10**-MOST_DIGITS)
+    return _inside(below, lower < high, high, -(10**-MOST_DIGITS)), _inside(
+        above, upper > low, low, 10**-MOST_DIGITS
+    )
 
 
 def _outwards(lower: float, upper: float, digits: int) -> tuple[str, str]:

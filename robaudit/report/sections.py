@@ -1,4 +1,5 @@
-"""The sections of a run: a typed table each, from which all views derive; several runs stand side by side."""
+"""The sections of a run: a typed table each, from which all views derive; several runs stand side
+by side."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-SUMMARY, LEVELS, CLASSES, CONFUSION, FLAGGED, SAMPLE = "summary", "levels", "classes", "confusion", "flagged", "sample"
+SUMMARY, LEVELS, CLASSES, CONFUSION, FLAGGED, SAMPLE = (
+    "summary",
+    "levels",
+    "classes",
+    "confusion",
+    "flagged",
+    "sample",
+)
 """The sections that pages and commands name."""
 ROWS = "rows"
 """What ``robaudit show`` takes in place of a section: samples.csv."""
@@ -33,13 +41,15 @@ _LAST = (SAMPLE, ROWS)
 
 @dataclass(frozen=True, slots=True)
 class SectionOption:
-    """An option that only one section has: ``--name`` of ``robaudit show``, repeatable, and ``name=`` in Python.
+    """An option that only one section has: ``--name`` of ``robaudit show``, repeatable, and
+    ``name=`` in Python.
 
     Attributes:
         name: its name.
         metavar: its values, for the help.
         help: what it does.
-        read: its value, from the texts as they were written and where they were written; SpecError where they are wrong.
+        read: its value, from the texts as they were written and where they were written; SpecError
+            where they are wrong.
     """
 
     name: str
@@ -55,8 +65,8 @@ class Ask:
     Attributes:
         estimators, levels: only these results; empty: all.
         threshold: a value beyond it is not robust; None: the usual one of the quantity.
-        by: what groups the images, ``label``, ``predicted`` or a column of the data set; None: its label, where there
-            are labels.
+        by: what groups the images, ``label``, ``predicted`` or a column of the data set; None: its
+            label, where there are labels.
         data: the data set with that column, or with the images; None: the run's own.
         only: images classified correctly, or wrongly, without noise.
         bottom: how many of the least robust images.
@@ -92,11 +102,13 @@ class Entry(Generic[T]):
 class Section(ABC, Generic[T]):
     """One view of runs: a typed table of each, and perhaps a figure.
 
-    Register a subclass under the entry-point group ``robaudit.sections``; the built-in ones are registered the same way. Subclasses set
-    ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they use; ``options``, which only they
-    have; ``place``, where a page shows them: smaller is earlier; and ``main_only`` where a page shows them for the main result alone,
-    unless others are requested. They define :meth:`applies` and :meth:`table`; terminals, pages, Markdown, LaTeX, CSV and JSON derive
-    from that table. A section whose figure draws more than the table has, or that has several tables, computes :meth:`records` first.
+    Register a subclass under the entry-point group ``robaudit.sections``; the built-in ones are
+    registered the same way. Subclasses set ``title``; ``words``, a line or two on how to read it;
+    ``uses``, the parts of :class:`Ask` that they use; ``options``, which only they have; ``place``,
+    where a page shows them: smaller is earlier; and ``main_only`` where a page shows them for the
+    main result alone, unless others are requested. They define :meth:`applies` and :meth:`table`;
+    terminals, pages, Markdown, LaTeX, CSV and JSON derive from that table. A section whose figure
+    draws more than the table has, or that has several tables, computes :meth:`records` first.
     """
 
     title: ClassVar[str]
@@ -150,21 +162,24 @@ class Section(ABC, Generic[T]):
         return ask
 
     def figure(self, entries: Sequence[Entry[T]], ask: Ask) -> Sketch:
-        """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn.
+        """The figure of records of one run or several, at least one; matplotlib is imported when it
+        is drawn.
 
         Optional; the section ``sample`` has none.
         """
         raise NotImplementedError
 
     def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
-        """A record as JSON values, where it is not a table: the rows of a table are objects of their own."""
+        """A record as JSON values, where it is not a table: the rows of a table are objects of
+        their own."""
         from robaudit.records import json_values
 
         document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
         return document
 
     def lines(self, entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
-        """A record as lines of CSV, with values by column; a mapping takes several columns: ``mean``, ``mean_lower``, ..."""
+        """A record as lines of CSV, with values by column; a mapping takes several columns:
+        ``mean``, ``mean_lower``, ..."""
         return _typed_table(self, entry, ask).csv_lines()
 
     def columns(self) -> Sequence[str]:
@@ -172,7 +187,8 @@ class Section(ABC, Generic[T]):
         return ()
 
     def differences(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Mapping[str, Any]]:
-        """The differences of further runs from the first, as values by column; none where runs are not compared."""
+        """The differences of further runs from the first, as values by column; none where runs are
+        not compared."""
         return ()
 
     @final
@@ -201,7 +217,11 @@ class Section(ABC, Generic[T]):
         """
         names = run_names(runs, ask.label)
         with blaming(f"section {type(self).__name__}", type(self)):
-            return [Entry(name, run, record) for run, name in zip(runs, names, strict=True) for record in self.records(run, ask)]
+            return [
+                Entry(name, run, record)
+                for run, name in zip(runs, names, strict=True)
+                for record in self.records(run, ask)
+            ]
 
     @final
     def suits(self, run: Run) -> bool:
@@ -237,13 +257,24 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
         SpecError: there are more labels than runs.
     """
     if len(labels) > len(runs):
-        raise SpecError(f"--label {labels[-1]}", f"has no run: {count(len(runs), 'run')} shown", "give a label for each run, or fewer")
+        raise SpecError(
+            f"--label {labels[-1]}",
+            f"has no run: {count(len(runs), 'run')} shown",
+            "give a label for each run, or fewer",
+        )
     own = [run.info.name for run in runs[len(labels) :]]
     names = [*labels[: len(runs)], *own]
     if len(set(names)) == len(names):
         return names
-    named = [*labels[: len(runs)], *(f"{name} ({run.path.name})" for name, run in zip(own, runs[len(labels) :], strict=True))]
-    return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]
+    named = [
+        *labels[: len(runs)],
+        *(f"{name} ({run.path.name})" for name, run in zip(own, runs[len(labels) :], strict=True)),
+    ]
+    return (
+        named
+        if len(set(named)) == len(named)
+        else [f"{i}: {name}" for i, name in enumerate(named, start=1)]
+    )
 
 
 def by_name(entries: Iterable[Entry[T]]) -> dict[str, list[Entry[T]]]:
@@ -260,7 +291,8 @@ def runs_of(entries: Iterable[Entry[Any]]) -> dict[str, Run]:
 
 
 def section_names() -> list[str]:
-    """The names of the installed sections, then ``rows``, in the order they are offered; nothing is imported."""
+    """The names of the installed sections, then ``rows``, in the order they are offered; nothing is
+    imported."""
     own = [*_FIRST, *_LAST]
     return [*_FIRST, *(name for name in names_in(SECTIONS) if name not in own), *_LAST]
 
@@ -273,14 +305,17 @@ def section_of(name: str) -> Section[Any]:
         RobauditError: two packages register it, or its plugin does not import or is no section.
     """
     if name not in names_in(SECTIONS):
-        raise SpecError(f"section {name}", "there is no such section", did_you_mean(name, section_names()))
+        raise SpecError(
+            f"section {name}", "there is no such section", did_you_mean(name, section_names())
+        )
     cls = class_of(SECTIONS, "section", name, Section)
     with blaming(f"section {name}", cls):
         return cls()
 
 
 def working_sections() -> dict[str, Section[Any]]:
-    """The installed sections by name, without those of plugins that are broken: asked for by name, these say what is wrong."""
+    """The installed sections by name, without those of plugins that are broken: asked for by name,
+    these say what is wrong."""
     sections: dict[str, Section[Any]] = {}
     for name in section_names():
         with contextlib.suppress(RobauditError):
@@ -297,7 +332,9 @@ def sections_of(run: Run) -> dict[str, Section[Any]]:
 
 def section_options() -> dict[SectionOption, str]:
     """The options that only one section has, with the name of that section."""
-    return {option: name for name, section in working_sections().items() for option in section.options}
+    return {
+        option: name for name, section in working_sections().items() for option in section.options
+    }
 
 
 def _used(section: Section[Any] | None) -> frozenset[str]:
@@ -314,30 +351,49 @@ def refuse_unused(name: str, ask: Ask) -> None:
         SpecError: an unused option is set.
     """
     nothing = Ask()
-    asked = [part.name for part in fields(Ask) if part.name != "options" and getattr(ask, part.name) != getattr(nothing, part.name)]
+    asked = [
+        part.name
+        for part in fields(Ask)
+        if part.name != "options" and getattr(ask, part.name) != getattr(nothing, part.name)
+    ]
     own = _used(None if name == ROWS else section_of(name))
     for part in [*asked, *ask.options]:
         if part not in own:
-            known = [other for other, section in {**working_sections(), ROWS: None}.items() if part in _used(section)]
+            known = [
+                other
+                for other, section in {**working_sections(), ROWS: None}.items()
+                if part in _used(section)
+            ]
             flag = _FLAGS.get(part, f"--{part.replace('_', '-')}")
-            raise SpecError(flag, f"does not apply to the section {name}", f"use it with {', '.join(known)}")
+            raise SpecError(
+                flag, f"does not apply to the section {name}", f"use it with {', '.join(known)}"
+            )
 
 
 def section_csv(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
-    """The records as lines of CSV, each with the name of its run, then the differences from the first run."""
+    """The records as lines of CSV, each with the name of its run, then the differences from the
+    first run."""
     from robaudit.runs.serialise import table_csv
 
     section = section_of(name)
-    records = [{"run": entry.name, **line} for entry in entries for line in section.lines(entry, ask)]
+    records = [
+        {"run": entry.name, **line} for entry in entries for line in section.lines(entry, ask)
+    ]
     lines = [dict(_flat(line)) for line in (*records, *section.differences(entries, ask))]
-    columns = list(dict.fromkeys(column for line in lines for column in line)) or ["run", *section.columns()]
+    columns = list(dict.fromkeys(column for line in lines for column in line)) or [
+        "run",
+        *section.columns(),
+    ]
     return table_csv(columns, ([line.get(column) for column in columns] for line in lines))
 
 
 def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in line.items():
         if isinstance(value, Mapping):
-            yield from ((name if part == "value" else f"{name}_{part}", number) for part, number in value.items())
+            yield from (
+                (name if part == "value" else f"{name}_{part}", number)
+                for part, number in value.items()
+            )
         else:
             yield name, value
 
@@ -348,6 +404,16 @@ def section_json(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     from robaudit.runs.serialise import document_json
 
     section = section_of(name)
-    results = [{"run": entry.name, **values} for entry in entries for values in _objects(section, entry, ask)]
+    results = [
+        {"run": entry.name, **values}
+        for entry in entries
+        for values in _objects(section, entry, ask)
+    ]
     differences = [json_values(line) for line in section.differences(entries, ask)]
-    return document_json({"section": name, "results": results, **({"differences": differences} if differences else {})})
+    return document_json(
+        {
+            "section": name,
+            "results": results,
+            **({"differences": differences} if differences else {}),
+        }
+    )

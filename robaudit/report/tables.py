@@ -1,7 +1,8 @@
 """One model of a table, layouts out for terminals and written as Markdown and LaTeX.
 
-Pages render the same model in ``html/report.html.j2``; :func:`robaudit.runs.serialise.table_csv` writes raw values as CSV.
-All text is literal: brackets are not rich's markup, stars are not Markdown's, and control characters print as escapes.
+Pages render the same model in ``html/report.html.j2``; :func:`robaudit.runs.serialise.table_csv`
+writes raw values as CSV. All text is literal: brackets are not rich's markup, stars are not
+Markdown's, and control characters print as escapes.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ Tone = Literal["", "bad", "warning", "strong"]
 _STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong": "bold"}
 _LONGEST = 120
 _WIDE_NAME, _NARROW_NAME, _NARROW_PROSE, _LONGEST_WORD = 24, 14, 24, 24
-"""Widths in a terminal: of a wrapped name, at first and at last; of wrapped prose; of a word in a head that is not cut."""
+"""Widths in a terminal: of a wrapped name, at first and at last; of wrapped prose; of a word in a
+head that is not cut."""
 _WORDS = re.compile(r"\s*(?:\[\S* \S*\]|\S)+")
 """The words of a sentence: "[0.1, 0.2]" stays together."""
-_PIECES, _HEADS = re.compile(r"[^\s/_-]*[/_-]*\s*"), re.compile(r"[^\s-]*-*\s*")
+_PIECES = re.compile(r"[^\s/_-]*[/_-]*\s*")
+_HEADS = re.compile(r"[^\s-]*-*\s*")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=:])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=w)(?=ww)")
@@ -120,7 +123,9 @@ class Terminal:
     def __str__(self) -> str:
         """As a Python prompt prints them: without colours, as wide as the terminal."""
         width = max(60, get_terminal_size((120, 24)).columns)
-        console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None, force_jupyter=False)
+        console = Console(
+            file=io.StringIO(), width=width, highlight=False, color_system=None, force_jupyter=False
+        )
         with console.capture() as captured:
             console.print(self)
         return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
@@ -187,17 +192,26 @@ class _ColumnLayout:
 def _parts(table: Table, width: int) -> Iterator[Grid]:
     """The table, or parts of it below each other where a terminal is too narrow for it.
 
-    Until it fits: gaps shrink to one blank, prose wraps, long names wrap, intervals go below their values, and names wrap more. Then the
-    columns are split, and each part repeats the names.
+    Until it fits: gaps shrink to one blank, prose wraps, long names wrap, intervals go below their
+    values, and names wrap more. Then the columns are split, and each part repeats the names.
     """
     layouts = [
-        _ColumnLayout(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])
+        _ColumnLayout(
+            column,
+            [printable(row[i].text) for row in table.rows],
+            [row[i].tone for row in table.rows],
+        )
         for i, column in enumerate(table.columns)
     ]
     if _total(layouts, 2) <= width:
         yield _grid(layouts, 2, width)
         return
-    for change in (_wrap, partial(_wrap_names, most=_WIDE_NAME), _stack, partial(_wrap_names, most=_NARROW_NAME)):
+    for change in (
+        _wrap,
+        partial(_wrap_names, most=_WIDE_NAME),
+        _stack,
+        partial(_wrap_names, most=_NARROW_NAME),
+    ):
         if _total(layouts, 1) > width:
             change(layouts, width)
     for part in _split(layouts, width):
@@ -214,7 +228,12 @@ def _wrap(layouts: list[_ColumnLayout], width: int) -> None:
     room = width - _total([layout for layout in layouts if not layout.column.wrap], 1) - len(prose)
     for layout in prose:
         size = max(_NARROW_PROSE, room // len(prose))
-        layout.texts = ["\n".join(part for line in _lines(text, size) for part in chop_cells(line, size) or [""]) for text in layout.whole]
+        layout.texts = [
+            "\n".join(
+                part for line in _lines(text, size) for part in chop_cells(line, size) or [""]
+            )
+            for text in layout.whole
+        ]
 
 
 def _wrap_names(layouts: list[_ColumnLayout], _: int, *, most: int) -> None:
@@ -231,7 +250,9 @@ def _stack(layouts: list[_ColumnLayout], _: int) -> None:
             layout.texts = [text.replace(" [", "\n[") for text in layout.texts]
 
 
-def _broken(text: str, room: int, *, most: int = 0, indent: int = 0, pieces: re.Pattern[str] = _PIECES) -> str:
+def _broken(
+    text: str, room: int, *, most: int = 0, indent: int = 0, pieces: re.Pattern[str] = _PIECES
+) -> str:
     """The text in lines of at most ``room`` columns, broken between pieces; a longer piece is cut.
 
     Args:
@@ -239,7 +260,8 @@ def _broken(text: str, room: int, *, most: int = 0, indent: int = 0, pieces: re.
         room: the columns of a line.
         most: the columns of a word that is too long for a line; default: ``room``.
         indent: of all lines but the first.
-        pieces: matches a piece: names break after blanks, ``/``, ``_`` and ``-``, heads after blanks and ``-``.
+        pieces: matches a piece: names break after blanks, ``/``, ``_`` and ``-``, heads after
+            blanks and ``-``.
     """
     lines = [""]
     for piece in pieces.findall(text):
@@ -266,14 +288,22 @@ def _split(layouts: Sequence[_ColumnLayout], width: int) -> Iterator[list[_Colum
 
 def _grid(layouts: Sequence[_ColumnLayout], gap: int, width: int) -> Grid:
     """The columns for rich, with heads wrapped where there is too little room."""
-    widths, left = [layout.width for layout in layouts], width - _total(layouts, gap)
-    for i, layout in sorted(enumerate(layouts), key=lambda pair: len(pair[1].column.head) - pair[1].width):
+    widths = [layout.width for layout in layouts]
+    left = width - _total(layouts, gap)
+    for i, layout in sorted(
+        enumerate(layouts), key=lambda pair: len(pair[1].column.head) - pair[1].width
+    ):
         more = min(left, max(0, cell_len(printable(layout.column.head)) - widths[i]))
         widths[i], left = widths[i] + more, left - more
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for layout, size in zip(layouts, widths, strict=True):
         head = _broken(printable(layout.column.head), max(1, min(size, width)), pieces=_HEADS)
-        grid.add_column(Text(head), justify="right" if layout.column.number else "left", width=min(size, width), overflow="fold")
+        grid.add_column(
+            Text(head),
+            justify="right" if layout.column.number else "left",
+            width=min(size, width),
+            overflow="fold",
+        )
     for i in range(len(layouts[0].texts)):
         grid.add_row(*(Text(layout.texts[i], _STYLES[layout.tones[i]]) for layout in layouts))
     return grid
@@ -283,7 +313,8 @@ def _grid(layouts: Sequence[_ColumnLayout], gap: int, width: int) -> Grid:
 
 
 def markdown(text: str) -> str:
-    """Text that stays text in Markdown, also inside its tables: one line, no markup, HTML or links, no mentions of people or issues."""
+    """Text that stays text in Markdown, also inside its tables: one line, no markup, HTML or links,
+    no mentions of people or issues."""
     text = printable(text).strip().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _NUMBERED.sub(r"\1\\\2", _MARKDOWN.sub(r"\\\1", text))
     return _LINKED.sub(_JOINER, text)
@@ -292,8 +323,19 @@ def markdown(text: str) -> str:
 def markdown_rows(table: Table) -> str:
     """The columns and rows of a table in Markdown; the text around it is left to the caller."""
     sides = ["---:" if column.number else ":---" for column in table.columns]
-    lines = ["| " + " | ".join(markdown(column.head) or " " for column in table.columns) + " |", "| " + " | ".join(sides) + " |"]
-    return "\n".join([*lines, *("| " + " | ".join(map(_markdown_cell, row, table.columns)) + " |" for row in table.rows)])
+    lines = [
+        "| " + " | ".join(markdown(column.head) or " " for column in table.columns) + " |",
+        "| " + " | ".join(sides) + " |",
+    ]
+    return "\n".join(
+        [
+            *lines,
+            *(
+                "| " + " | ".join(map(_markdown_cell, row, table.columns)) + " |"
+                for row in table.rows
+            ),
+        ]
+    )
 
 
 def markdown_text(tables: Iterable[Table]) -> str:
@@ -320,10 +362,12 @@ def _markdown_cell(cell: Cell, column: Column) -> str:
 
 
 def within(text: str, room: int, note: str) -> str:
-    """The text, or its first lines and a note, in at most ``room`` bytes of UTF-8; "" where nothing fits."""
+    """The text, or its first lines and a note, in at most ``room`` bytes of UTF-8; "" where nothing
+    fits."""
     if len(text.encode()) <= room:
         return text
-    lines, size = list[str](), len(note.encode())
+    lines = list[str]()
+    size = len(note.encode())
     for line in re.findall(r".*\n|.+", text):
         size += len(line.encode())
         if size > room:
@@ -351,11 +395,15 @@ _LATEX = {
 
 def latex(text: str) -> str:
     """Text that stays text in LaTeX."""
-    return "".join(_LATEX.get(character, character) for character in printable(text).replace(">=", "≥").replace("<=", "≤"))
+    return "".join(
+        _LATEX.get(character, character)
+        for character in printable(text).replace(">=", "≥").replace("<=", "≤")
+    )
 
 
 def latex_text(tables: Iterable[Table]) -> str:
-    """Tables for a paper: each a tabular with the rules of the package booktabs, below its heading as a comment.
+    """Tables for a paper: each a tabular with the rules of the package booktabs, below its heading
+    as a comment.
 
     The text around a table becomes comments, for the caption.
     """
@@ -363,15 +411,21 @@ def latex_text(tables: Iterable[Table]) -> str:
     for table in map(Table.without_details, tables):
         lines += [f"% {printable(text)}" for text in (table.heading, *table.lines) if text]
         if table.columns:
-            lines.append(rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in table.columns)}}}")
+            lines.append(
+                rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in table.columns)}}}"
+            )
             lines += [r"\toprule", _latex_row(column.head for column in table.columns), r"\midrule"]
             lines += [_latex_row(cell.text for cell in row) for row in table.rows]
             lines += [r"\bottomrule", r"\end{tabular}"]
-        lines += [f"% {printable(text)}" for text in (*(cell.text for cell in table.conclusions), *table.notes)]
+        lines += [
+            f"% {printable(text)}"
+            for text in (*(cell.text for cell in table.conclusions), *table.notes)
+        ]
         lines.append("")
     return "\n".join(lines)
 
 
 def _latex_row(texts: Iterable[str]) -> str:
     row = " & ".join(map(latex, texts))
-    return ("{}" if row.startswith("[") else "") + row + r" \\"  # otherwise LaTeX takes it for an option of the line before
+    # otherwise LaTeX takes it for an option of the line before
+    return ("{}" if row.startswith("[") else "") + row + r" \\"

@@ -66,9 +66,11 @@ class TypedColumn:
         kind: of its values.
         head: for people; empty: its name; None: only CSV and JSON have it.
         detail: terminals leave it out.
-        across: the name of a column of numbers; people see a column for each of its values, the smallest first.
+        across: the name of a column of numbers; people see a column for each of its values, the
+            smallest first.
         missing: what people see in place of None, and of a value that a run lacks.
-        bare_ends: the ends of intervals are named ``lower`` and ``upper`` in CSV, without the name of the column.
+        bare_ends: the ends of intervals are named ``lower`` and ``upper`` in CSV, without the name
+            of the column.
     """
 
     name: str
@@ -130,7 +132,8 @@ class TypedTable:
                 yield line
 
     def objects(self) -> Iterator[dict[str, Any]]:
-        """The rows for JSON, as values by name; an estimate is an object of ``value``, ``lower`` and ``upper``."""
+        """The rows for JSON, as values by name; an estimate is an object of ``value``, ``lower``
+        and ``upper``."""
         from robaudit.records import json_values
 
         for row in self.rows:
@@ -138,7 +141,9 @@ class TypedTable:
             yield json_values({**self.about, **values})
 
     def _named(self, row: Sequence[Value]) -> Iterator[tuple[TypedColumn, Value]]:
-        return ((column, value) for column, value in zip(self.columns, row, strict=True) if column.name)
+        return (
+            (column, value) for column, value in zip(self.columns, row, strict=True) if column.name
+        )
 
 
 def _parts(value: Value) -> Any:

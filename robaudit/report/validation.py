@@ -12,8 +12,10 @@ from robaudit.validation.validate import Validation
 from robaudit.validation.verdicts import milliseconds
 
 _NOTES = (
-    "bias: mean of estimate - reference. RMSE: without the reference's own variance. rank: Spearman's correlation.",
-    "+-: one standard error over the images, not a 95 % interval: a few images may miss rare large errors.",
+    "bias: mean of estimate - reference. RMSE: without the reference's own variance. rank: "
+    "Spearman's correlation.",
+    "+-: one standard error over the images, not a 95 % interval: a few images may miss rare "
+    "large errors.",
     "coverage: 95 % intervals that agree with the reference and its interval. -: does not apply.",
 )
 
@@ -21,11 +23,18 @@ _NOTES = (
 def validation_tables(validation: Validation) -> Iterator[Table]:
     """A table for each noise level, with a verdict on each estimator and which to use."""
     images = len({name for name, _ in validation.truths})
-    yield Table(f"{images} images against {reference()} with {validation.draws:,} draws of independent noise")
+    yield Table(
+        f"{images} images against {reference()} with {validation.draws:,} draws of independent "
+        "noise"
+    )
     levels = numbers.level_texts(validation.levels)
-    head = columns(("estimator",), ("bias +- error", "RMSE +- error", "rank", "coverage", "per image"))
+    head = columns(
+        ("estimator",), ("bias +- error", "RMSE +- error", "rank", "coverage", "per image")
+    )
     for at, words in zip(validation.levels, validation.verdicts(), strict=True):
-        rows = tuple(cells((comparison.estimator, *_cells(comparison))) for comparison in validation.at(at))
+        rows = tuple(
+            cells((comparison.estimator, *_cells(comparison))) for comparison in validation.at(at)
+        )
         verdicts = [f"{estimator} {text}." for estimator, text in words["verdicts"].items()]
         verdicts += [f"Note: {words['remark']}."] if words["remark"] else []
         advice = cells((f"-> {text}." for text in words["advice"]), "strong")
@@ -38,7 +47,11 @@ def _cells(comparison: ReferenceComparison) -> Iterator[str]:
     yield "-" if error is None else f"{error.bias:+z.3f}" + _spread(comparison, error.bias_error)
     yield "-" if error is None else f"{error.rmse:z.3f}" + _spread(comparison, error.rmse_error)
     yield "-" if comparison.rank is None else f"{comparison.rank:z.3f}"
-    yield "-" if comparison.coverage is None else f"{comparison.coverage.count}/{comparison.coverage.total}"
+    yield (
+        "-"
+        if comparison.coverage is None
+        else f"{comparison.coverage.count}/{comparison.coverage.total}"
+    )
     yield milliseconds(comparison.seconds)
 
 

@@ -1,4 +1,5 @@
-"""Results as an Arrow table or a Parquet file: the columns of samples.csv, then the typed parts and the numbers.
+"""Results as an Arrow table or a Parquet file: the columns of samples.csv, then the typed parts and
+the numbers.
 
 An absent value is null. A result that could not be computed is NaN, as in samples.csv.
 """
@@ -26,7 +27,9 @@ ROW_GROUP = 2**16
 _PIECE = 2**20  # bytes
 
 
-def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "an Arrow table") -> pyarrow.Table:
+def arrow_table(
+    rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "an Arrow table"
+) -> pyarrow.Table:
     """The rows as a table in memory, for pandas, polars, DuckDB and other readers of Arrow.
 
     Args:
@@ -43,7 +46,9 @@ def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *
     return pa.Table.from_batches(batches, schema)
 
 
-def parquet_pieces(rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "Parquet") -> Iterator[bytes]:
+def parquet_pieces(
+    rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "Parquet"
+) -> Iterator[bytes]:
     """The bytes of a Parquet file piece by piece, with :data:`ROW_GROUP` rows in memory at a time.
 
     Raises:
@@ -73,12 +78,18 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 def _schema(pa: Any) -> Any:
     hints = get_type_hints(Row)
-    return pa.schema([(name, _type(pa, hints.get(name, str))) for name in (*TABLE_COLUMNS, *PARTS, "numbers")])
+    return pa.schema(
+        [(name, _type(pa, hints.get(name, str))) for name in (*TABLE_COLUMNS, *PARTS, "numbers")]
+    )
 
 
 def _type(pa: Any, hint: Any) -> Any:
     """The Arrow type of a field; objects become text."""
-    inner = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in (Union, UnionType) else [hint]
+    inner = (
+        [arg for arg in get_args(hint) if arg is not type(None)]
+        if get_origin(hint) in (Union, UnionType)
+        else [hint]
+    )
     kind = get_origin(inner[-1]) or inner[-1]
     if kind is tuple:
         return pa.list_(pa.int64())
@@ -91,12 +102,28 @@ def _type(pa: Any, hint: Any) -> Any:
 
 
 def _batch(pa: Any, schema: Any, rows: Sequence[Row], class_names: Sequence[str] | None) -> Any:
-    names = None if class_names is None else [name.encode(errors="backslashreplace").decode() for name in class_names]  # as in samples.csv
-    columns = dict(zip(TABLE_COLUMNS, zip(*(table_values(row, names) for row in rows), strict=True), strict=True))
+    # as in samples.csv
+    names = (
+        None
+        if class_names is None
+        else [name.encode(errors="backslashreplace").decode() for name in class_names]
+    )
+    columns = dict(
+        zip(
+            TABLE_COLUMNS,
+            zip(*(table_values(row, names) for row in rows), strict=True),
+            strict=True,
+        )
+    )
     columns["interval"] = tuple(interval.text for interval in columns["interval"])
-    columns |= {name: tuple(part and _members(part) for part in map(attrgetter(name), rows)) for name in PARTS}
+    columns |= {
+        name: tuple(part and _members(part) for part in map(attrgetter(name), rows))
+        for name in PARTS
+    }
     columns["numbers"] = tuple(list(row.numbers.items()) or None for row in rows)
-    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns[field.name], field.type) for field in schema], schema=schema
+    )
 
 
 def _members(part: Checked) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""The run folder: run.json, the state, the outputs written from it, and the lock of the process that writes there.
+"""The run folder: run.json, the state, the outputs written from it, and the lock of the process
+that writes there.
 
-The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the database; this lock lasts for a session,
-also covers run.json, the outputs and the log, ends with its process even if children outlive it, and shows by its inode
-whether the folder has been removed or replaced.
+The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the
+database; this lock lasts for a session, also covers run.json, the outputs and the log, ends with
+its process even if children outlive it, and shows by its inode whether the folder has been removed
+or replaced.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class Lock:
     file: tuple[int, int]
 
     def check(self) -> None:
-        """Refuse to continue in a folder that has been deleted, moved or replaced since it was locked.
+        """Refuse to continue in a folder that has been deleted, moved or replaced since it was
+        locked.
 
         Raises:
             RunError: the folder's lock is no longer the file that this process holds.
@@ -53,42 +56,64 @@ class Lock:
         except (FileNotFoundError, NotADirectoryError):
             about = None
         except OSError as error:
-            raise RunError(str(self.folder), f"cannot be read: {error.strerror or error}", "choose another --out") from error
+            raise RunError(
+                str(self.folder),
+                f"cannot be read: {error.strerror or error}",
+                "choose another --out",
+            ) from error
         if about is None or (about.st_dev, about.st_ino) != self.file:
-            raise RunError(str(self.folder), "was removed or replaced while robaudit was writing here", "choose another --out")
+            raise RunError(
+                str(self.folder),
+                "was removed or replaced while robaudit was writing here",
+                "choose another --out",
+            )
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[Lock]:
-    """Hold the folder's lock within the block; it ends with this process, even if children outlive it.
+    """Hold the folder's lock within the block; it ends with this process, even if children outlive
+    it.
 
     Raises:
         RunError: another process holds it, or the folder cannot be written.
     """
     try:
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        handle = os.open(
+            folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+        )
     except OSError as error:
-        raise RunError(str(folder), f"cannot be written: {error.strerror or error}", "choose another --out") from error
+        raise RunError(
+            str(folder), f"cannot be written: {error.strerror or error}", "choose another --out"
+        ) from error
     _lock_handles.add(handle)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise RunError(str(folder), "another robaudit is writing here", "wait for it, or choose another --out") from error
+            raise RunError(
+                str(folder),
+                "another robaudit is writing here",
+                "wait for it, or choose another --out",
+            ) from error
         except OSError as error:
-            raise RunError(str(folder), f"cannot be locked: {error.strerror or error}", "choose another --out") from error
+            raise RunError(
+                str(folder), f"cannot be locked: {error.strerror or error}", "choose another --out"
+            ) from error
         about = os.fstat(handle)
         lock = Lock(folder, (about.st_dev, about.st_ino))
         lock.check()
         yield lock
     finally:
-        if handle in _lock_handles:  # a forked child has closed it already, and the number may belong to another file
+        if (
+            handle in _lock_handles
+        ):  # a forked child has closed it already, and the number may belong to another file
             _lock_handles.remove(handle)
             os.close(handle)
 
 
 def _release_in_child() -> None:
-    """Close the locks in a forked child: they belong to the parent, and a child that outlives it must not keep them."""
+    """Close the locks in a forked child: they belong to the parent, and a child that outlives it
+    must not keep them."""
     while _lock_handles:
         with contextlib.suppress(OSError):
             os.close(_lock_handles.pop())
@@ -98,10 +123,12 @@ os.register_at_fork(after_in_child=_release_in_child)
 
 
 class RunFolder:
-    """Reads and writes a run folder: run.json and the outputs by atomic rename, the state by transactions.
+    """Reads and writes a run folder: run.json and the outputs by atomic rename, the state by
+    transactions.
 
     Attributes:
-        guard: raises if this process may no longer write to the folder (:meth:`Lock.check` while it is locked).
+        guard: raises if this process may no longer write to the folder (:meth:`Lock.check` while it
+            is locked).
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,7 +144,8 @@ class RunFolder:
             return False
 
     def check(self) -> None:
-        """Refuse a path that cannot be a run folder, before any expensive work and without creating anything.
+        """Refuse a path that cannot be a run folder, before any expensive work and without creating
+        anything.
 
         Raises:
             RunError: it is a file, or a folder with foreign files.
@@ -127,10 +155,22 @@ class RunFolder:
                 return
             names = {path.name for path in self.path.iterdir()}
         except OSError as error:
-            raise RunError(str(self.path), f"cannot be used as a run folder: {error.strerror or error}", "choose another --out") from error
-        others = sorted(name for name in names if not name.startswith(".") and name not in (NAME, f"{NAME}-journal"))
+            raise RunError(
+                str(self.path),
+                f"cannot be used as a run folder: {error.strerror or error}",
+                "choose another --out",
+            ) from error
+        others = sorted(
+            name
+            for name in names
+            if not name.startswith(".") and name not in (NAME, f"{NAME}-journal")
+        )
         if others and not self.exists:
-            raise RunError(str(self.path), f"is not a run folder, and not empty (it contains {others[0]})", "choose another --out")
+            raise RunError(
+                str(self.path),
+                f"is not a run folder, and not empty (it contains {others[0]})",
+                "choose another --out",
+            )
 
     def create(self) -> None:
         """Create the folder.
@@ -141,7 +181,11 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(str(self.path), f"cannot be used as a run folder: {error.strerror or error}", "choose another --out") from error
+            raise RunError(
+                str(self.path),
+                f"cannot be used as a run folder: {error.strerror or error}",
+                "choose another --out",
+            ) from error
 
     def info(self) -> RunInfo:
         """The content of run.json, with its checksum, version, keys and types checked.
@@ -151,16 +195,27 @@ class RunFolder:
         """
         if not self.path.is_dir():
             inside = self.path.is_file() and RunFolder(self.path.parent).exists
-            remedy = f"name its folder, {self.path.parent}" if inside else "name a folder that robaudit estimate has written"
+            remedy = (
+                f"name its folder, {self.path.parent}"
+                if inside
+                else "name a folder that robaudit estimate has written"
+            )
             raise RunError(str(self.path), "is not a run folder", remedy)
-        for name in ("run.json", *OUTPUTS):  # a link may lead to files that the folder's maker cannot read
+        for name in (
+            "run.json",
+            *OUTPUTS,
+        ):  # a link may lead to files that the folder's maker cannot read
             if (self.path / name).is_symlink():
                 what = "is a symbolic link, and links in a run folder are not followed"
                 raise RunError(str(self.path / name), what, "put the file itself there")
         where = str(self.path / "run.json")
         document = read_json(self.path / "run.json")
         if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
-            raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
+            raise RunError(
+                where,
+                f"is not of schema version {SCHEMA_VERSION}",
+                "read it with the robaudit that wrote it",
+            )
         return RunInfo.read(unsealed(document, self.path / "run.json"), where)
 
     def outputs_intact(self, info: RunInfo) -> bool:
@@ -188,7 +243,8 @@ class RunFolder:
             return list(state.rows())
 
     def image_digests(self, info: RunInfo) -> dict[str, str]:
-        """Pixel digests by sample id; empty if the state was deleted. ``info``: the content of run.json.
+        """Pixel digests by sample id; empty if the state was deleted. ``info``: the content of
+        run.json.
 
         Raises:
             RunError: the state is damaged.
@@ -202,7 +258,8 @@ class RunFolder:
 
     def _read_state(self, info: RunInfo) -> State:
         """Open the state for reading; an empty state if it does not exist."""
-        path, intact = self.path / NAME, self._state_intact(info)
+        path = self.path / NAME
+        intact = self._state_intact(info)
         return State(path, check=not intact) if os.path.lexists(path) else State()
 
     def _state_intact(self, info: RunInfo | None) -> bool:
@@ -223,7 +280,8 @@ class RunFolder:
 
 
 def in_runs(name: str, out: Path | None = None) -> Path:
-    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with a stranger's files, so it is not followed.
+    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with a stranger's
+    files, so it is not followed.
 
     Raises:
         RunError: it is the default folder, and it or ``runs`` is a symbolic link.
@@ -232,7 +290,11 @@ def in_runs(name: str, out: Path | None = None) -> Path:
         return out / name
     for path in (RUNS, RUNS / name):
         if path.is_symlink():
-            raise RunError(str(path), "is a symbolic link, which the default folder must not be", "name the folder with --out")
+            raise RunError(
+                str(path),
+                "is a symbolic link, which the default folder must not be",
+                "name the folder with --out",
+            )
     return RUNS / name
 
 
@@ -243,7 +305,11 @@ def refuse_existing(folder: Path) -> None:
         RunError: it exists.
     """
     if os.path.lexists(folder):
-        raise RunError(str(folder), "is there already, and --fresh starts a new run", "delete it, or choose another --out")
+        raise RunError(
+            str(folder),
+            "is there already, and --fresh starts a new run",
+            "delete it, or choose another --out",
+        )
 
 
 def refuse_other_gates(folder: Path, info: RunInfo, gates: Sequence[str]) -> None:
@@ -257,11 +323,18 @@ def refuse_other_gates(folder: Path, info: RunInfo, gates: Sequence[str]) -> Non
     Raises:
         RunError: they differ from the gates in run.json.
     """
-    then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in written] for written in (info.gates, gates))
+    then, now = (
+        [str(parse_gate(text, QUANTITIES, str(folder))) for text in written]
+        for written in (info.gates, gates)
+    )
     if info.until_decided and then != now:
         raise sampled_for_other_gates(folder)
 
 
 def sampled_for_other_gates(folder: Path) -> RunError:
     """The error for other gates on a run that is sampled until its gates are decided."""
-    return RunError(str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN GATE, or choose another --out")
+    return RunError(
+        str(folder),
+        "was sampled for other gates",
+        "decide gates on it with robaudit gate RUN GATE, or choose another --out",
+    )

@@ -52,7 +52,11 @@ def _fact(read: Reader) -> dict[str, Any]:
 
 def _kept(row: Row) -> int | None:
     """The votes for the predicted class."""
-    return row.votes.counts[row.predicted] if row.votes is not None and row.predicted < len(row.votes.counts) else None
+    return (
+        row.votes.counts[row.predicted]
+        if row.votes is not None and row.predicted < len(row.votes.counts)
+        else None
+    )
 
 
 def _label_split(row: Row) -> float | None:
@@ -71,19 +75,24 @@ class Columns:
         intervals: the distinct intervals, which the column ``interval`` indexes.
         place: indices of the images in :attr:`ids`.
         label, predicted: classes of the clean images; a label is -1 where unknown.
-        judged, correct: whether correctness is known, and whether the clean image is classified correctly.
+        judged, correct: whether correctness is known, and whether the clean image is classified
+            correctly.
         flips_to: classes that images flip to; -1 where unknown.
         values, lower, upper, std_error: as stored; NaN where a row has none.
         interval: indices of the intervals.
         remarked: whether a row has a note.
         forwards: forward passes.
-        kept, draws: votes for the predicted class (-1 without votes), and the noisy copies behind them (0 without).
+        kept, draws: votes for the predicted class (-1 without votes), and the noisy copies behind
+            them (0 without).
         split: antithetic pairs that disagree; NaN where copies are independent.
-        hits, label_draws: votes for the label, and the noisy copies behind them (0 without a label or votes).
-        label_split: as ``split``, for the votes for the label; unknown where that is not the predicted class: then as if the copies of all
-            pairs agreed, which has the largest variance.
-        certified_class, alpha, largest, asked: of certificates (:class:`robaudit.results.Certificate`); NaN where a row does not say, as
-            in the columns that follow.
+        hits, label_draws: votes for the label, and the noisy copies behind them (0 without a label
+            or votes).
+        label_split: as ``split``, for the votes for the label; unknown where that is not the
+            predicted class: then as if the copies of all pairs agreed, which has the largest
+            variance.
+        certified_class, alpha, largest, asked: of certificates
+            (:class:`robaudit.results.Certificate`); NaN where a row does not say, as in the columns
+            that follow.
         highest: the largest losses of the search or the copies.
         difficulty, margin: of the clean images.
         step: of the grids of radii.
@@ -111,15 +120,25 @@ class Columns:
     kept: Ints = field(metadata=_whole(_kept, -1))
     draws: Ints = field(metadata=_whole(lambda row: row.votes and row.votes.draws))
     split: Floats = field(metadata=_number(lambda row: row.votes and row.votes.split))
-    hits: Ints = field(metadata=_whole(lambda row: None if row.votes is None or row.label is None else row.votes.of(row.label)))
-    label_draws: Ints = field(metadata=_whole(lambda row: None if row.votes is None or row.label is None else row.votes.draws))
+    hits: Ints = field(
+        metadata=_whole(
+            lambda row: None if row.votes is None or row.label is None else row.votes.of(row.label)
+        )
+    )
+    label_draws: Ints = field(
+        metadata=_whole(
+            lambda row: None if row.votes is None or row.label is None else row.votes.draws
+        )
+    )
     label_split: Floats = field(metadata=_number(_label_split))
     certified_class: Floats = field(metadata=_number(lambda row: row.certified_class))
     highest: Floats = field(metadata=_number(lambda row: row.loss and row.loss.highest))
     difficulty: Floats = field(metadata=_number(lambda row: row.clean and row.clean.difficulty))
     margin: Floats = field(metadata=_number(lambda row: row.clean and row.clean.margin))
     alpha: Floats = field(metadata=_number(lambda row: row.certificate and row.certificate.alpha))
-    largest: Floats = field(metadata=_number(lambda row: row.certificate and row.certificate.largest))
+    largest: Floats = field(
+        metadata=_number(lambda row: row.certificate and row.certificate.largest)
+    )
     asked: Floats = field(metadata=_number(lambda row: row.certificate and row.certificate.asked))
     step: Floats = field(metadata=_number(lambda row: row.search and row.search.step))
     classes: int = 0
@@ -139,7 +158,12 @@ class Columns:
 
     def take(self, chosen: Mask | Ints) -> Columns:
         """A selection of the rows, by a mask or by their places."""
-        return replace(self, memo={}, left_out=0, **{name: getattr(self, name)[chosen] for name in ("place", "interval", *_READ)})
+        return replace(
+            self,
+            memo={},
+            left_out=0,
+            **{name: getattr(self, name)[chosen] for name in ("place", "interval", *_READ)},
+        )
 
     def of_images(self, names: Sequence[str]) -> Columns:
         """The rows of these images, in this order."""
@@ -176,12 +200,17 @@ class Columns:
 
     def of_kind(self, *kinds: IntervalKind) -> Mask:
         """Whether a row's interval is of one of these kinds (n,)."""
-        return np.isin(self.interval, [i for i, interval in enumerate(self.intervals) if interval.kind in kinds])
+        return np.isin(
+            self.interval,
+            [i for i, interval in enumerate(self.intervals) if interval.kind in kinds],
+        )
 
     @property
     def covers_bias(self) -> Mask:
         """Whether a row's interval covers all of its error."""
-        return np.isin(self.interval, [i for i, interval in enumerate(self.intervals) if interval.covers_bias])
+        return np.isin(
+            self.interval, [i for i, interval in enumerate(self.intervals) if interval.covers_bias]
+        )
 
     @property
     def is_censored(self) -> Mask:
@@ -195,26 +224,36 @@ class Columns:
 
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
-        """The ends of the rows' intervals: infinite where an interval is open on that side, NaN where there is none.
+        """The ends of the rows' intervals: infinite where an interval is open on that side, NaN
+        where there is none.
 
-        A censored value is open above and its own lower end, unless the row's lower end is smaller: then a search found nothing, but may
-        have missed something nearer, and the interval is open below, too. An upper bound is open below, a lower bound above.
+        A censored value is open above and its own lower end, unless the row's lower end is smaller:
+        then a search found nothing, but may have missed something nearer, and the interval is open
+        below, too. An upper bound is open below, a lower bound above.
         """
-        value, lower, upper = self.values, self.lower, self.upper
-        no_lower, no_upper = np.isnan(lower), np.isnan(upper)
+        value = self.values
+        lower = self.lower
+        upper = self.upper
+        no_lower = np.isnan(lower)
+        no_upper = np.isnan(upper)
         if (no_lower != no_upper).any():
-            lower, upper = np.where(no_lower & ~no_upper, -np.inf, lower), np.where(no_upper & ~no_lower, np.inf, upper)
+            lower = np.where(no_lower & ~no_upper, -np.inf, lower)
+            upper = np.where(no_upper & ~no_lower, np.inf, upper)
         if (mask := self.of_kind(IntervalKind.UPPER_BOUND)).any():
-            lower, upper = np.where(mask, -np.inf, lower), np.where(mask, np.where(no_upper, value, self.upper), upper)
+            lower = np.where(mask, -np.inf, lower)
+            upper = np.where(mask, np.where(no_upper, value, self.upper), upper)
         if (mask := self.of_kind(IntervalKind.LOWER_BOUND)).any():
-            lower, upper = np.where(mask, np.where(no_lower, value, self.lower), lower), np.where(mask, np.inf, upper)
+            lower = np.where(mask, np.where(no_lower, value, self.lower), lower)
+            upper = np.where(mask, np.inf, upper)
         if (mask := self.is_censored).any():
-            lower, upper = np.where(mask, np.where(self.lower < value, -np.inf, value), lower), np.where(mask, np.inf, upper)
+            lower = np.where(mask, np.where(self.lower < value, -np.inf, value), lower)
+            upper = np.where(mask, np.inf, upper)
         return lower, upper
 
     def restated(self, tail: float | None) -> tuple[Floats, Floats]:
-        """Intervals that miss on a given side with a chance of at most ``tail``; None: the :attr:`ends`. NaN where there is none, or where
-        images stopped adaptively and ``tail`` is given."""
+        """Intervals that miss on a given side with a chance of at most ``tail``; None: the
+        :attr:`ends`. NaN where there is none, or where images stopped adaptively and ``tail`` is
+        given."""
         if tail is None:
             return self.ends
         if self.adaptive:
@@ -223,7 +262,8 @@ class Columns:
 
     @property
     def lowers(self) -> Floats:
-        """The lower :attr:`ends`; the value itself where there is none. ``uppers``: the upper ones."""
+        """The lower :attr:`ends`; the value itself where there is none. ``uppers``: the upper
+        ones."""
         return self._or_value(self.ends[0])
 
     @property
@@ -292,16 +332,21 @@ class Columns:
 
     @property
     def _estimated(self) -> Mask:
-        return ~self.of_kind(IntervalKind.UPPER_BOUND, IntervalKind.LOWER_BOUND, IntervalKind.CENSORED)
+        return ~self.of_kind(
+            IntervalKind.UPPER_BOUND, IntervalKind.LOWER_BOUND, IntervalKind.CENSORED
+        )
 
     # --- votes
 
     @cached_property
     def share_draws(self) -> Ints:
-        """The draws behind a value that is the share of votes for the predicted class, of a number fixed in advance; 0 for other values
-        (n,)."""
-        draws, kept = self.draws, self.kept
-        counted = (self.of_kind(IntervalKind.CLOPPER_PEARSON) & np.isnan(self.split)) | self.of_kind(IntervalKind.ANTITHETIC)
+        """The draws behind a value that is the share of votes for the predicted class, of a number
+        fixed in advance; 0 for other values (n,)."""
+        draws = self.draws
+        kept = self.kept
+        counted = (
+            self.of_kind(IntervalKind.CLOPPER_PEARSON) & np.isnan(self.split)
+        ) | self.of_kind(IntervalKind.ANTITHETIC)
         counted &= (draws > 0) & (kept >= 0)
         counted &= np.abs(kept / np.maximum(draws, 1) - self.values) < 1e-9
         return draws if counted.all() else np.where(counted, draws, 0)
@@ -315,20 +360,24 @@ class Columns:
         """
         draws = alike(self.share_draws)
         split = None if draws is None else antithetic(self.split)
-        return MeasuredImages(self.values, self.lowers, self.uppers, low, high, unknown, draws, self.adaptive, split)
+        return MeasuredImages(
+            self.values, self.lowers, self.uppers, low, high, unknown, draws, self.adaptive, split
+        )
 
     @property
     def approximated(self) -> Mask:
-        """Whether a row's value is an approximation, and the row has votes of the same copies, which have no bias (n,)."""
+        """Whether a row's value is an approximation, and the row has votes of the same copies,
+        which have no bias (n,)."""
         if self.key.quantity != P_ROBUST.name:
             return np.zeros(len(self), dtype=np.bool_)
         return ~self.covers_bias & (self.draws > 0) & (self.kept >= 0)
 
     def by_votes(self) -> Columns:
-        """The columns with shares of votes and their intervals in place of values whose own interval leaves out a bias.
+        """The columns with shares of votes and their intervals in place of values whose own
+        interval leaves out a bias.
 
-        Votes have no bias for any network, and their interval holds for every p. Rows that have none, and rows whose interval
-        covers all of their error, stay as they are.
+        Votes have no bias for any network, and their interval holds for every p. Rows that have
+        none, and rows whose interval covers all of their error, stay as they are.
         """
         return self._voted
 
@@ -337,34 +386,56 @@ class Columns:
         return self.of_votes(self.approximated, self.kept, self.draws, self.split)
 
     def of_votes(self, chosen: Mask, kept: Ints, draws: Ints, split: Floats) -> Columns:
-        """The columns with shares of votes in place of the values of ``chosen`` rows: ``kept`` of ``draws`` copies kept the class, and
-        ``split`` antithetic pairs disagree (NaN: the copies are independent); all (n,)."""
+        """The columns with shares of votes in place of the values of ``chosen`` rows: ``kept`` of
+        ``draws`` copies kept the class, and ``split`` antithetic pairs disagree (NaN: the copies
+        are independent); all (n,)."""
         if not chosen.any():
             return self
         value, lower, upper, error, pairs_apart = (
-            column.copy() for column in (self.values, self.lower, self.upper, self.std_error, self.split)
+            column.copy()
+            for column in (self.values, self.lower, self.upper, self.std_error, self.split)
         )
         kind = self.interval.copy()
         for pairs in (False, True):
             subset = chosen & (np.isnan(split) != pairs)
-            k, n = kept[subset], draws[subset]
+            k = kept[subset]
+            n = draws[subset]
             ends = antithetic_share(k, split[subset], n) if pairs else clopper_pearson(k, n)
-            value[subset], pairs_apart[subset], kind[subset] = k / n, split[subset], len(self.intervals) + pairs
-            lower[subset], upper[subset] = np.minimum(k / n, ends[0]), np.maximum(k / n, ends[1])
-            error[subset] = np.sqrt(share_variance(k / n, n.astype(np.float64), split[subset] if pairs else None))
-        kinds = (*self.intervals, Interval(IntervalKind.CLOPPER_PEARSON), Interval(IntervalKind.ANTITHETIC))
-        kept, draws = np.where(chosen, kept, self.kept), np.where(chosen, draws, self.draws)
+            value[subset], pairs_apart[subset], kind[subset] = (
+                k / n,
+                split[subset],
+                len(self.intervals) + pairs,
+            )
+            lower[subset] = np.minimum(k / n, ends[0])
+            upper[subset] = np.maximum(k / n, ends[1])
+            error[subset] = np.sqrt(
+                share_variance(k / n, n.astype(np.float64), split[subset] if pairs else None)
+            )
+        kinds = (
+            *self.intervals,
+            Interval(IntervalKind.CLOPPER_PEARSON),
+            Interval(IntervalKind.ANTITHETIC),
+        )
+        kept = np.where(chosen, kept, self.kept)
+        draws = np.where(chosen, draws, self.draws)
         voted = replace(self, intervals=kinds, interval=kind, kept=kept, draws=draws, memo={})
-        voted.values, voted.lower, voted.upper, voted.std_error, voted.split = value, lower, upper, error, pairs_apart
+        voted.values = value
+        voted.lower = lower
+        voted.upper = upper
+        voted.std_error = error
+        voted.split = pairs_apart
         return voted
 
 
-_READ: Mapping[str, Mapping[str, Any]] = {column.name: column.metadata for column in fields(Columns) if "read" in column.metadata}
+_READ: Mapping[str, Mapping[str, Any]] = {
+    column.name: column.metadata for column in fields(Columns) if "read" in column.metadata
+}
 """Metadata of the columns that are read from rows."""
 
 
 def antithetic(split: Floats) -> Floats | None:
-    """The antithetic pairs that disagree in each row; None if the votes of a row are independent (NaN)."""
+    """The antithetic pairs that disagree in each row; None if the votes of a row are independent
+    (NaN)."""
     return None if np.isnan(split).any() else split
 
 
@@ -374,7 +445,8 @@ def alike(draws: Ints) -> int | None:
 
 
 class _Column:
-    """A column under construction; it takes the memory of one number while all rows have the same bits.
+    """A column under construction; it takes the memory of one number while all rows have the same
+    bits.
 
     Args:
         read: the number of a row; None where it has none.
@@ -383,8 +455,12 @@ class _Column:
     """
 
     def __init__(self, read: Reader, kind: type[np.generic], unknown: int = 0) -> None:
-        self._read, self._kind, self._unknown = read, kind, unknown
-        self._first, self._size, self._data = b"", 0, bytearray()
+        self._read = read
+        self._kind = kind
+        self._unknown = unknown
+        self._first = b""
+        self._size = 0
+        self._data = bytearray()
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Add the numbers of these rows."""
@@ -415,9 +491,11 @@ class Draft:
     """
 
     def __init__(self, key: GroupKey, ids: Sequence[str]) -> None:
-        self.key, self._ids = key, ids
+        self.key = key
+        self._ids = ids
         self._rows: list[Row] = []
-        self._places, self._kinds = array("q"), array("q")
+        self._places = array("q")
+        self._kinds = array("q")
         self._columns = {name: _Column(**about) for name, about in _READ.items()}
         self._intervals: dict[Interval, int] = {}
         self._classes = 0
@@ -443,14 +521,23 @@ class Draft:
             self._pack()
         columns: dict[str, Any] = {name: column.column() for name, column in self._columns.items()}
         place, kinds = (np.frombuffer(numbers, np.int64) for numbers in (self._places, self._kinds))
-        return Columns(self.key, self._ids, tuple(self._intervals), place, kinds, **columns, classes=self._classes)
+        return Columns(
+            self.key,
+            self._ids,
+            tuple(self._intervals),
+            place,
+            kinds,
+            **columns,
+            classes=self._classes,
+        )
 
 
 class _Ids(Sequence[str]):
     """Ids in little more memory than their text; by index only, without slices."""
 
     def __init__(self) -> None:
-        self._text, self._ends = bytearray(), array("Q", [0])
+        self._text = bytearray()
+        self._ends = array("Q", [0])
 
     def append(self, name: str) -> None:
         self._text += name.encode("utf-8", "surrogatepass")
@@ -461,7 +548,9 @@ class _Ids(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         place = range(len(self))[index]
-        return self._text[self._ends[place] : self._ends[place + 1]].decode("utf-8", "surrogatepass")
+        return self._text[self._ends[place] : self._ends[place + 1]].decode(
+            "utf-8", "surrogatepass"
+        )
 
 
 def with_values(groups: Iterable[Columns]) -> list[Columns]:
@@ -474,7 +563,8 @@ class FrameBuilder:
     """Collects rows; the rows of an image come one after the other."""
 
     def __init__(self) -> None:
-        self._ids, self._last = _Ids(), ""
+        self._ids = _Ids()
+        self._last = ""
         self._drafts: dict[tuple[Any, ...], Draft] = {}
 
     def add(self, row: Row) -> None:
@@ -494,7 +584,8 @@ class FrameBuilder:
 
 
 class Frame(Mapping[GroupKey, Columns]):
-    """The results of a run by estimator, noise level and quantity, in order of first appearance, which is the spec's order.
+    """The results of a run by estimator, noise level and quantity, in order of first appearance,
+    which is the spec's order.
 
     Attributes:
         ids: of the images; columns have their places.
@@ -502,12 +593,14 @@ class Frame(Mapping[GroupKey, Columns]):
     """
 
     def __init__(self, ids: Sequence[str], columns: Mapping[GroupKey, Columns]) -> None:
-        self.ids, self._columns = ids, columns
+        self.ids = ids
+        self._columns = columns
         self.memo: dict[Any, Any] = {}
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Frame:
-        """The frame of these rows. An iterator must give the rows of an image together, as a run does."""
+        """The frame of these rows. An iterator must give the rows of an image together, as a run
+        does."""
         builder = FrameBuilder()
         for row in _together(rows) if isinstance(rows, list | tuple) else rows:
             builder.add(row)
@@ -532,7 +625,8 @@ def _together(rows: Sequence[Row]) -> Iterable[Row]:
 
 
 def common_names(columns: Iterable[Columns]) -> list[str]:
-    """The ids of the images that all these results have, perhaps from different runs, in the order of the first."""
+    """The ids of the images that all these results have, perhaps from different runs, in the order
+    of the first."""
     return common_ids(result.names for result in columns)
 
 

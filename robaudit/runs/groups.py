@@ -41,7 +41,9 @@ class GroupKey(Record):
 
     def __str__(self) -> str:
         if self.at.level is None:
-            return self.estimator if self.at.noise is None else f"{self.estimator} under {self.noise}"
+            return (
+                self.estimator if self.at.noise is None else f"{self.estimator} under {self.noise}"
+            )
         return f"{self.estimator} at {self.at}"
 
 
@@ -58,7 +60,11 @@ def refuse_no_values(finite: int, others: int, where: str) -> None:
         NothingLeftError: none of its results is a finite number.
     """
     if not finite:
-        raise NothingLeftError(where, f"none of the {others} results is a finite number", "read the notes in samples.csv")
+        raise NothingLeftError(
+            where,
+            f"none of the {others} results is a finite number",
+            "read the notes in samples.csv",
+        )
 
 
 def quantity_of(name: str, quantities: Mapping[str, Quantity] | None) -> Quantity:
@@ -70,6 +76,8 @@ def quantity_of(name: str, quantities: Mapping[str, Quantity] | None) -> Quantit
     known = {**BUILT_IN, **(quantities or {})}
     if name not in known:
         raise RunError(
-            f"quantity {name!r}", "its range and direction are unknown", f"install the estimator it came from; {did_you_mean(name, known)}"
+            f"quantity {name!r}",
+            "its range and direction are unknown",
+            f"install the estimator it came from; {did_you_mean(name, known)}",
         )
     return known[name]

@@ -1,4 +1,5 @@
-"""The content of run.json: built by the audit, written and read by :class:`robaudit.runs.folder.RunFolder`."""
+"""The content of run.json: built by the audit, written and read by
+:class:`robaudit.runs.folder.RunFolder`."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def _plain(text: str) -> str:
 
 
 def _step(text: str) -> str:
-    """Check the key of a duration: ``label@noise level``, or the name of a step that all estimators share."""
+    """Check the key of a duration: ``label@noise level``, or the name of a step that all estimators
+    share."""
     _, at, level = text.partition("@")
     if at:
         NoiseLevel.from_key(level)
@@ -38,7 +40,12 @@ def _readable(spec: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("its gates are not a list of texts")
     for key in ("noise", "estimators"):
         entries = spec.get(key, [])
-        if not (isinstance(entries, list) and all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in entries)):
+        if not (
+            isinstance(entries, list)
+            and all(
+                isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in entries
+            )
+        ):
             raise ValueError(f"{key} must be a list of mappings, each with a name")
     if not all(isinstance(spec.get(key, {}), dict) for key in ("model", "run")):
         raise ValueError("model and run must be mappings")
@@ -51,7 +58,8 @@ def device_type(device: str) -> str:
 
 
 def kind_of(device: str) -> str:
-    """The device as far as noise depends on it: cpu, or cuda and the card's model (its multiprocessors order torch's normal draws)."""
+    """The device as far as noise depends on it: cpu, or cuda and the card's model (its
+    multiprocessors order torch's normal draws)."""
     kind = device_type(device)
     return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"
 
@@ -80,7 +88,8 @@ class _Part(BaseModel):
 
 
 class QuantityInfo(_Part):
-    """A quantity of the run: :class:`robaudit.quantities.Quantity`, None for an infinite end of its range."""
+    """A quantity of the run: :class:`robaudit.quantities.Quantity`, None for an infinite end of its
+    range."""
 
     model_config = ConfigDict(extra="forbid")
     name: Plain
@@ -115,8 +124,8 @@ class Rows(_Part):
 
     Attributes:
         kind: the kind of dependence.
-        largest_difference: of a logit between two batches, relative to the spread of all logits; of a gradient, if the run uses
-            them, relative to the largest.
+        largest_difference: of a logit between two batches, relative to the spread of all logits; of
+            a gradient, if the run uses them, relative to the largest.
     """
 
     kind: Annotated[RowBits, Field(strict=False)]
@@ -191,12 +200,14 @@ class Session(_Part):
 
 
 class UntilDecided(_Part):
-    """The schedule of a run that is sampled until its gates are decided (:mod:`robaudit.auditing.until`).
+    """The schedule of a run that is sampled until its gates are decided
+    (:mod:`robaudit.auditing.until`).
 
     Attributes:
         confidence: of all possible analyses together, which share the error equally.
         possible: draws per image after which an analysis may take place, fixed in advance.
-        draws: those after which an analysis took place; in an unfinished run, the last is under way.
+        draws: those after which an analysis took place; in an unfinished run, the last is under
+            way.
         point: whether values without an interval decide.
     """
 
@@ -213,7 +224,8 @@ class UntilDecided(_Part):
 
     @property
     def each(self) -> float:
-        """The confidence of each analysis, so that all possible analyses hold together with :attr:`confidence`."""
+        """The confidence of each analysis, so that all possible analyses hold together with
+        :attr:`confidence`."""
         return simultaneous(self.confidence, len(self.possible))
 
     def also(self, draws: int) -> UntilDecided:
@@ -254,9 +266,11 @@ class Measured(_Part):
 
 
 class RunInfo(Measured, _Asked):
-    """The content of run.json, which has the fields of these three classes in this order: ``_Asked``, ``Measured``, ``RunInfo``.
+    """The content of run.json, which has the fields of these three classes in this order:
+    ``_Asked``, ``Measured``, ``RunInfo``.
 
-    Fields that nobody has set are left out of the file. What follows ``until_decided`` is known when the run is complete.
+    Fields that nobody has set are left out of the file. What follows ``until_decided`` is known
+    when the run is complete.
 
     Attributes:
         spec: as a document, which is validated as a spec only where one is needed.
@@ -282,7 +296,9 @@ class RunInfo(Measured, _Asked):
 
     @model_validator(mode="after")
     def _whole(self) -> RunInfo:
-        if self.status == "complete" and (missing := [name for name in _OF_A_COMPLETE_RUN if name not in self.model_fields_set]):
+        if self.status == "complete" and (
+            missing := [name for name in _OF_A_COMPLETE_RUN if name not in self.model_fields_set]
+        ):
             raise ValueError(f"{missing[0]!r} is missing")
         return self
 
@@ -305,15 +321,32 @@ class RunInfo(Measured, _Asked):
         """The content of a run.json of the current schema version.
 
         Raises:
-            RunError: a value is missing or has a type that robaudit does not write; the message names the first.
+            RunError: a value is missing or has a type that robaudit does not write; the message
+                names the first.
         """
         try:
             return RunInfo.model_validate(document)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
-            problem = f"{place!r} is missing" if first["type"] == "missing" else f"{place}: {wanted(first)}"
-            raise RunError(where, f"is damaged ({problem.removeprefix(': ')})", "run the audit again in another folder") from error
+            problem = (
+                f"{place!r} is missing"
+                if first["type"] == "missing"
+                else f"{place}: {wanted(first)}"
+            )
+            raise RunError(
+                where,
+                f"is damaged ({problem.removeprefix(': ')})",
+                "run the audit again in another folder",
+            ) from error
 
 
-_OF_A_COMPLETE_RUN = ("quantities", "clean_accuracy", "noisy_accuracy", "totals", "seconds", "skipped", "files")
+_OF_A_COMPLETE_RUN = (
+    "quantities",
+    "clean_accuracy",
+    "noisy_accuracy",
+    "totals",
+    "seconds",
+    "skipped",
+    "files",
+)

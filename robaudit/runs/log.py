@@ -1,4 +1,5 @@
-"""The log of a run: the notes, warnings and progress of its sessions, with the time, in a file of the run folder."""
+"""The log of a run: the notes, warnings and progress of its sessions, with the time, in a file of
+the run folder."""
 
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 
 class Logged(Listener):
-    """A listener that writes everything to the run's log, a line each with the time (UTC), and passes it on.
+    """A listener that writes everything to the run's log, a line each with the time (UTC), and
+    passes it on.
 
-    Every session appends to the log. The log is not a result: if the disk refuses it, the audit goes on without it.
+    Every session appends to the log. The log is not a result: if the disk refuses it, the audit
+    goes on without it.
 
     Args:
         listener: receives everything, too.
@@ -29,8 +32,11 @@ class Logged(Listener):
     """
 
     def __init__(self, listener: Listener, clock: Clock = time.monotonic) -> None:
-        self._listener, self._clock = listener, clock
-        self._file: int | None = None  # stays open: if the folder is replaced, nothing goes to the log of another run
+        self._listener = listener
+        self._clock = clock
+        self._file: int | None = (
+            None  # stays open: if the folder is replaced, nothing goes to the log of another run
+        )
         self._opened = False
         self._waiting: list[str] = []
         self._progress = AuditProgress(0, 0, clock=clock)
@@ -42,7 +48,8 @@ class Logged(Listener):
         self._opened = True
         with contextlib.suppress(OSError):
             self._file = os.open(folder / NAME, _FLAGS, 0o644)
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
+        self._waiting = []
         self._append(waiting)
 
     def close(self) -> None:
@@ -86,7 +93,8 @@ class Logged(Listener):
 
     def begin(self, total: int, done: int) -> None:
         """Pass on that the audit starts."""
-        self._progress, self._last = AuditProgress(total, done, clock=self._clock), self._clock()
+        self._progress = AuditProgress(total, done, clock=self._clock)
+        self._last = self._clock()
         self.write(f"auditing {total} samples, {done} already on disk")
         self._listener.begin(total, done)
 

@@ -1,4 +1,5 @@
-"""A finished run: open it, its description, its results as rows and as columns, and selections of them."""
+"""A finished run: open it, its description, its results as rows and as columns, and selections of
+them."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Run:
         path: the run folder.
         info: run.json.
         rows: one result for each sample, noise level and estimator, in the order of samples.csv.
-        data: the data set, where this process audited one in memory; None: the spec says where it is.
+        data: the data set, where this process audited one in memory; None: the spec says where it
+            is.
     """
 
     path: Path
@@ -49,7 +51,8 @@ class Run:
         return Frame.of(self.rows)
 
     def with_columns(self, frame: Frame) -> Self:
-        """This run with the columns of its rows, which the caller has already, so that no rows are read for them."""
+        """This run with the columns of its rows, which the caller has already, so that no rows are
+        read for them."""
         vars(self)["frame"] = frame  # where the cached property looks first
         return self
 
@@ -63,29 +66,41 @@ class Run:
     def seconds(self) -> dict[tuple[str, NoiseLevel], float]:
         """Seconds of each computation, by estimator and noise level."""
         pairs = (key.partition("@")[::2] for key in self.info.seconds if "@" in key)
-        return {(label, NoiseLevel.from_key(at)): self.info.seconds[f"{label}@{at}"] for label, at in pairs}
+        return {
+            (label, NoiseLevel.from_key(at)): self.info.seconds[f"{label}@{at}"]
+            for label, at in pairs
+        }
 
     def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
-        """Seconds of the computation behind a result, which it may share with other results; None if not measured."""
+        """Seconds of the computation behind a result, which it may share with other results; None
+        if not measured."""
         seconds = self.seconds
         return seconds.get((name, at), seconds.get((ResultName.parse(name).estimator, at)))
 
     @property
     def quantities(self) -> dict[str, Quantity]:
         """The quantities of the run by name."""
-        return {quantity.name: Quantity.from_document(quantity.model_dump()) for quantity in self.info.quantities}
+        return {
+            quantity.name: Quantity.from_document(quantity.model_dump())
+            for quantity in self.info.quantities
+        }
 
-    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[GroupKey, Columns]:
+    def groups(
+        self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+    ) -> dict[GroupKey, Columns]:
         """Results in the run's order: those that the arguments name, or all.
 
         Raises:
             RunError: the run has no such estimator or noise level.
         """
-        return {key: self.frame[key] for key in chosen(self.frame, estimators, levels, str(self.path))}
+        return {
+            key: self.frame[key] for key in chosen(self.frame, estimators, levels, str(self.path))
+        }
 
 
 class StoredRows(Sequence[Row]):
-    """The rows of a large samples.json: each iteration reads the file again and holds nothing in memory.
+    """The rows of a large samples.json: each iteration reads the file again and holds nothing in
+    memory.
 
     The length and an index read all rows into memory.
 
@@ -95,12 +110,14 @@ class StoredRows(Sequence[Row]):
         kept: also read which draws kept the class.
 
     Attributes:
-        owner: an object that must live as long as the rows: the temporary folder of the file, if any.
+        owner: an object that must live as long as the rows: the temporary folder of the file, if
+            any.
     """
 
     def __init__(self, path: Path, info: RunInfo, *, kept: bool = False) -> None:
         self.owner: object = None
-        self._path, self._kept = path, kept
+        self._path = path
+        self._kept = kept
         self._quantities = {quantity.name for quantity in info.quantities}
         self._version = self._file_version()
 
@@ -135,7 +152,8 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
 
     Args:
         path: the run folder.
-        kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which takes more memory than the rest of a row.
+        kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which
+            takes more memory than the rest of a row.
 
     Raises:
         RunError: it is missing, damaged or unfinished.
@@ -143,22 +161,34 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
     folder = RunFolder(path)
     info = folder.info()
     if not info.complete:
-        raise RunError(str(path), "this run is unfinished", "resume it: run the same robaudit estimate command again")
+        raise RunError(
+            str(path),
+            "this run is unfinished",
+            "resume it: run the same robaudit estimate command again",
+        )
     if file_sha256(path / "samples.json") != info.files.get("samples.json"):
         raise RunError(
             str(path / "samples.json"),
             "is missing, or has changed since it was written",
-            "run the same robaudit estimate command again: it restores the file from the run's state",
+            "run the same robaudit estimate command again: it restores the file from the run's "
+            "state",
         )
     samples = path / "samples.json"
     rows = StoredRows(samples, info, kept=kept)
     return Run(path, info, rows if samples.stat().st_size > SMALL else tuple(rows))
 
 
-def chosen(keys: Iterable[GroupKey], estimators: Sequence[str], levels: LevelChoice | Sequence[float], where: str) -> list[GroupKey]:
-    """The results that the arguments name, in their order; all without arguments. ``where``: their owner, for messages.
+def chosen(
+    keys: Iterable[GroupKey],
+    estimators: Sequence[str],
+    levels: LevelChoice | Sequence[float],
+    where: str,
+) -> list[GroupKey]:
+    """The results that the arguments name, in their order; all without arguments. ``where``: their
+    owner, for messages.
 
-    The name of an estimator with several values for an image means all of them; ``label:q=100`` means a single value.
+    The name of an estimator with several values for an image means all of them; ``label:q=100``
+    means a single value.
 
     Raises:
         RunError: there is no such estimator or noise level.
@@ -169,7 +199,11 @@ def chosen(keys: Iterable[GroupKey], estimators: Sequence[str], levels: LevelCho
         if not any(matches(name, wanted) for name in names):
             raise RunError(where, f"has no estimator {wanted}", f"it has {', '.join(names)}")
     meant = set(LevelChoice.of(levels).among((key.at for key in keys), where))
-    named = {name for name in names if not estimators or any(matches(name, wanted) for wanted in estimators)}
+    named = {
+        name
+        for name in names
+        if not estimators or any(matches(name, wanted) for wanted in estimators)
+    }
     return [key for key in keys if key.at in meant and key.estimator in named]
 
 
@@ -194,11 +228,17 @@ def measuring(
     Raises:
         RunError: the chosen results have none of these quantities.
     """
-    measured = [columns for columns in run.groups(estimators, levels).values() if columns.key.quantity in quantities]
+    measured = [
+        columns
+        for columns in run.groups(estimators, levels).values()
+        if columns.key.quantity in quantities
+    ]
     if measured:
         return measured
     available = [key.estimator for key in run.frame if key.quantity in quantities]
     if available:
         known = ", ".join(dict.fromkeys(available))
-        raise RunError(str(run.path), f"has no {called} among the chosen results", f"its {called}: {known}")
+        raise RunError(
+            str(run.path), f"has no {called} among the chosen results", f"its {called}: {known}"
+        )
     raise RunError(str(run.path), *lacking)

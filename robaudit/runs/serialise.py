@@ -1,11 +1,13 @@
 """Conversion of results to JSON and CSV text, and back.
 
-The JSON is ASCII and in a fixed order, so that the same results give the same bytes; it has one result per line, so that files can be
-compared by eye. It never contains NaN or infinity, which are not JSON.
+The JSON is ASCII and in a fixed order, so that the same results give the same bytes; it has one
+result per line, so that files can be compared by eye. It never contains NaN or infinity, which are
+not JSON.
 
-The CSV has a header and one comma-separated line for each result, ending in "\\n". An absent value is an empty field, a boolean ``true`` or
-``false``, a float the shortest text that reads back as the same float. The CSV is for spreadsheets: text that looks like a formula gets an
-apostrophe before it, and control characters become escapes. Programs read exact ids from the JSON.
+The CSV has a header and one comma-separated line for each result, ending in "\\n". An absent value
+is an empty field, a boolean ``true`` or ``false``, a float the shortest text that reads back as the
+same float. The CSV is for spreadsheets: text that looks like a formula gets an apostrophe before
+it, and control characters become escapes. Programs read exact ids from the JSON.
 """
 
 from __future__ import annotations
@@ -32,21 +34,32 @@ _PIECE = 2**17  # characters
 _REMEDY = "restore the file, or run the audit again"
 _LONGEST_LINE = 2**24  # bytes
 _WINDOW = 12  # 2^12 bytes: a row
-_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are their full-width forms
+# the last four are their full-width forms
+_FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+)
 _encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
 
 
 def rows_json(rows: Iterable[Row]) -> Iterator[str]:
     """The text of samples.json piece by piece, with few rows in memory at a time.
 
-    It is ``{"schema_version", "columns", "rows": [one object per row]}``. A value that is not finite becomes null, with an ``error``; an
-    infinite bound becomes null.
+    It is ``{"schema_version", "columns", "rows": [one object per row]}``. A value that is not
+    finite becomes null, with an ``error``; an infinite bound becomes null.
     """
     return pieces(lines_json(row_text(row) for row in rows))
 
 
 def lines_json(lines: Iterable[str]) -> Iterator[str]:
-    """The text of samples.json, from the lines of its rows (:func:`row_text`); each text ends just before the end of its line."""
+    """The text of samples.json, from the lines of its rows (:func:`row_text`); each text ends just
+    before the end of its line."""
     yield f'{{"schema_version": {SCHEMA_VERSION},\n"columns": {_encode(list(COLUMNS))},\n"rows": ['
     before = "\n"
     for line in lines:
@@ -57,13 +70,18 @@ def lines_json(lines: Iterable[str]) -> Iterator[str]:
 
 def document_json(document: dict[str, Any]) -> str:
     """A document of JSON values as indented text, beginning with the schema version."""
-    return json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, allow_nan=False) + "\n"
+    return (
+        json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, allow_nan=False) + "\n"
+    )
 
 
-def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, bits: bool = True) -> Iterator[Row]:
+def stream_rows_json(
+    file: IO[bytes], where: str = "samples.json", *, bits: bool = True
+) -> Iterator[Row]:
     """The inverse of :func:`rows_json`, for a file with one row per line.
 
-    One line is in memory at a time, however long the file. Without ``bits``, :attr:`robaudit.results.Votes.bits` are left out.
+    One line is in memory at a time, however long the file. Without ``bits``,
+    :attr:`robaudit.results.Votes.bits` are left out.
 
     Raises:
         RunError: it is not such a file; the rows before the fault have been yielded.
@@ -88,7 +106,9 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, bits: bool
             data = text.removesuffix(b"\n").removesuffix(b",")
             yield read_line(data) if bits or b'"bits"' not in data else _without_bits(data)
     except (ValueError, RecursionError) as error:
-        raise RunError(where, f"not a list of results (line {number}: {clipped(str(error), 200)})", _REMEDY) from error
+        raise RunError(
+            where, f"not a list of results (line {number}: {clipped(str(error), 200)})", _REMEDY
+        ) from error
 
 
 def _without_bits(line: bytes) -> Row:
@@ -105,11 +125,16 @@ def row_text(row: Row) -> str:
         return _encode(document)
     except ValueError:  # a number that is not finite
         document = json_values(document)
-    return _encode(document if math.isfinite(row.value) else {**document, "error": f"value is {float(row.value)!r}"})
+    return _encode(
+        document
+        if math.isfinite(row.value)
+        else {**document, "error": f"value is {float(row.value)!r}"}
+    )
 
 
 def packed(text: str) -> bytes:
-    """The line of a row, compressed to about a quarter: what it shares with a typical row costs a few bytes."""
+    """The line of a row, compressed to about a quarter: what it shares with a typical row costs a
+    few bytes."""
     packer = zlib.compressobj(wbits=_WINDOW, zdict=_TYPICAL)
     return packer.compress(text.encode()) + packer.flush()
 
@@ -124,13 +149,18 @@ def unpacked(data: bytes) -> str:
 
 
 def rows_csv(rows: Iterable[Row], class_names: Names | None = None) -> Iterator[str]:
-    """The text of samples.csv piece by piece: the columns of :data:`robaudit.runs.rows.TABLE_COLUMNS` (votes are in samples.json only).
+    """The text of samples.csv piece by piece: the columns of
+    :data:`robaudit.runs.rows.TABLE_COLUMNS` (votes are in samples.json only).
 
     Args:
         rows: the results.
         class_names: by class index; None if unknown.
     """
-    return pieces(csv_lines(itertools.chain([TABLE_COLUMNS], (table_values(row, class_names) for row in rows))))
+    return pieces(
+        csv_lines(
+            itertools.chain([TABLE_COLUMNS], (table_values(row, class_names) for row in rows))
+        )
+    )
 
 
 def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
@@ -146,7 +176,8 @@ def csv_lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
 
 @lru_cache  # the rows of a run share most of their texts
 def _text(value: str) -> str:
-    """Text as a field that no spreadsheet takes for a formula, as OWASP recommends ("CSV Injection"), quoted if necessary."""
+    """Text as a field that no spreadsheet takes for a formula, as OWASP recommends ("CSV
+    Injection"), quoted if necessary."""
     value = printable(value)
     if value.startswith(_FORMULA):
         value = f"'{value}"
@@ -163,7 +194,8 @@ def _other(value: object) -> str:
 
 
 def pieces(texts: Iterable[str], size: int = _PIECE) -> Iterator[str]:
-    """The texts joined into pieces: each ends with the first text that makes it ``size`` characters or more."""
+    """The texts joined into pieces: each ends with the first text that makes it ``size`` characters
+    or more."""
     piece: list[str] = []
     length = 0
     for text in texts:

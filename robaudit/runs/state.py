@@ -1,6 +1,8 @@
-"""The state of a run: an SQLite database, ``state.db``; each flush of the audit adds to it in one transaction.
+"""The state of a run: an SQLite database, ``state.db``; each flush of the audit adds to it in one
+transaction.
 
-Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
+Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the
+record:
 
 - ``tasks``: noise level, estimator, and the spec's entries for both (JSON).
 - ``samples``: the ids of all samples with results or skips, and the digest of their pixels.
@@ -8,23 +10,29 @@ Each table has an ``id`` in the order of writing and the number of the ``flush``
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 
-The run.json of a complete run has the file's digest, as for every other file. A growing state has none: until the run is complete, only
-SQLite's own check of its pages and the types of the values reveal damage.
+The run.json of a complete run has the file's digest, as for every other file. A growing state has
+none: until the run is complete, only SQLite's own check of its pages and the types of the values
+reveal damage.
 
-The samples and tasks of a session, and their order, are temporary tables: the order of a data set may change, and a complete
-run is not written to. Missing tasks, progress, and results in the order of the data set are queries on both, so memory is bounded by
-the page cache and four bytes per sample.
+The samples and tasks of a session, and their order, are temporary tables: the order of a data set
+may change, and a complete run is not written to. Missing tasks, progress, and results in the order
+of the data set are queries on both, so memory is bounded by the page cache and four bytes per
+sample.
 
-A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time and
-unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal, and the
-next process to open the database restores the state before the transaction from it; :meth:`State.close` removes it. SQLite's own locks keep
-readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin a transaction when the file has been moved. The
-lock of :mod:`robaudit.runs.folder`, which also covers the other files, decides who may write.
+A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted
+(which takes a third of the time and unlinks nothing by name), and SQLite syncs journal, database
+and folder (``synchronous=EXTRA``). A killed process leaves a journal, and the next process to open
+the database restores the state before the transaction from it; :meth:`State.close` removes it.
+SQLite's own locks keep readers of an unfinished run from seeing half a transaction, and SQLite
+refuses to begin a transaction when the file has been moved. The lock of
+:mod:`robaudit.runs.folder`, which also covers the other files, decides who may write.
 
-Readers of a finished run use samples.json instead, which stays intact while the state of an extension grows.
+Readers of a finished run use samples.json instead, which stays intact while the state of an
+extension grows.
 
-A database may come from a stranger: it must be a regular file with exactly our schema, its journal must not name another file (SQLite
-would delete that file), and results are checked when they are read.
+A database may come from a stranger: it must be a regular file with exactly our schema, its journal
+must not name another file (SQLite would delete that file), and results are checked when they are
+read.
 """
 
 from __future__ import annotations
@@ -59,14 +67,21 @@ if TYPE_CHECKING:
 
 NAME = "state.db"
 TaskName = tuple[NoiseLevel, str]
-"""Noise level and estimator of a task; an estimator with several values for an image has one task for each."""
+"""Noise level and estimator of a task; an estimator with several values for an image has one task
+for each."""
 
 _TABLES = ("tasks", "samples", "rows", "skips", "seconds")
 _TASK = "noise, level_name, level, estimator"
 _SCHEMA = f"""
-CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form, UNIQUE ({_TASK}));
+CREATE TABLE tasks (
+    id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form,
+    UNIQUE ({_TASK})
+);
 CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, digest, UNIQUE (name));
-CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, row, UNIQUE (sample, task));
+CREATE TABLE rows (
+    id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, row,
+    UNIQUE (sample, task)
+);
 CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, reason);
 CREATE INDEX skips_of ON skips (sample);
 CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
@@ -74,30 +89,61 @@ CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
 _VERSION = 6
 _INSERT_SAMPLE = """
 INSERT INTO samples (flush, name, digest) VALUES (?, ?, ?)
-ON CONFLICT (name) DO UPDATE SET digest = excluded.digest WHERE digest IS NULL AND excluded.digest IS NOT NULL
+ON CONFLICT (name) DO UPDATE SET digest = excluded.digest
+WHERE digest IS NULL AND excluded.digest IS NOT NULL
 """
 _OF_SAMPLE = "(SELECT id FROM samples WHERE name = ?)"
 _IS_TASK = f"({_TASK}) = (?, ?, ?, ?)"
-_SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM session_tasks))"
+_SKIPPED = (
+    "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN "
+    "(SELECT task FROM session_tasks))"
+)
+_INSERT_ROW = (
+    f"INSERT OR IGNORE INTO rows (flush, sample, task, row) VALUES (?, {_OF_SAMPLE}, ?, ?)"  # noqa: S608
+)
+_INSERT_SKIP = f"INSERT INTO skips (flush, sample, task, reason) VALUES (?, {_OF_SAMPLE}, ?, ?)"  # noqa: S608
+_INSERT_TASK = (
+    f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+)
+_TASK_ID = f"SELECT id FROM tasks WHERE {_IS_TASK}"  # noqa: S608
+_INSERT_SESSION_TASK = (
+    f"INSERT INTO temp.session_tasks (task, number) SELECT id, ? FROM tasks WHERE {_IS_TASK}"  # noqa: S608
+)
+_LAST_FLUSH = "SELECT coalesce((SELECT flush FROM {table} ORDER BY id DESC LIMIT 1), 0)"
 _SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 _PROGRESS = f"""
-SELECT place, number FROM places LEFT JOIN samples ON samples.name = places.name LEFT JOIN rows ON rows.sample = samples.id
-LEFT JOIN session_tasks ON session_tasks.task = rows.task WHERE NOT EXISTS ({_SKIPPED}) ORDER BY place
+SELECT place, number FROM places
+LEFT JOIN samples ON samples.name = places.name
+LEFT JOIN rows ON rows.sample = samples.id
+LEFT JOIN session_tasks ON session_tasks.task = rows.task
+WHERE NOT EXISTS ({_SKIPPED})
+ORDER BY place
 """  # noqa: S608
 _DONE = """
-SELECT number FROM places JOIN samples ON samples.name = places.name JOIN rows ON rows.sample = samples.id
-JOIN session_tasks ON session_tasks.task = rows.task WHERE place = ?
+SELECT number FROM places
+JOIN samples ON samples.name = places.name
+JOIN rows ON rows.sample = samples.id
+JOIN session_tasks ON session_tasks.task = rows.task
+WHERE place = ?
 """
 _RESULTS = f"""
-SELECT place, digest, row FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})
-CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN session_tasks ON session_tasks.task = rows.task ORDER BY place, number
+SELECT place, digest, row FROM places
+CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})
+CROSS JOIN rows ON rows.sample = samples.id
+CROSS JOIN session_tasks ON session_tasks.task = rows.task
+ORDER BY place, number
 """  # noqa: S608
 _SKIPS = """
-SELECT place, samples.name, reason, noise, level, level_name, estimator FROM places CROSS JOIN samples ON samples.name = places.name
-CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
-WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM session_tasks) ORDER BY place, skips.id
+SELECT place, samples.name, reason, noise, level, level_name, estimator FROM places
+CROSS JOIN samples ON samples.name = places.name
+CROSS JOIN skips ON skips.sample = samples.id
+LEFT JOIN tasks ON tasks.id = skips.task
+WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM session_tasks)
+ORDER BY place, skips.id
 """
-_ALL_ROWS = "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
+_ALL_ROWS = (
+    "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
+)
 _PATIENCE = 600.0  # seconds to wait for a reader
 _LONGEST = 2**27  # bytes of a value
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another journal
@@ -106,7 +152,8 @@ _REMEDY = "delete this file and repeat robaudit estimate: its samples are recomp
 
 @dataclass(slots=True)
 class Flush:
-    """Results that an audit writes in one transaction: rows, skips, pixel digests by sample id, and seconds by step."""
+    """Results that an audit writes in one transaction: rows, skips, pixel digests by sample id, and
+    seconds by step."""
 
     rows: list[Row] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
@@ -143,15 +190,19 @@ class State:
 
     Args:
         path: the database; None for a database in memory.
-        guard: raises if this process may no longer write to the folder (:meth:`robaudit.runs.folder.Lock.check`).
+        guard: raises if this process may no longer write to the folder
+            (:meth:`robaudit.runs.folder.Lock.check`).
         check: check all pages: there is no digest to compare the file with.
 
     Raises:
         RunError: it is damaged, was not written by robaudit, or the file system refuses.
     """
 
-    def __init__(self, path: Path | None = None, guard: Callable[[], None] = no_guard, *, check: bool = False) -> None:
-        self._where, self._guard = str(path or "memory"), guard
+    def __init__(
+        self, path: Path | None = None, guard: Callable[[], None] = no_guard, *, check: bool = False
+    ) -> None:
+        self._where = str(path or "memory")
+        self._guard = guard
         self._path = path
         self._entries: Mapping[str, Any] = {}
         self._noises: Mapping[str, Any] = {}
@@ -164,7 +215,9 @@ class State:
             if path is not None:
                 _refuse_unexpected_files(path)
             self._db = sqlite3.connect(
-                ":memory:" if path is None else f"file:{quote(os.fsencode(path.absolute()))}?mode=rw",
+                ":memory:"
+                if path is None
+                else f"file:{quote(os.fsencode(path.absolute()))}?mode=rw",
                 uri=path is not None,
                 isolation_level=None,
                 timeout=_PATIENCE,
@@ -186,7 +239,11 @@ class State:
         """
         guard()
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+            os.close(
+                os.open(
+                    path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
+                )
+            )
         except FileExistsError:
             pass
         except OSError as error:
@@ -216,19 +273,40 @@ class State:
         """
         with self._refusals(), self._transaction():
             db = self._db
-            flush = 1 + max(self._value(f"SELECT coalesce((SELECT flush FROM {name} ORDER BY id DESC LIMIT 1), 0)") for name in _TABLES)  # noqa: S608
-            task = self._tasks_of(flush, [*((row.at, row.estimator) for row in new.rows), *(s.task for s in new.skipped if s.task)])
-            names = dict.fromkeys([*new.images, *(row.sample_id for row in new.rows), *(skip.sample_id for skip in new.skipped)])
+            flush = 1 + max(self._value(_LAST_FLUSH.format(table=name)) for name in _TABLES)
+            task = self._tasks_of(
+                flush,
+                [
+                    *((row.at, row.estimator) for row in new.rows),
+                    *(s.task for s in new.skipped if s.task),
+                ],
+            )
+            names = dict.fromkeys(
+                [
+                    *new.images,
+                    *(row.sample_id for row in new.rows),
+                    *(skip.sample_id for skip in new.skipped),
+                ]
+            )
             db.executemany(_INSERT_SAMPLE, ((flush, name, new.images.get(name)) for name in names))
             db.executemany(
-                f"INSERT OR IGNORE INTO rows (flush, sample, task, row) VALUES (?, {_OF_SAMPLE}, ?, ?)",  # noqa: S608
-                ((flush, row.sample_id, task[row.at, row.estimator], packed(row_text(row))) for row in new.rows),
+                _INSERT_ROW,
+                (
+                    (flush, row.sample_id, task[row.at, row.estimator], packed(row_text(row)))
+                    for row in new.rows
+                ),
             )
             db.executemany(
-                f"INSERT INTO skips (flush, sample, task, reason) VALUES (?, {_OF_SAMPLE}, ?, ?)",  # noqa: S608
-                ((flush, skip.sample_id, skip.task and task[skip.task], skip.reason) for skip in new.skipped),
+                _INSERT_SKIP,
+                (
+                    (flush, skip.sample_id, skip.task and task[skip.task], skip.reason)
+                    for skip in new.skipped
+                ),
             )
-            db.executemany("INSERT INTO seconds (flush, step, seconds) VALUES (?, ?, ?)", ((flush, *item) for item in new.seconds.items()))
+            db.executemany(
+                "INSERT INTO seconds (flush, step, seconds) VALUES (?, ?, ?)",
+                ((flush, *item) for item in new.seconds.items()),
+            )
 
     def forget_others(self, entries: Mapping[str, Any]) -> None:
         """Remove the results of estimators that were computed with other options.
@@ -244,9 +322,18 @@ class State:
             return
         with self._refusals(), self._transaction():
             for name in other:
-                self._db.execute("DELETE FROM rows WHERE task IN (SELECT id FROM tasks WHERE estimator = ?)", (name,))
-                self._db.execute("DELETE FROM seconds WHERE instr(step, ? || '@') = 1", (ResultName.parse(name).estimator,))
-                self._db.execute("UPDATE tasks SET entry = ? WHERE estimator = ?", (json.dumps(entries[name]), name))
+                self._db.execute(
+                    "DELETE FROM rows WHERE task IN (SELECT id FROM tasks WHERE estimator = ?)",
+                    (name,),
+                )
+                self._db.execute(
+                    "DELETE FROM seconds WHERE instr(step, ? || '@') = 1",
+                    (ResultName.parse(name).estimator,),
+                )
+                self._db.execute(
+                    "UPDATE tasks SET entry = ? WHERE estimator = ?",
+                    (json.dumps(entries[name]), name),
+                )
 
     def check(self) -> None:
         """Check the pages and indexes.
@@ -255,12 +342,20 @@ class State:
             RunError: they are damaged, or robaudit did not write them.
         """
         with self._reading():
-            part = 0 if self._path is None else self._path.stat().st_size % self._value("PRAGMA page_size")
+            part = (
+                0
+                if self._path is None
+                else self._path.stat().st_size % self._value("PRAGMA page_size")
+            )
             if part or self._value("PRAGMA integrity_check(1)") != "ok":
                 raise self._damaged("its pages are inconsistent")
 
     def begin(
-        self, dataset: Dataset, tasks: Sequence[TaskName], entries: Mapping[str, Any] | None = None, noises: Mapping[str, Any] | None = None
+        self,
+        dataset: Dataset,
+        tasks: Sequence[TaskName],
+        entries: Mapping[str, Any] | None = None,
+        noises: Mapping[str, Any] | None = None,
     ) -> None:
         """Set the samples and tasks of this session.
 
@@ -280,12 +375,22 @@ class State:
             self._db.execute("CREATE TEMP TABLE places (place INTEGER PRIMARY KEY, name)")
             self._db.execute("BEGIN")
             try:
-                ids = ((place, _checked_id(dataset.sample_id(place), dataset.where)) for place in range(len(dataset)))
+                ids = (
+                    (place, _checked_id(dataset.sample_id(place), dataset.where))
+                    for place in range(len(dataset))
+                )
                 self._db.executemany("INSERT INTO temp.places (place, name) VALUES (?, ?)", ids)
                 self._db.execute("CREATE UNIQUE INDEX temp.place_of ON places (name)")
             except sqlite3.IntegrityError:
-                duplicate = self._value("SELECT name FROM temp.places GROUP BY name HAVING count(*) > 1 ORDER BY min(place) LIMIT 1")
-                raise DataError(dataset.where, f"the id {duplicate!r} appears twice", "give every sample an id of its own") from None
+                duplicate = self._value(
+                    "SELECT name FROM temp.places GROUP BY name HAVING count(*) > 1 ORDER BY "
+                    "min(place) LIMIT 1"
+                )
+                raise DataError(
+                    dataset.where,
+                    f"the id {duplicate!r} appears twice",
+                    "give every sample an id of its own",
+                ) from None
             finally:
                 self._db.execute("COMMIT")
             self._record_tasks()
@@ -296,7 +401,8 @@ class State:
 
     def _progress(self) -> tuple[Sequence[int], list[int]]:
         """The samples that lack a task, and the number of samples that lack each task."""
-        unfinished, lacking = array("i"), [0] * len(self._tasks)
+        unfinished = array("i")
+        lacking = [0] * len(self._tasks)
         for place, records in groupby(self._db.execute(_PROGRESS), key=itemgetter(0)):
             done = {number for _, number in records}
             missing = [number for number in range(len(self._tasks)) if number not in done]
@@ -324,17 +430,22 @@ class State:
         return self._lacking
 
     def known(self, sample_id: str) -> tuple[str | None, set[tuple[int | None, int]]]:
-        """Records of a sample from earlier sessions: the digest of its pixels, and (label, predicted class) of its rows."""
+        """Records of a sample from earlier sessions: the digest of its pixels, and (label,
+        predicted class) of its rows."""
         if self._fresh:
             return None, set()
         with self._reading():
-            query = "SELECT digest, rows.id, row FROM samples LEFT JOIN rows ON sample = samples.id WHERE name = ?"
+            query = (
+                "SELECT digest, rows.id, row FROM samples LEFT JOIN rows ON sample = "
+                "samples.id WHERE name = ?"
+            )
             records = self._db.execute(query, (sample_id,)).fetchall()
             rows = [_row(data) for _, number, data in records if number is not None]
             return records[0][0] if records else None, {(row.label, row.predicted) for row in rows}
 
     def results(self) -> Iterator[SampleResults]:
-        """The results of this session's tasks, sample by sample in the order of the data set, without skipped samples.
+        """The results of this session's tasks, sample by sample in the order of the data set,
+        without skipped samples.
 
         Raises:
             RunError: a value is not valid.
@@ -344,7 +455,9 @@ class State:
             for _, group in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
                 records = list(group)
                 lines = [_line(data) for _, _, data in records]
-                yield SampleResults([read_line(line) for line in lines], lines, str(records[0][1] or ""))
+                yield SampleResults(
+                    [read_line(line) for line in lines], lines, str(records[0][1] or "")
+                )
 
     def skips(self) -> Iterator[Skip]:
         """The skipped samples, each once, in the order of the data set."""
@@ -352,11 +465,16 @@ class State:
             self._record_tasks()
             for _, records in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
                 _, sample_id, reason, *at, estimator = next(records)
-                task = None if estimator is None else (noise_level(str(at[0]), float(at[1]), str(at[2])), str(estimator))
+                task = (
+                    None
+                    if estimator is None
+                    else (noise_level(str(at[0]), float(at[1]), str(at[2])), str(estimator))
+                )
                 yield Skip(sample_id=str(sample_id), reason=str(reason), task=task)
 
     def rows(self) -> Iterator[Row]:
-        """All rows of samples that were never skipped, by sample and then by task, both in the order of writing.
+        """All rows of samples that were never skipped, by sample and then by task, both in the
+        order of writing.
 
         Raises:
             RunError: a value is not valid.
@@ -368,7 +486,11 @@ class State:
     def images(self) -> dict[str, str]:
         """The pixel digests by sample id."""
         with self._reading():
-            return dict(self._db.execute("SELECT name, digest FROM samples WHERE digest NOT NULL").fetchall())
+            return dict(
+                self._db.execute(
+                    "SELECT name, digest FROM samples WHERE digest NOT NULL"
+                ).fetchall()
+            )
 
     def labels(self, sample_ids: Iterable[str]) -> Iterator[tuple[str, str | None, int | None]]:
         """Id, pixel digest and label of each row of these samples."""
@@ -380,7 +502,8 @@ class State:
         """The estimators of the rows: their names in the results and their entries in the spec."""
         with self._reading():
             yield from [
-                (name, EstimatorSpec.model_validate(entry).model_dump(mode="json")) for name, entry in self._specified("estimator", "entry")
+                (name, EstimatorSpec.model_validate(entry).model_dump(mode="json"))
+                for name, entry in self._specified("estimator", "entry")
             ]
 
     def noises(self) -> Iterator[tuple[str, Any]]:
@@ -403,33 +526,49 @@ class State:
     def seconds(self) -> dict[str, float]:
         """Seconds by step, over all sessions."""
         with self._reading():
-            records = self._db.execute("SELECT step, sum(seconds) FROM seconds GROUP BY step ORDER BY min(id)")
+            records = self._db.execute(
+                "SELECT step, sum(seconds) FROM seconds GROUP BY step ORDER BY min(id)"
+            )
             return {str(step): float(spent) for step, spent in records}
 
     def _prepare(self) -> None:
         """Apply the settings, and create the schema or check it."""
-        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "journal_mode = TRUNCATE", "synchronous = EXTRA"):
+        for setting in (
+            "trusted_schema = OFF",
+            "cell_size_check = ON",
+            "journal_mode = TRUNCATE",
+            "synchronous = EXTRA",
+        ):
             self._db.execute(f"PRAGMA {setting}")
         self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
         self._guard()
         if not self._db.execute(_SHAPE).fetchall():
             with self._transaction():
-                for statement in (*_SCHEMA.strip().split(";\n"), f"PRAGMA user_version = {_VERSION}"):
+                for statement in (
+                    *_SCHEMA.strip().split(";\n"),
+                    f"PRAGMA user_version = {_VERSION}",
+                ):
                     self._db.execute(statement.strip(";"))
         model = sqlite3.connect(":memory:")
         model.executescript(_SCHEMA)
         if (version := self._value("PRAGMA user_version")) != _VERSION:
-            raise RunError(self._where, f"has a state of version {version}", f"this robaudit reads version {_VERSION}")
+            raise RunError(
+                self._where,
+                f"has a state of version {version}",
+                f"this robaudit reads version {_VERSION}",
+            )
         if self._db.execute(_SHAPE).fetchall() != model.execute(_SHAPE).fetchall():
             raise self._damaged("its tables are not those that robaudit creates")
         model.close()
 
     def _record_tasks(self) -> None:
         """Record the tasks of this session, and the index of each in the order of the spec."""
-        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS session_tasks (task INTEGER PRIMARY KEY, number)")
+        self._db.execute(
+            "CREATE TEMP TABLE IF NOT EXISTS session_tasks (task INTEGER PRIMARY KEY, number)"
+        )
         self._db.execute("DELETE FROM temp.session_tasks")
         self._db.executemany(
-            f"INSERT INTO temp.session_tasks (task, number) SELECT id, ? FROM tasks WHERE {_IS_TASK}",  # noqa: S608
+            _INSERT_SESSION_TASK,
             ((number, *_named(name)) for number, name in enumerate(self._tasks)),
         )
 
@@ -439,10 +578,17 @@ class State:
         for name in dict.fromkeys(names):
             at, label = name
             entry = json.dumps(self._entries[label]) if label in self._entries else None
-            form = json.dumps(self._noises[at.noise]) if at.noise is not None and at.noise in self._noises else None
+            form = (
+                json.dumps(self._noises[at.noise])
+                if at.noise is not None and at.noise in self._noises
+                else None
+            )
             values = flush, *_named(name), entry, form
-            self._db.execute(f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
-            ids[name] = self._value(f"SELECT id FROM tasks WHERE {_IS_TASK}", *_named(name))  # noqa: S608
+            self._db.execute(
+                _INSERT_TASK,
+                values,
+            )
+            ids[name] = self._value(_TASK_ID, *_named(name))
         return ids
 
     def _value(self, query: str, *values: Any) -> Any:
@@ -478,7 +624,15 @@ class State:
         try:
             with self._refusals():
                 yield
-        except (sqlite3.Error, zlib.error, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (
+            sqlite3.Error,
+            zlib.error,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             raise self._damaged(f"{type(error).__name__}: {error}"[:200]) from error
 
     def _refusal(self, error: sqlite3.Error) -> RunError:
@@ -487,11 +641,15 @@ class State:
             return _cannot_be_written(self._where, os.strerror(errno.ENOSPC))
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
             allowed = self._path is None or os.access(self._path.parent, os.W_OK)
-            return _cannot_be_written(self._where, str(error) if allowed else os.strerror(errno.EACCES))
+            return _cannot_be_written(
+                self._where, str(error) if allowed else os.strerror(errno.EACCES)
+            )
         if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM):
             return _cannot_be_written(self._where, str(error))
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return RunError(self._where, "is being read or written by another process", "wait for it")
+            return RunError(
+                self._where, "is being read or written by another process", "wait for it"
+            )
         return self._damaged(str(error))
 
     def _damaged(self, why: str) -> RunError:
@@ -526,8 +684,14 @@ def _line(data: bytes) -> str:
 
 
 def _checked_id(sample_id: object, where: str) -> str:
-    if not isinstance(sample_id, str) or not (sample_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in sample_id)):
-        raise DataError(where, f"the id {sample_id!a} is not text that can be written", "give every sample an id in valid Unicode")
+    if not isinstance(sample_id, str) or not (
+        sample_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in sample_id)
+    ):
+        raise DataError(
+            where,
+            f"the id {sample_id!a} is not text that can be written",
+            "give every sample an id in valid Unicode",
+        )
     return sample_id
 
 
@@ -544,7 +708,11 @@ def _refuse_unexpected_files(path: Path) -> None:
     journal = path.with_name(f"{path.name}-journal")
     for name in (path, journal, path.with_name(f"{path.name}-wal")):
         if os.path.lexists(name) and not stat.S_ISREG(name.lstat().st_mode):
-            raise RunError(str(name), "cannot be read: it is not a regular file", "delete it, or choose another --out")
+            raise RunError(
+                str(name),
+                "cannot be read: it is not a regular file",
+                "delete it, or choose another --out",
+            )
     with suppress(FileNotFoundError):
         if journal.read_bytes().endswith(_SUPER_JOURNAL):
             raise damaged(str(path), "robaudit did not write it")

@@ -1,4 +1,5 @@
-"""Class names from a file: one per line (also ``n01440764 tench, Tinca tinca``), or JSON: a list, or a mapping in either direction."""
+"""Class names from a file: one per line (also ``n01440764 tench, Tinca tinca``), or JSON: a list,
+or a mapping in either direction."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _LARGEST = 2**24
 
 
 def read_class_names(value: object, info: ValidationInfo) -> object:
-    """The distinct names in a file, by class index, if the value is a path; a mapping's names in order; any other value unchanged.
+    """The distinct names in a file, by class index, if the value is a path; a mapping's names in
+    order; any other value unchanged.
 
     Raises:
         ValueError: there is no such file, it has no names, or a mapping lacks an index.
@@ -35,13 +37,22 @@ def read_class_names(value: object, info: ValidationInfo) -> object:
     path, text = _read(value, info)
     names = _from_json(text) if path.suffix.lower() == ".json" else _lines(text)
     if not names or not all(names):
-        raise ValueError(f"must be a file with a name on each line (line {names.index('') + 1} is empty)" if names else "is an empty file")
+        raise ValueError(
+            f"must be a file with a name on each line (line {names.index('') + 1} is empty)"
+            if names
+            else "is an empty file"
+        )
     pairs = [_SYNSET_WORDS.fullmatch(name) for name in names]
-    return _first_synonyms([pair[2] for pair in pairs if pair], [pair[1] for pair in pairs if pair]) if all(pairs) else distinct(names)
+    return (
+        _first_synonyms([pair[2] for pair in pairs if pair], [pair[1] for pair in pairs if pair])
+        if all(pairs)
+        else distinct(names)
+    )
 
 
 def read_class_ids(value: object, info: ValidationInfo) -> object:
-    """The first word of each line of a file (``n01440764 tench, Tinca tinca``), if the value is a path; any other value unchanged.
+    """The first word of each line of a file (``n01440764 tench, Tinca tinca``), if the value is a
+    path; any other value unchanged.
 
     Raises:
         ValueError: there is no such file, or it has an empty line.
@@ -64,7 +75,10 @@ def read_ids(value: object, info: ValidationInfo) -> object:
         value = [line for line in _lines(_read(value, info, "ids")[1]) if line]
     if not isinstance(value, list | tuple):
         return value
-    ids = tuple(str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else entry for entry in value)
+    ids = tuple(
+        str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else entry
+        for entry in value
+    )
     if twice := [name for name, times in Counter(ids).items() if times > 1]:
         raise ValueError(f"lists {twice[0]!r} twice")
     return ids
@@ -80,7 +94,9 @@ def _read(value: str, info: ValidationInfo, what: str = "names") -> tuple[Path, 
     except UnicodeDecodeError:
         raise ValueError("must be a file of UTF-8 text") from None
     except OSError as error:
-        raise ValueError(f"must be a list of {what}, or a file of them ({error.strerror or error}: {path})") from None
+        raise ValueError(
+            f"must be a list of {what}, or a file of them ({error.strerror or error}: {path})"
+        ) from None
 
 
 def _lines(text: str) -> list[str]:
@@ -88,13 +104,17 @@ def _lines(text: str) -> list[str]:
 
 
 def _first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:
-    """The first synonym of each class; all synonyms if that is not unique; with the synset if they are not unique either.
+    """The first synonym of each class; all synonyms if that is not unique; with the synset if they
+    are not unique either.
 
     ImageNet has two classes whose only name is crane.
     """
     first = [name.split(",", 1)[0].strip() for name in names]
     times = Counter(first)
-    return distinct([short if times[short] == 1 else name for short, name in zip(first, names, strict=True)], synsets)
+    return distinct(
+        [short if times[short] == 1 else name for short, name in zip(first, names, strict=True)],
+        synsets,
+    )
 
 
 def _from_json(text: str) -> list[str]:
@@ -106,15 +126,21 @@ def _from_json(text: str) -> list[str]:
 
 
 def _by_index(names: object) -> list[str]:
-    """The names in the order of the classes, from names by index (as Transformers has them) or indices by name (``class_to_idx``)."""
+    """The names in the order of the classes, from names by index (as Transformers has them) or
+    indices by name (``class_to_idx``)."""
     if isinstance(names, Mapping):
         by_name = all(type(index) is int for index in names.values())
-        by_index = {str(index): name for index, name in ((v, k) if by_name else (k, v) for k, v in names.items())}
+        by_index = {
+            str(index): name
+            for index, name in ((v, k) if by_name else (k, v) for k, v in names.items())
+        }
         names = [by_index.get(str(index)) for index in range(len(names))]
     listed = names if isinstance(names, list) else []
     odd = [name for name in listed if isinstance(name, bool | int | float)]
     if odd:
         raise ValueError(f"has the name {odd[0]!r}, which {unquoted(odd[0])}")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("must be a list of names, {index: name} or {name: index}, with all indices from 0")
+        raise ValueError(
+            "must be a list of names, {index: name} or {name: index}, with all indices from 0"
+        )
     return names

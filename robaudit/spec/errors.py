@@ -43,15 +43,20 @@ def explain(error: ValidationError, where: str | Origin, below: Location = ()) -
     origin = Origin(where) if isinstance(where, str) else where
     errors = error.errors(include_url=False)
     places = [origin.location((*below, *_location(detail))) for detail in errors]
-    first = min(range(len(errors)), key=lambda i: errors[i]["type"] != UNKNOWN_KEY)  # a misspelt key explains a missing one
-    kind, location, value = errors[first]["type"], places[first], errors[first].get("input")
+    # a misspelt key explains a missing one
+    first = min(range(len(errors)), key=lambda i: errors[i]["type"] != UNKNOWN_KEY)
+    kind = errors[first]["type"]
+    location = places[first]
+    value = errors[first].get("input")
     key = key_text(location)
     place = origin.line(location) or key_text(origin.location(below))
     if kind == UNKNOWN_KEY:
         return SpecError(place, f"unknown key {key!r}", errors[first]["msg"])
     if kind == MISSING_KEY:
         return SpecError(place, f"the key {key!r} is missing", errors[first]["msg"])
-    remedies = dict.fromkeys(wanted(detail) for detail, at in zip(errors, places, strict=True) if at == location)
+    remedies = dict.fromkeys(
+        wanted(detail) for detail, at in zip(errors, places, strict=True) if at == location
+    )
     remedy = " or ".join(remedies).replace("or must be", "or")
     if value is None:
         remedy = f"is empty; {remedy}"
@@ -65,8 +70,13 @@ def explain(error: ValidationError, where: str | Origin, below: Location = ()) -
 
 
 def _location(error: ErrorDetails) -> Location:
-    """The location of an error: pydantic's without the names of union members, and the key that a validator names."""
-    parts = tuple(part for i, part in enumerate(error["loc"]) if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part)))
+    """The location of an error: pydantic's without the names of union members, and the key that a
+    validator names."""
+    parts = tuple(
+        part
+        for i, part in enumerate(error["loc"])
+        if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part))
+    )
     key = error.get("ctx", {}).get(KEY)
     return parts if key is None else (*parts, key)
 

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    model_validator,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from robaudit.errors import SpecError, did_you_mean
@@ -41,7 +48,8 @@ def unquoted(value: bool | float | date) -> str:
 
 
 def as_number(value: object) -> object:
-    """Read ``8/255`` as a number; refuse YAML's true, false, yes and no; pass anything else on to the type check."""
+    """Read ``8/255`` as a number; refuse YAML's true, false, yes and no; pass anything else on to
+    the type check."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
     if isinstance(value, str) and value.count("/") == 1:
@@ -75,17 +83,24 @@ def level(where: str, value: object) -> float:
     with contextlib.suppress(SpecError):
         if (parsed := number(where, value)) > 0:
             return parsed
-    raise SpecError(where, f"{value!r} is not a positive number", "give one noise level, such as 0.05 or 8/255")
+    raise SpecError(
+        where, f"{value!r} is not a positive number", "give one noise level, such as 0.05 or 8/255"
+    )
 
 
 def as_bytes(value: object) -> object:
-    """Read ``4GB``, ``512 MiB`` or ``1.5g`` as a number of bytes; refuse other text; pass anything else on to the type check."""
+    """Read ``4GB``, ``512 MiB`` or ``1.5g`` as a number of bytes; refuse other text; pass anything
+    else on to the type check."""
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?\s*", value, re.ASCII | re.IGNORECASE)
+    match = re.fullmatch(
+        r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?\s*", value, re.ASCII | re.IGNORECASE
+    )
     if match is None:
         raise ValueError("must be an amount of memory such as 4GB or 512MiB")
-    return round(float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " "))
+    return round(
+        float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " ")
+    )
 
 
 def _no_bool(value: object) -> object:
@@ -105,7 +120,9 @@ def as_tuple(value: object) -> object:
 class _SingleToo:
     """Accept a single value for a list of one."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         listed = handler(source)
         (item,) = listed["items_schema"]
         return core_schema.no_info_before_validator_function(
@@ -117,7 +134,11 @@ T = TypeVar("T")
 OneOrMore = Annotated[tuple[T, ...], _SingleToo()]
 """A list of any length, or a single value."""
 _Fraction = Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*/\s*\d+(\.\d+)?\s*$")]
-Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(as_number, json_schema_input_type=float | _Fraction)]
+Number = Annotated[
+    float,
+    Field(allow_inf_nan=False),
+    BeforeValidator(as_number, json_schema_input_type=float | _Fraction),
+]
 Positive = Annotated[
     float,
     Field(gt=0, allow_inf_nan=False),
@@ -137,10 +158,13 @@ class SpecSection(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, value: object) -> object:
-        """Refuse an unknown key, with the nearest known key, and a missing key, with its description."""
+        """Refuse an unknown key, with the nearest known key, and a missing key, with its
+        description."""
         if isinstance(value, Mapping):
             fields = cls.model_fields
-            if cls.model_config.get("extra") == "forbid" and (unknown := next((key for key in value if key not in fields), None)):
+            if cls.model_config.get("extra") == "forbid" and (
+                unknown := next((key for key in value if key not in fields), None)
+            ):
                 raise about_key(UNKNOWN_KEY, str(unknown), did_you_mean(str(unknown), fields))
             for key, field in fields.items():
                 if field.is_required() and key not in value:

@@ -13,7 +13,15 @@ from typing import Literal
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
 from robaudit.names import Part, PartName, ResultName
-from robaudit.plugins import STATISTICS, entry_point, in_group, load_plugin, names_in, reference, shown
+from robaudit.plugins import (
+    STATISTICS,
+    entry_point,
+    in_group,
+    load_plugin,
+    names_in,
+    reference,
+    shown,
+)
 from robaudit.records import Member, Record
 from robaudit.spec.fields import as_number
 
@@ -25,7 +33,8 @@ WARNINGS = "warnings"
 
 
 class RunQuantities(Mapping[str, tuple[str, ...]]):
-    """The quantities of ``robaudit gate``: the installed statistics, each with its required arguments (besides those that select results).
+    """The quantities of ``robaudit gate``: the installed statistics, each with its required
+    arguments (besides those that select results).
 
     A statistic is imported when its arguments are looked up.
     """
@@ -39,7 +48,9 @@ class RunQuantities(Mapping[str, tuple[str, ...]]):
         except (AttributeError, TypeError) as error:
             value = entry_point(STATISTICS, _WHAT, name).value
             raise RobauditError(
-                f"{_WHAT} {name}", f"{value} is {shown(statistic)}, not a Statistic", "fix or uninstall the plugin"
+                f"{_WHAT} {name}",
+                f"{value} is {shown(statistic)}, not a Statistic",
+                "fix or uninstall the plugin",
             ) from error
 
     def __iter__(self) -> Iterator[str]:
@@ -52,7 +63,8 @@ class RunQuantities(Mapping[str, tuple[str, ...]]):
         return name in names_in(STATISTICS)
 
     def arguments(self) -> list[str]:
-        """The arguments of all statistics that work; a broken plugin says what is wrong when a gate names it."""
+        """The arguments of all statistics that work; a broken plugin says what is wrong when a gate
+        names it."""
         found: dict[str, None] = {}
         for name in sorted(self, key=self._from_elsewhere):
             with contextlib.suppress(RobauditError):
@@ -61,13 +73,19 @@ class RunQuantities(Mapping[str, tuple[str, ...]]):
 
     def _from_elsewhere(self, name: str) -> bool:
         """The core's own statistics come first."""
-        return not any(point.name == name and point.module.startswith("robaudit.gates.") for point in in_group(STATISTICS))
+        return not any(
+            point.name == name and point.module.startswith("robaudit.gates.")
+            for point in in_group(STATISTICS)
+        )
 
 
 QUANTITIES = RunQuantities()
 """The quantities of ``robaudit gate``."""
 _WHAT = "gate statistic"
-_GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)
+_GATE = re.compile(
+    r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*",
+    re.DOTALL,
+)
 _LONGEST = 300
 _USUAL = "mean"
 
@@ -80,7 +98,8 @@ class Gate(Record):
         quantity: the compared quantity.
         relation, threshold: ``>=`` or ``<=``, and the number.
         estimator, noise, level: select the results; None: the run's only one.
-        level_name: the name of the level; None: any. The text ``sigma=0.1`` is a level with the name sigma.
+        level_name: the name of the level; None: any. The text ``sigma=0.1`` is a level with the
+            name sigma.
         part: selects a value of an estimator with several (``q=100``); None: any.
         arguments: of the quantity, by name.
     """
@@ -103,17 +122,40 @@ class Gate(Record):
         """The members of its JSON object, with null for the arguments of other quantities."""
 
         def argument(name: str) -> Member:
-            return Member(name, lambda gate: gate.arguments.get(name), float | None, "the argument of a quantity; None for others")
+            return Member(
+                name,
+                lambda gate: gate.arguments.get(name),
+                float | None,
+                "the argument of a quantity; None for others",
+            )
 
-        about_name = "the name of the level; None: any. The text ``sigma=0.1`` is a level with the name sigma."
+        about_name = (
+            "the name of the level; None: any. The text ``sigma=0.1`` is a level with "
+            "the name sigma."
+        )
         about_relation = "``>=`` or ``<=``, and the number."
         return (
             Member("gate", str, str, "The gate as text for the command line."),
             Member("quantity", attrgetter("quantity"), str, "the compared quantity."),
-            Member("estimator", attrgetter("result"), str | None, "The name of its result; None if it names no estimator."),
-            Member("noise", attrgetter("noise"), str | None, "select the results; None: the run's only one."),
+            Member(
+                "estimator",
+                attrgetter("result"),
+                str | None,
+                "The name of its result; None if it names no estimator.",
+            ),
+            Member(
+                "noise",
+                attrgetter("noise"),
+                str | None,
+                "select the results; None: the run's only one.",
+            ),
             Member("level_name", attrgetter("level_name"), LevelName | None, about_name),
-            Member("level", attrgetter("level"), float | None, "select the results; None: the run's only one."),
+            Member(
+                "level",
+                attrgetter("level"),
+                float | None,
+                "select the results; None: the run's only one.",
+            ),
             *map(argument, QUANTITIES.arguments()),
             Member("relation", attrgetter("relation"), Relation, about_relation),
             Member("threshold", attrgetter("threshold"), float, about_relation),
@@ -148,17 +190,37 @@ class Gate(Record):
         name = ResultName.parse(result)
         if at.level is None:
             return replace(self, estimator=name.estimator, part=name.part, noise=at.noise)
-        return replace(self, estimator=name.estimator, part=name.part, noise=at.noise, level=at.level, level_name=at.name)
+        return replace(
+            self,
+            estimator=name.estimator,
+            part=name.part,
+            noise=at.noise,
+            level=at.level,
+            level_name=at.name,
+        )
 
     def __str__(self) -> str:
-        noise = None if self.noise == GAUSSIAN and self.level_name is LevelName.SIGMA else self.noise
+        noise = (
+            None if self.noise == GAUSSIAN and self.level_name is LevelName.SIGMA else self.noise
+        )
         level = "sigma" if self.level_name is LevelName.SIGMA else "level"
         part = {} if self.part is None else {self.part.name.value: self.part.value}
-        arguments = {"estimator": self.estimator, **part, "noise": noise, level: self.level, **self.arguments}
+        arguments = {
+            "estimator": self.estimator,
+            **part,
+            "noise": noise,
+            level: self.level,
+            **self.arguments,
+        }
         named = ", ".join(
-            f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in arguments.items() if value is not None
+            f"{name}={value if isinstance(value, str) else number_text(value)}"
+            for name, value in arguments.items()
+            if value is not None
         )
-        return f"{self.quantity}{f'({named})' if named else ''} {self.relation} {number_text(self.threshold)}"
+        return (
+            f"{self.quantity}{f'({named})' if named else ''} {self.relation} "
+            f"{number_text(self.threshold)}"
+        )
 
 
 NO_WARNINGS = Gate(WARNINGS, "<=", 0.0)
@@ -175,7 +237,8 @@ def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str)
 
     Args:
         text: as the user wrote it.
-        quantities: the known quantities, each with its required arguments (besides those that select results).
+        quantities: the known quantities, each with its required arguments (besides those that
+            select results).
         where: its location, for messages (``--gate``, ``spec.yaml, gates``).
 
     Raises:
@@ -186,7 +249,8 @@ def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str)
     match = _GATE.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise SpecError(where, "is not of the form quantity(name=value, ...) >= number", example)
-    quantity, relation = match["quantity"], match["relation"]
+    quantity = match["quantity"]
+    relation = match["relation"]
     if quantity not in quantities:
         raise SpecError(where, f"unknown quantity {quantity!r}", did_you_mean(quantity, quantities))
     if relation not in (">=", "<="):
@@ -202,7 +266,9 @@ def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str)
     level = _number(arguments[key], key, where) if key in arguments else None
     estimator, part = _result(arguments, where)
     if level is not None and level <= 0:
-        raise SpecError(where, f"{key}={level:g} is not positive", "give a noise level such as 0.05 or 8/255")
+        raise SpecError(
+            where, f"{key}={level:g} is not positive", "give a noise level such as 0.05 or 8/255"
+        )
     return Gate(
         quantity=quantity,
         relation=">=" if relation == ">=" else "<=",
@@ -248,9 +314,13 @@ def _arguments(text: str, quantity: str, further: Sequence[str], where: str) -> 
     for piece in text.split(",") if text.strip() else ():
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not equals or not name or not value:
-            raise SpecError(where, f"{piece.strip()!r} is not of the form name=value", "for example sigma=0.05")
+            raise SpecError(
+                where, f"{piece.strip()!r} is not of the form name=value", "for example sigma=0.05"
+            )
         if name not in known:
-            raise SpecError(where, f"{quantity} has no argument {name!r}", did_you_mean(name, known))
+            raise SpecError(
+                where, f"{quantity} has no argument {name!r}", did_you_mean(name, known)
+            )
         if name in arguments:
             raise SpecError(where, f"{name} appears twice", "name it once")
         arguments[name] = value.strip("'\"")
@@ -263,5 +333,7 @@ def _number(text: str, what: str, where: str, *, infinite: bool = False) -> floa
     except ValueError:
         number = math.nan
     if math.isnan(number) or (math.isinf(number) and not infinite):
-        raise SpecError(where, f"{what} is {text!r}, not a number", "write a number such as 0.9 or 8/255")
+        raise SpecError(
+            where, f"{what} is {text!r}, not a number", "write a number such as 0.9 or 8/255"
+        )
     return number

@@ -19,7 +19,8 @@ from robaudit.spec.presets import NORMALISATIONS
 _EMBEDDED = "digits"
 _TITLE = "# What robaudit audits; for all keys see docs/spec.md or robaudit list schema"
 _NORMALISE = (
-    "  # mean: [0.485, 0.456, 0.406]   # as in training, if the images were normalised; applied after the noise",
+    "  # mean: [0.485, 0.456, 0.406]   # as in training, if the images were normalised; applied "
+    "after the noise",
     "  # std: [0.229, 0.224, 0.225]",
 )
 _NO_GATES = ("# gates:   # what robaudit gate requires of a run", '#   - "mean >= 0.9"')
@@ -33,18 +34,23 @@ def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """
     key = re.sub(r"[\s_-]", "", text).lower()
     if key not in NORMALISATIONS:
-        remedy = f"{did_you_mean(key, NORMALISATIONS)}; numbers: --set model.mean=[0.5] --set model.std=[0.25]"
+        remedy = (
+            f"{did_you_mean(key, NORMALISATIONS)}; numbers: --set model.mean=[0.5] --set "
+            "model.std=[0.25]"
+        )
         raise SpecError(f"--normalise {text}", "is not known", remedy)
     return NORMALISATIONS[key]
 
 
 def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
-    """The ``dataset`` section for a path (by its kind), for ``digits``, or for ``torchvision:NAME`` with its files in ``data/``.
+    """The ``dataset`` section for a path (by its kind), for ``digits``, or for ``torchvision:NAME``
+    with its files in ``data/``.
 
     Args:
         text: the option.
         base: the spec's folder, the base of relative paths.
-        limit: number of images: the first of an array; a random subset of folders, whose first images all belong to one class.
+        limit: number of images: the first of an array; a random subset of folders, whose first
+            images all belong to one class.
 
     Raises:
         SpecError: there is no such file, or its kind is unknown.
@@ -54,15 +60,28 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
         return {"kind": "digits", "limit": limit}
     if colon and family == "torchvision":
         if not name:
-            raise SpecError(f"--data {text}", "does not name a data set", "for example torchvision:CIFAR10")
+            raise SpecError(
+                f"--data {text}", "does not name a data set", "for example torchvision:CIFAR10"
+            )
         return {"kind": "torchvision", "name": name, "root": "data", "limit": limit}
     text = str(expanded(text))
     section = recognised(text, base)
     if not (base / text).exists() and not has_magic(text):
-        raise SpecError(f"--data {text}", "no such file or folder", "give an existing one, digits or torchvision:CIFAR10")
+        raise SpecError(
+            f"--data {text}",
+            "no such file or folder",
+            "give an existing one, digits or torchvision:CIFAR10",
+        )
     if section is None:
-        forms = "a .npz, .csv, .jsonl, .parquet or .tar file, a folder of images, or one that the library datasets wrote"
-        raise SpecError(f"--data {text}", "is not a supported kind of data", f"give {forms}; all forms: docs/model-and-data.md")
+        forms = (
+            "a .npz, .csv, .jsonl, .parquet or .tar file, a folder of images, or one that "
+            "the library datasets wrote"
+        )
+        raise SpecError(
+            f"--data {text}",
+            "is not a supported kind of data",
+            f"give {forms}; all forms: docs/model-and-data.md",
+        )
     if section["kind"] == "npz":
         return {**section, **_without_labels(base / text), "limit": limit}
     return {**section, "sample": {"size": limit}}
@@ -83,15 +102,21 @@ def levels(text: str) -> list[float | str]:
     Raises:
         SpecError: a level is not a positive number.
     """
-    return [piece if "/" in piece else value for piece in re.split(r"[\s,]+", text.strip()) if (value := level("--sigma", piece))]
+    return [
+        piece if "/" in piece else value
+        for piece in re.split(r"[\s,]+", text.strip())
+        if (value := level("--sigma", piece))
+    ]
 
 
 def spec_text(document: Mapping[str, Any], source: str = "") -> str:
-    """The YAML text: commented sections, with values in YAML's JSON subset so that no text can break out of its quotes.
+    """The YAML text: commented sections, with values in YAML's JSON subset so that no text can
+    break out of its quotes.
 
     Args:
         document: the sections.
-        source: the model's own files that supply the rest of its section and of the data set's; empty: none.
+        source: the model's own files that supply the rest of its section and of the data set's;
+            empty: none.
     """
     lines = [_TITLE]
     for name, section in document.items():
@@ -101,7 +126,9 @@ def spec_text(document: Mapping[str, Any], source: str = "") -> str:
         else:
             lines += [f"  - {_value(value)}" for value in section]
         if name == "model" and source:
-            lines.append(f"  # the rest, the size of images and the class names are from {_value(source)}")
+            lines.append(
+                f"  # the rest, the size of images and the class names are from {_value(source)}"
+            )
         elif name == "model" and "mean" not in section:
             lines += _NORMALISE
     return "\n".join([*lines, *(() if "gates" in document else _NO_GATES)]) + "\n"

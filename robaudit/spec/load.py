@@ -20,7 +20,9 @@ from robaudit.spec.fields import as_tuple
 from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries, with_options
 from robaudit.spec.origin import Location, Origin
 
-_MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
+_MAX_BYTES = 2**20
+_MAX_NODES = 20_000
+_MAX_DEPTH = 50
 _LONGEST_TEXT = 5000  # a path has at most 4096
 
 
@@ -32,9 +34,13 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     seen: set[Any] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key must be plain text", key.start_mark
+            )
         if key.value in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} appears twice", key.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key.value!r} appears twice", key.start_mark
+            )
         seen.add(key.value)
     loader.flatten_mapping(node)
     return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
@@ -59,7 +65,8 @@ def load_spec(
     Args:
         path: the YAML file; paths in it are relative to its folder.
         text: its content, if the file does not exist yet.
-        settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.samples=2000``), values in YAML.
+        settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.samples=2000``), values
+            in YAML.
         sigmas: replace the levels of the noises whose level is a standard deviation.
         noises: restrict the noises to these labels.
         levels: replace the levels of the noises, which must share one level name.
@@ -67,8 +74,9 @@ def load_spec(
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
 
     Raises:
-        SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named. Names of estimators and noises are
-            looked up; their options are checked when they are built, which imports torch.
+        SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named.
+            Names of estimators and noises are looked up; their options are checked when they are
+            built, which imports torch.
     """
     raw, lines = read_document(path, text)
     moved = _as_lists(raw)
@@ -78,7 +86,12 @@ def load_spec(
         raw["estimators"] = _chosen_estimators(raw.get("estimators") or [], estimators)
     if noises:
         _restrict_noises(raw, noises)
-        lines = {place: line for place, line in lines.items() if len(place) < 2 or place[0] not in ("noise", "estimators")}  # new lists
+        # new lists
+        lines = {
+            place: line
+            for place, line in lines.items()
+            if len(place) < 2 or place[0] not in ("noise", "estimators")
+        }
     _set_levels(raw, levels, sigmas)
     for setting in settings:
         apply_setting(raw, setting)
@@ -111,13 +124,22 @@ def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:
 
 def _refuse_memory(spec: AuditSpec) -> None:
     """Refuse kinds and formats that only a Python program can pass to an audit."""
-    for location, kind in ((("dataset", "kind"), spec.dataset.kind), (("model", "format"), spec.model.format)):
+    for location, kind in (
+        (("dataset", "kind"), spec.dataset.kind),
+        (("model", "format"), spec.model.format),
+    ):
         if kind == IN_MEMORY:
             what = f"{kind} stands for objects of a Python program, which a file cannot name"
-            raise SpecError(spec.origin.place(location), what, "name files, or call robaudit.audit(net, dataset, ...)")
+            raise SpecError(
+                spec.origin.place(location),
+                what,
+                "name files, or call robaudit.audit(net, dataset, ...)",
+            )
 
 
-def read_document(path: Path, text: str | None = None) -> tuple[dict[str, Any], dict[Location, int]]:
+def read_document(
+    path: Path, text: str | None = None
+) -> tuple[dict[str, Any], dict[Location, int]]:
     """The mapping in a YAML file, and the line of every key in it.
 
     Args:
@@ -135,7 +157,9 @@ def _read(path: Path) -> str:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             raise SpecError(str(path), "is a folder", "name a spec file, for example spec.yaml")
-        if not stat.S_ISREG(status.st_mode):  # a pipe may never be written to, and a device has no end
+        if not stat.S_ISREG(
+            status.st_mode
+        ):  # a pipe may never be written to, and a device has no end
             raise SpecError(str(path), "is not a regular file", "save the spec as a file")
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -145,12 +169,18 @@ def _read(path: Path) -> str:
     except FileNotFoundError as error:
         siblings = [p.name for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
         raise SpecError(
-            str(path), "no such file", did_you_mean(path.name, siblings) if siblings else "name an existing spec file"
+            str(path),
+            "no such file",
+            did_you_mean(path.name, siblings) if siblings else "name an existing spec file",
         ) from error
     except UnicodeDecodeError as error:
         raise SpecError(str(path), "is not UTF-8 text", "a spec is a YAML text file") from error
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-        raise SpecError(str(path), getattr(error, "strerror", None) or "cannot be read", "name a readable spec file") from error
+        raise SpecError(
+            str(path),
+            getattr(error, "strerror", None) or "cannot be read",
+            "name a readable spec file",
+        ) from error
 
 
 def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
@@ -159,11 +189,18 @@ def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
         raw = _loaded(text, lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise SpecError(f"{where}:{mark.line + 1}" if mark else where, f"not valid YAML: {error.problem or error.context}") from error
+        raise SpecError(
+            f"{where}:{mark.line + 1}" if mark else where,
+            f"not valid YAML: {error.problem or error.context}",
+        ) from error
     except Exception as error:  # PyYAML's constructors raise nearly anything on malformed values
         raise SpecError(where, f"not valid YAML: {str(error) or type(error).__name__}") from error
     if not isinstance(raw, dict):
-        raise SpecError(where, "is not a mapping", "a spec has the sections model, dataset, noise, estimators and run")
+        raise SpecError(
+            where,
+            "is not a mapping",
+            "a spec has the sections model, dataset, noise, estimators and run",
+        )
     return cast(dict[str, Any], raw), lines
 
 
@@ -177,8 +214,11 @@ def _loaded(text: str, lines: dict[Location, int]) -> Any:
     return loader.construct_document(node)
 
 
-def _index(node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]) -> None:
-    """Record the line of every key, and refuse oversized documents, counting aliases as written out."""
+def _index(
+    node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]
+) -> None:
+    """Record the line of every key, and refuse oversized documents, counting aliases as written
+    out."""
     count[0] += 1
     if count[0] > _MAX_NODES or len(location) > _MAX_DEPTH:
         raise yaml.YAMLError("too many or too deeply nested values")
@@ -197,16 +237,23 @@ def _index(node: yaml.Node, location: Location, lines: dict[Location, int], coun
 
 
 def _refuse_text(node: yaml.Node) -> None:
-    """Refuse lone surrogates, which no file or terminal can represent, and text longer than any path."""
+    """Refuse lone surrogates, which no file or terminal can represent, and text longer than any
+    path."""
     try:
         if len(str(node.value).encode()) > _LONGEST_TEXT:
-            raise yaml.YAMLError(f"a value has more than {_LONGEST_TEXT} characters (line {node.start_mark.line + 1})")
+            raise yaml.YAMLError(
+                f"a value has more than {_LONGEST_TEXT} characters (line "
+                f"{node.start_mark.line + 1})"
+            )
     except UnicodeEncodeError:
-        raise yaml.YAMLError(f"contains a lone surrogate ({node.value!r}); use whole Unicode characters") from None
+        raise yaml.YAMLError(
+            f"contains a lone surrogate ({node.value!r}); use whole Unicode characters"
+        ) from None
 
 
 def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:
-    """Turn ``--limit N`` of a random subset into a smaller subset with the same seed, contained in the larger one."""
+    """Turn ``--limit N`` of a random subset into a smaller subset with the same seed, contained in
+    the larger one."""
     dataset = raw.get("dataset")
     sample = dataset.get("sample") if isinstance(dataset, dict) else None
     if location == ("dataset", "limit") and isinstance(sample, dict):
@@ -216,7 +263,8 @@ def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tu
 
 
 def put(raw: dict[str, Any], location: Location, value: object) -> None:
-    """Set a value of the raw spec by its location, creating missing sections; a list of one counts as its entry.
+    """Set a value of the raw spec by its location, creating missing sections; a list of one counts
+    as its entry.
 
     Raises:
         SpecError: a part of the location is not a section.
@@ -228,10 +276,18 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
             target = target[0]
         inside: Any = target
         if isinstance(target, list) and not (isinstance(part, int) and part < len(target)):
-            raise SpecError(where, f"{part!r} is not an index of the list", f"it has {len(target)} entries, from 0")
+            raise SpecError(
+                where,
+                f"{part!r} is not an index of the list",
+                f"it has {len(target)} entries, from 0",
+            )
         if not isinstance(target, dict | list):
             section = ".".join(map(str, location[:i]))
-            raise SpecError(where, f"{section} is not a section of the spec", "a section is a mapping (key: value)")
+            raise SpecError(
+                where,
+                f"{section} is not a section of the spec",
+                "a section is a mapping (key: value)",
+            )
         if i == len(location) - 1:
             inside[part] = value
         elif isinstance(target, dict) and target.get(part) is None:
@@ -240,7 +296,8 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
 
 
 def apply_setting(raw: dict[str, Any], setting: str) -> None:
-    """Apply one ``--set key=value``; the first part of the key is a section of the spec, or the name or label of an estimator.
+    """Apply one ``--set key=value``; the first part of the key is a section of the spec, or the
+    name or label of an estimator.
 
     Raises:
         SpecError: it is not of that form, or there is no such key.
@@ -251,15 +308,23 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
         return
     entries = raw.get("estimators") or [{DEFAULT_ESTIMATOR: {}}]
     names = [(name, _label(entry)) for entry in entries if (name := _name(entry))]
-    index = next((i for i, entry in enumerate(entries) if location[0] in (_name(entry), _label(entry))), None)
+    index = next(
+        (i for i, entry in enumerate(entries) if location[0] in (_name(entry), _label(entry))), None
+    )
     if index is not None and len(location) > 1:
         raw["estimators"] = entries
         put(raw, ("estimators", index, _name(entries[index]) or "", *location[1:]), value)
         return
     if index is not None:
-        raise SpecError(f"--set {setting}", "does not name an option of the estimator", f"for example --set {location[0]}.samples=2000")
+        raise SpecError(
+            f"--set {setting}",
+            "does not name an option of the estimator",
+            f"for example --set {location[0]}.samples=2000",
+        )
     known = [*AuditSpec.model_fields, *(label or name for name, label in names)]
-    raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", did_you_mean(str(location[0]), known))
+    raise SpecError(
+        f"--set {setting}", f"unknown key {location[0]!r}", did_you_mean(str(location[0]), known)
+    )
 
 
 def read_setting(setting: str, example: str) -> tuple[Location, Any]:
@@ -270,19 +335,26 @@ def read_setting(setting: str, example: str) -> tuple[Location, Any]:
     """
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
-        raise SpecError(f"--set {setting}", "is not of the form key=value", f"for example --set {example}")
-    return tuple(int(part) if part.isdecimal() else part for part in key.strip().split(".")), _value(text, f"--set {setting}")
+        raise SpecError(
+            f"--set {setting}", "is not of the form key=value", f"for example --set {example}"
+        )
+    return tuple(
+        int(part) if part.isdecimal() else part for part in key.strip().split(".")
+    ), _value(text, f"--set {setting}")
 
 
 def _value(text: str, where: str) -> Any:
     try:
         return _loaded(text, {})
     except Exception as error:  # PyYAML's constructors raise nearly anything on malformed values
-        raise SpecError(where, "the value is not valid YAML", 'quote it, for example --set "model.mean=[0.5]"') from error
+        raise SpecError(
+            where, "the value is not valid YAML", 'quote it, for example --set "model.mean=[0.5]"'
+        ) from error
 
 
 def _as_lists(raw: dict[str, Any]) -> dict[Location, Location]:
-    """Rewrite the noises as a list with an entry for each name, and the estimators as a list of ``{name: options}``.
+    """Rewrite the noises as a list with an entry for each name, and the estimators as a list of
+    ``{name: options}``.
 
     Malformed entries stay as they are, for the message about them.
 
@@ -290,12 +362,15 @@ def _as_lists(raw: dict[str, Any]) -> dict[Location, Location]:
         The locations in the file of the entries.
     """
     entries = noise_entries(raw.get("noise"))
-    moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(entries)}
+    moved: dict[Location, Location] = {
+        ("noise", i): ("noise", *place) for i, (place, _) in enumerate(entries)
+    }
     if raw.get("noise") is not None:
         raw["noise"] = [entry for _, entry in entries]
     estimators = raw.get("estimators")
     if isinstance(estimators, str | dict):
-        estimators, moved[("estimators", 0)] = [estimators], ("estimators",)
+        estimators = [estimators]
+        moved[("estimators", 0)] = ("estimators",)
     if isinstance(estimators, list):
         raw["estimators"] = [with_options(entry) for entry in estimators]
     return moved
@@ -311,8 +386,11 @@ def _label(entry: object) -> str | None:
 
 
 def _chosen_estimators(entries: Sequence[object], names: Sequence[str]) -> list[object]:
-    """The estimators named on the command line (by name or label), with their options from the spec."""
-    known = {_name(entry): entry for entry in reversed(entries)} | {label: entry for entry in entries if (label := _label(entry))}
+    """The estimators named on the command line (by name or label), with their options from the
+    spec."""
+    known = {_name(entry): entry for entry in reversed(entries)} | {
+        label: entry for entry in entries if (label := _label(entry))
+    }
     return [known.get(name, {name: {}}) for name in names]
 
 
@@ -322,12 +400,19 @@ def _restrict_noises(raw: dict[str, Any], labels: Sequence[str]) -> None:
     Raises:
         SpecError: there is no such noise, or no estimator is left.
     """
-    by_label = {str(entry.get("name", entry.get("kind", GAUSSIAN))): entry for entry in raw.get("noise") or () if isinstance(entry, dict)}
+    by_label = {
+        str(entry.get("name", entry.get("kind", GAUSSIAN))): entry
+        for entry in raw.get("noise") or ()
+        if isinstance(entry, dict)
+    }
     for label in labels:
         if label not in by_label:
-            raise SpecError(f"--noise {label}", "the spec has no such noise", did_you_mean(label, by_label))
+            raise SpecError(
+                f"--noise {label}", "the spec has no such noise", did_you_mean(label, by_label)
+            )
     raw["noise"] = [by_label[label] for label in labels]
-    left_out, estimators = by_label.keys() - set(labels), []
+    left_out = by_label.keys() - set(labels)
+    estimators = []
     for entry in raw.get("estimators") or ():
         options = entry.get(_name(entry)) if isinstance(entry, dict) else None
         wanted = as_tuple(options.get("noise")) if isinstance(options, dict) else None
@@ -336,7 +421,11 @@ def _restrict_noises(raw: dict[str, Any], labels: Sequence[str]) -> None:
         elif remaining := [label for label in wanted if label not in left_out]:
             estimators.append({_name(entry): {**options, "noise": remaining}})
     if raw.get("estimators") and not estimators:
-        raise SpecError(f"--noise {labels[0]}", "no estimator of the spec is for this noise", "choose one with --estimator")
+        raise SpecError(
+            f"--noise {labels[0]}",
+            "no estimator of the spec is for this noise",
+            "choose one with --estimator",
+        )
     if estimators:
         raw["estimators"] = estimators
 
@@ -352,14 +441,28 @@ def _set_levels(raw: dict[str, Any], levels: Sequence[str], sigmas: Sequence[str
     if not levels and not sigmas:
         return
     entries = raw.get("noise") or [None]
-    named = [(entry, key.value) for entry in entries if isinstance(entry, dict) for key in LEVEL_KEYS if key in entry]
+    named = [
+        (entry, key.value)
+        for entry in entries
+        if isinstance(entry, dict)
+        for key in LEVEL_KEYS
+        if key in entry
+    ]
     if sigmas and len(entries) == 1 and not named:
         put(raw, ("noise", LevelName.SIGMA.value), list(sigmas))
         return
     chosen = [(entry, key) for entry, key in named if levels or key == LevelName.SIGMA]
     names = list(dict.fromkeys(key for _, key in chosen))
     if len(names) != 1:
-        what = "the spec's noises have no sigma" if sigmas else f"the levels of the spec's noises are {' and '.join(names) or 'not named'}"
-        raise SpecError("--sigma" if sigmas else "--level", what, "choose noises with --noise, and their levels with --level")
+        what = (
+            "the spec's noises have no sigma"
+            if sigmas
+            else f"the levels of the spec's noises are {' and '.join(names) or 'not named'}"
+        )
+        raise SpecError(
+            "--sigma" if sigmas else "--level",
+            what,
+            "choose noises with --noise, and their levels with --level",
+        )
     for entry, key in chosen:
         entry[key] = list(sigmas or levels)

@@ -40,8 +40,10 @@ from robaudit.spec.fields import (
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from robaudit.spec.origin import Location, Origin
 
-MOST_NOISES, MOST_LEVELS = 100, 1000
-MOST_ROWS, MOST_GATES = 2**20, 1000
+MOST_NOISES = 100
+MOST_LEVELS = 1000
+MOST_ROWS = 2**20
+MOST_GATES = 1000
 MOST_RAY_WORKERS = 10_000
 
 
@@ -50,31 +52,47 @@ class ModelSpec(SpecSection):
 
     path: str | None = Field(
         None,
-        description="weights file, or a folder as timm and Transformers save it, relative to the spec file; optional for format python",
+        description="weights file, or a folder as timm and Transformers save it, relative to the "
+        "spec file; optional for format python",
     )
     entry: str | None = Field(
         None,
-        description="key of the weights in a checkpoint that holds several, for example model_ema; or the prefix of their names",
+        description="key of the weights in a checkpoint that holds several, for example "
+        "model_ema; or the prefix of their names",
     )
     format: Literal["torchscript", "pt2", "safetensors", "onnx", "python", "memory"] | None = Field(
         None, description="default: guessed from the file's suffix and content"
     )
     architecture: str | None = Field(
         None,
-        description="safetensors and state dicts: torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function (--trust); "
+        description="safetensors and state dicts: torchvision:NAME, timm:NAME, robaudit:NAME or "
+        "package.module:function (--trust); "
         "python: package.module:function",
     )
-    architecture_options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the architecture")
-    mean: OneOrMore[Number] = Field((), description="mean per channel, subtracted after the noise is added")
-    std: OneOrMore[Positive] = Field((), description="standard deviation per channel, divided by after the noise is added")
-    output: str | int | None = Field(None, description="key or index of the logits if the model returns a dict or a tuple")
+    architecture_options: dict[str, Any] = Field(
+        default_factory=dict, description="keyword arguments of the architecture"
+    )
+    mean: OneOrMore[Number] = Field(
+        (), description="mean per channel, subtracted after the noise is added"
+    )
+    std: OneOrMore[Positive] = Field(
+        (), description="standard deviation per channel, divided by after the noise is added"
+    )
+    output: str | int | None = Field(
+        None, description="key or index of the logits if the model returns a dict or a tuple"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> ModelSpec:
         if self.mean and self.std and len(self.mean) != len(self.std):
-            raise ValueError(f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for each channel in both")
+            raise ValueError(
+                f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for "
+                "each channel in both"
+            )
         if self.path is None and self.architecture is None and self.format != "memory":
-            raise ValueError("needs a path (or, for format python, an architecture package.module:function)")
+            raise ValueError(
+                "needs a path (or, for format python, an architecture package.module:function)"
+            )
         return self
 
 
@@ -89,28 +107,43 @@ class BaseDatasetSpec(SpecSection):
     """The keys of every kind of data set; each kind adds its own keys, and opens its data."""
 
     names_from_model: ClassVar[bool] = False
-    """Whether the model's own files supply class names that the spec lacks; other kinds of data have class names themselves."""
+    """Whether the model's own files supply class names that the spec lacks; other kinds of data
+    have class names themselves."""
 
     kind: str
     limit: Count | None = Field(None, description="audit the first N samples")
-    sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
-    ids: Annotated[tuple[str, ...] | None, BeforeValidator(read_ids, json_schema_input_type=tuple[str | int, ...] | str | None)] = Field(
-        None, min_length=1, description="audit the samples with these ids instead: a list, or a text file with one per line"
+    sample: SampleSpec | None = Field(
+        None, description="audit a random subset instead: {size: 1000, seed: 0}"
+    )
+    ids: Annotated[
+        tuple[str, ...] | None,
+        BeforeValidator(read_ids, json_schema_input_type=tuple[str | int, ...] | str | None),
+    ] = Field(
+        None,
+        min_length=1,
+        description="audit the samples with these ids instead: a list, or a text file with one "
+        "per line",
     )
     class_names: Annotated[
         tuple[str, ...] | None,
-        BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | dict[str, str | int] | str | None),
+        BeforeValidator(
+            read_class_names,
+            json_schema_input_type=tuple[str, ...] | dict[str, str | int] | str | None,
+        ),
     ] = Field(
         None,
-        description="names by class index, {index: name}, {name: index}, or a file of them (.txt: one per line; .json); also the order of "
+        description="names by class index, {index: name}, {name: index}, or a file of them "
+        "(.txt: one per line; .json); also the order of "
         "class folders, which are sorted by name without it",
     )
-    class_ids: Annotated[tuple[str, ...] | None, BeforeValidator(read_class_ids, json_schema_input_type=tuple[str, ...] | str | None)] = (
-        Field(
-            None,
-            description="what folders and labels call the classes, by class index, where that is not class_names: synsets, for example; "
-            "or a file whose lines begin with them",
-        )
+    class_ids: Annotated[
+        tuple[str, ...] | None,
+        BeforeValidator(read_class_ids, json_schema_input_type=tuple[str, ...] | str | None),
+    ] = Field(
+        None,
+        description="what folders and labels call the classes, by class index, where that is not "
+        "class_names: synsets, for example; "
+        "or a file whose lines begin with them",
     )
 
     @classmethod
@@ -141,7 +174,11 @@ class BaseDatasetSpec(SpecSection):
         Raises:
             DataError: there is no such column, or this kind has no columns.
         """
-        raise DataError(f"--by {name}", f"data of kind {self.kind} have no columns", "use label or predicted; csv, npz and hf have columns")
+        raise DataError(
+            f"--by {name}",
+            f"data of kind {self.kind} have no columns",
+            "use label or predicted; csv, npz and hf have columns",
+        )
 
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
@@ -157,11 +194,19 @@ Interpolation = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lan
 class ImageOptions(BaseDatasetSpec):
     """How image files become tensors."""
 
-    resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width], to which images are stretched")
-    interpolation: Interpolation = Field("bilinear", description="filter of the resize (Pillow's, antialiased)")
-    crop: Count | tuple[Count, Count] | None = Field(None, description="centre crop, after the resize")
+    resize: Count | tuple[Count, Count] | None = Field(
+        None, description="shorter side, or [height, width], to which images are stretched"
+    )
+    interpolation: Interpolation = Field(
+        "bilinear", description="filter of the resize (Pillow's, antialiased)"
+    )
+    crop: Count | tuple[Count, Count] | None = Field(
+        None, description="centre crop, after the resize"
+    )
     crop_rounding: Literal["round", "floor"] = Field(
-        "round", description="how a crop corner between two pixels is rounded: round (torchvision, timm), floor (Transformers)"
+        "round",
+        description="how a crop corner between two pixels is rounded: round (torchvision, timm), "
+        "floor (Transformers)",
     )
     channels: Literal[1, 3] = 3
 
@@ -173,7 +218,9 @@ class FilesSpec(ImageOptions):
 
     path: str
     root: str | None = Field(
-        None, description="the folder that must contain all image files, links resolved; default: the data's own (path)"
+        None,
+        description="the folder that must contain all image files, links resolved; default: the "
+        "data's own (path)",
     )
 
 
@@ -189,11 +236,17 @@ class MemorySpec(BaseDatasetSpec):
     def open(self, base_dir: Path, *, trust: bool) -> NoReturn:
         """Refuse: only the program has the samples."""
         what = "the data were objects in the memory of a Python program, and are not kept"
-        raise DataError("dataset", what, "pass them again: robaudit.audit(net, dataset, ..., out=RUN) checks that they are the same")
+        raise DataError(
+            "dataset",
+            what,
+            "pass them again: robaudit.audit(net, dataset, ..., out=RUN) checks that they are "
+            "the same",
+        )
 
 
 def dataset_kinds() -> list[str]:
-    """The installed kinds of data sets that a spec can name, in alphabetical order; nothing is imported."""
+    """The installed kinds of data sets that a spec can name, in alphabetical order; nothing is
+    imported."""
     return list(installed(DATASETS, "data set kind"))
 
 
@@ -204,11 +257,16 @@ def dataset_kind(name: str) -> type[BaseDatasetSpec]:
         SpecError: there is no such kind.
         RobauditError: its plugin does not import, or is not a section of a spec.
     """
-    return MemorySpec if name == IN_MEMORY else load_class(DATASETS, "data set kind", name, BaseDatasetSpec, "dataset")
+    return (
+        MemorySpec
+        if name == IN_MEMORY
+        else load_class(DATASETS, "data set kind", name, BaseDatasetSpec, "dataset")
+    )
 
 
 def recognised(written: str, base: Path) -> dict[str, Any] | None:
-    """The dataset section for a path relative to the folder ``base``, of the first kind that recognises it; None if none does."""
+    """The dataset section for a path relative to the folder ``base``, of the first kind that
+    recognises it; None if none does."""
     for kind in dataset_kinds():
         section = dataset_kind(kind)
         with blaming(f"data set kind {kind}", section):
@@ -226,7 +284,9 @@ def _of_its_kind(value: object, info: ValidationInfo) -> object:
     if name is None:
         raise about_key(WRONG_KEY, "kind", f"is missing; kind: {' | '.join(dataset_kinds())}")
     if name not in (kinds := [*dataset_kinds(), IN_MEMORY]):
-        raise about_key(WRONG_KEY, "kind", f"unknown kind {name!r}; {did_you_mean(str(name), kinds[:-1])}")
+        raise about_key(
+            WRONG_KEY, "kind", f"unknown kind {name!r}; {did_you_mean(str(name), kinds[:-1])}"
+        )
     return dataset_kind(name).model_validate(value, context=info.context)
 
 
@@ -236,7 +296,8 @@ DatasetSpec = Annotated[SerializeAsAny[BaseDatasetSpec], BeforeValidator(_of_its
 def noise_entries(value: object) -> list[tuple[Location, object]]:
     """The noises as written, each with its location below ``noise``.
 
-    A single noise counts as a list of one; a noise with several names becomes one noise for each name.
+    A single noise counts as a list of one; a noise with several names becomes one noise for each
+    name.
     """
     entries: list[tuple[Location, object]] = []
     for i, entry in enumerate(value if isinstance(value, list | tuple) else [value]):
@@ -257,36 +318,56 @@ Levels = Annotated[OneOrMore[Positive], Field(max_length=MOST_LEVELS)]
 
 
 class NoiseSpec(SpecSection):
-    """A noise: its kind, its levels under the kind's level name, and the kind's options, which the kind checks."""
+    """A noise: its kind, its levels under the kind's level name, and the kind's options, which the
+    kind checks."""
 
     model_config = ConfigDict(extra="allow")
 
     kind: str = GAUSSIAN
-    name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=60)] = Field("", description="label in the results; default: the kind")
+    name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=60)] = Field(
+        "", description="label in the results; default: the kind"
+    )
     clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
-    sigma: Levels | None = Field(None, description="standard deviations in pixel units ([0, 1]); fractions such as 8/255 are allowed")
+    sigma: Levels | None = Field(
+        None,
+        description="standard deviations in pixel units ([0, 1]); fractions such as 8/255 are "
+        "allowed",
+    )
     eps: Levels | None = Field(None, description="radii in pixel units ([0, 1])")
     photons: Levels | None = Field(None, description="photons of a white pixel")
     share: Levels | None = Field(None, description="shares of the values")
     size: Levels | None = Field(None, description="multiples of the kind's ranges")
     severity: Levels | None = Field(None, description="steps from 1 to 5")
-    level: Levels | None = Field(None, description="levels of a kind that has no other name for them")
+    level: Levels | None = Field(
+        None, description="levels of a kind that has no other name for them"
+    )
 
     @model_validator(mode="after")
     def _one_level_name(self) -> NoiseSpec:
         present = [name for name in LEVEL_KEYS if getattr(self, name) is not None]
         if not present:
             if self.kind == GAUSSIAN:
-                raise about_key(MISSING_KEY, "sigma", NoiseSpec.model_fields["sigma"].description or "")
+                raise about_key(
+                    MISSING_KEY, "sigma", NoiseSpec.model_fields["sigma"].description or ""
+                )
             raise ValueError(f"has no levels: the key {' or '.join(LEVEL_KEYS)} is missing")
         if len(present) > 1:
-            raise ValueError(f"has two kinds of levels, {present[0]} and {present[1]}; keep the one that {self.kind} takes")
+            raise ValueError(
+                f"has two kinds of levels, {present[0]} and {present[1]}; keep the one that "
+                f"{self.kind} takes"
+            )
         if self.label == NONE:
-            raise ValueError(f"is called {self.label!r}, the word for results without noise; choose another name")
+            raise ValueError(
+                f"is called {self.label!r}, the word for results without noise; choose another name"
+            )
         if self.name == GAUSSIAN != self.kind:
-            raise ValueError(f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name")
+            raise ValueError(
+                f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name"
+            )
         if len(set(self.levels)) != len(self.levels):
-            raise about_key(WRONG_KEY, present[0].value, f"the same {present[0]} appears twice; list each once")
+            raise about_key(
+                WRONG_KEY, present[0].value, f"the same {present[0]} appears twice; list each once"
+            )
         return self
 
     @property
@@ -317,7 +398,13 @@ class NoiseSpec(SpecSection):
 
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
-        return {"kind": self.kind, "name": self.label, "clip": self.clip, str(self.level_name): list(self.levels), **self.options}
+        return {
+            "kind": self.kind,
+            "name": self.label,
+            "clip": self.clip,
+            str(self.level_name): list(self.levels),
+            **self.options,
+        }
 
 
 class EstimatorSpec(SpecSection):
@@ -325,9 +412,14 @@ class EstimatorSpec(SpecSection):
 
     name: str
     label: str = Field(
-        "", min_length=1, pattern=r"^[\w.-]+$", description="name in the results; default: the estimator's; needed to run it twice"
+        "",
+        min_length=1,
+        pattern=r"^[\w.-]+$",
+        description="name in the results; default: the estimator's; needed to run it twice",
     )
-    noise: OneOrMore[str] = Field((), description="labels of the noises to compute it for; default: all noises")
+    noise: OneOrMore[str] = Field(
+        (), description="labels of the noises to compute it for; default: all noises"
+    )
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -339,21 +431,36 @@ class EstimatorSpec(SpecSection):
         if len(value) != 1:
             keys = ", ".join(map(str, value)) or "none"
             raise ValueError(
-                f"an entry of the list has one key, the estimator's name, as in {{{reference()}: {{samples: 1000}}}}; this one has: {keys}"
+                f"an entry of the list has one key, the estimator's name, as in {{{reference()}: "
+                f"{{samples: 1000}}}}; this one has: {keys}"
             )
         ((name, options),) = value.items()
         if not isinstance(options, dict):
             return {"name": name, "options": options}
         own = {key: options[key] for key in ("label", "noise") if key in options}
-        return {"name": name, "label": name, **own, "options": {key: options[key] for key in options if key not in own}}
+        return {
+            "name": name,
+            "label": name,
+            **own,
+            "options": {key: options[key] for key in options if key not in own},
+        }
 
 
 def with_options(entry: object) -> object:
     """An estimator or an objective as ``{name: options}``, if it is well-formed."""
     if isinstance(entry, str):
         return {entry: {}}
-    if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("options") or {}, dict):
-        return {entry["name"]: {**{key: entry[key] for key in entry if key not in ("name", "options")}, **(entry.get("options") or {})}}
+    if (
+        isinstance(entry, dict)
+        and isinstance(entry.get("name"), str)
+        and isinstance(entry.get("options") or {}, dict)
+    ):
+        return {
+            entry["name"]: {
+                **{key: entry[key] for key in entry if key not in ("name", "options")},
+                **(entry.get("options") or {}),
+            }
+        }
     if isinstance(entry, dict) and len(entry) == 1:
         return {name: {} if options is None else options for name, options in entry.items()}
     return entry
@@ -366,39 +473,62 @@ Precision = Literal["fp32", "tf32", "bf16", "fp64"]
 
 
 class RunSpec(SpecSection):
-    """How to run the audit; only seed and precision change the results (device and deterministic may change the last digits)."""
+    """How to run the audit; only seed and precision change the results (device and deterministic
+    may change the last digits)."""
 
     seed: Annotated[Whole, Field(ge=0, lt=2**63)] = 0
-    device: str = Field("auto", description="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto")
+    device: str = Field(
+        "auto", description="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto"
+    )
     batch_size: Literal["auto"] | Annotated[Whole, Field(gt=0, le=MOST_ROWS)] = "auto"
     precision: Precision = Field(
         "fp32",
-        description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are faster; probabilities are always float64",
+        description="of the network: tf32 (CUDA) and bf16 (noisy passes without gradients) are "
+        "faster; probabilities are always float64",
     )
     workers: Literal["auto"] | Annotated[Count, Field(le=MOST_RAY_WORKERS)] = Field(
         "auto", description="number of Ray workers; auto: as many as the cluster has room for"
     )
     memory: Literal["auto"] | Bytes = Field(
-        "auto", description="main memory to use at most, for example 4GB or 512MiB (CUDA memory is measured); auto: what is free"
+        "auto",
+        description="main memory to use at most, for example 4GB or 512MiB (CUDA memory is "
+        "measured); auto: what is free",
     )
-    deterministic: bool = Field(False, description="the same bits from every run on one kind of CUDA device, at some cost in speed")
-    engine: Literal["local", "ray"] = Field("local", description="where to compute: on this machine, or on the workers of a Ray cluster")
+    deterministic: bool = Field(
+        False,
+        description="the same bits from every run on one kind of CUDA device, at some cost in "
+        "speed",
+    )
+    engine: Literal["local", "ray"] = Field(
+        "local", description="where to compute: on this machine, or on the workers of a Ray cluster"
+    )
     gpus_per_worker: Literal["auto"] | Annotated[Number, Field(ge=0, le=64)] = Field(
-        "auto", description="GPUs of a Ray worker, for example 1 or 0.5; auto: 1 where the cluster has any"
+        "auto",
+        description="GPUs of a Ray worker, for example 1 or 0.5; auto: 1 where the cluster has any",
     )
-    as_given: bool = Field(False, description="audit input that cannot be meant, such as pixels of 0 to 255, unchanged, with a warning")
+    as_given: bool = Field(
+        False,
+        description="audit input that cannot be meant, such as pixels of 0 to 255, unchanged, "
+        "with a warning",
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _command_line_only(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and "ray_address" in values:  # otherwise the spec's author could choose whose code runs
-            raise about_key(WRONG_KEY, "ray_address", "is for the command line alone: --ray-address")
+        if (
+            isinstance(values, Mapping) and "ray_address" in values
+        ):  # otherwise the spec's author could choose whose code runs
+            raise about_key(
+                WRONG_KEY, "ray_address", "is for the command line alone: --ray-address"
+            )
         return values
 
     @model_validator(mode="after")
     def _check(self) -> RunSpec:
         for key in ("workers", "gpus_per_worker"):
-            if "engine" not in self.model_fields_set and getattr(self, key) != "auto":  # unused with an explicit engine: local
+            if (
+                "engine" not in self.model_fields_set and getattr(self, key) != "auto"
+            ):  # unused with an explicit engine: local
                 raise ValueError(f"{key} is for engine: ray; add it, or leave {key} out")
         return self
 
@@ -417,25 +547,35 @@ class AuditSpec(SpecSection):
     """A whole audit: model, data, noise, estimators and how to run them."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
-        None, description="what tables, pages and pictures call the run; default: the name of the spec's file"
+        None,
+        description="what tables, pages and pictures call the run; default: the name of the "
+        "spec's file",
     )
-    model: ModelSpec = Field(description="the trained network, for example {path: model.torchscript.pt}")
-    dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
+    model: ModelSpec = Field(
+        description="the trained network, for example {path: model.torchscript.pt}"
+    )
+    dataset: DatasetSpec = Field(
+        description="the labelled images, for example {kind: npz, path: test.npz}"
+    )
     noise: Annotated[
         tuple[NoiseSpec, ...],
         BeforeValidator(_each_name, json_schema_input_type=NoiseSpec | tuple[NoiseSpec, ...]),
         Field(max_length=MOST_NOISES),
     ] = Field(
         (),
-        description="the noise on the pixels, for example {sigma: [0.05, 8/255]}, or a list of noises; "
+        description="the noise on the pixels, for example {sigma: [0.05, 8/255]}, or a list of "
+        "noises; "
         "may be omitted if no estimator needs noise",
     )
-    estimators: Annotated[OneOrMore[EstimatorSpec], Field(min_length=1)] = (EstimatorSpec(name=DEFAULT_ESTIMATOR),)
+    estimators: Annotated[OneOrMore[EstimatorSpec], Field(min_length=1)] = (
+        EstimatorSpec(name=DEFAULT_ESTIMATOR),
+    )
     run: RunSpec = RunSpec()
     gates: OneOrMore[Annotated[str, AfterValidator(_gate)]] = Field(
         (),
         max_length=MOST_GATES,
-        description="what robaudit gate requires of the results, for example [mean >= 0.9]; they do not change what is computed",
+        description="what robaudit gate requires of the results, for example [mean >= 0.9]; they "
+        "do not change what is computed",
     )
 
     @field_validator("noise")
@@ -444,7 +584,9 @@ class AuditSpec(SpecSection):
         labels = [entry.label for entry in noise]
         for label in labels:
             if labels.count(label) > 1:
-                raise ValueError(f"two noises are called {label!r}; give one a name of its own: name: ...")
+                raise ValueError(
+                    f"two noises are called {label!r}; give one a name of its own: name: ..."
+                )
         return noise
 
     @property
@@ -497,7 +639,8 @@ def digest(document: object) -> str:
 
 
 def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what a run computes: the spec without its name, its gates and the keys that do not change results."""
+    """sha256 of what a run computes: the spec without its name, its gates and the keys that do not
+    change results."""
     document = json.loads(json.dumps(spec_document))
     document.pop("gates", None)
     document.pop("name", None)

@@ -56,10 +56,18 @@ class Origin:
         return (*self.moved[parts[:length]], *parts[length:]) if length else parts
 
     def line(self, location: Location) -> str:
-        """The file and the line of a location, or of the nearest enclosing part; or the argument."""
+        """The file and the line of a location, or of the nearest enclosing part; or the
+        argument."""
         if self.arguments:
             return str(location[0]) if location else self.where
-        number = next((self.lines[location[:n]] for n in range(len(location), 0, -1) if location[:n] in self.lines), None)
+        number = next(
+            (
+                self.lines[location[:n]]
+                for n in range(len(location), 0, -1)
+                if location[:n] in self.lines
+            ),
+            None,
+        )
         return f"{self.where}:{number}" if number else self.where
 
     def place(self, location: Sequence[int | str]) -> str:
@@ -72,4 +80,6 @@ class Origin:
 
 def key_text(location: Sequence[int | str]) -> str:
     """A location as messages show it: estimators[0].mc."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+    return "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in location
+    ).removeprefix(".")

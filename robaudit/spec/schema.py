@@ -9,17 +9,26 @@ from pydantic import BaseModel, TypeAdapter
 
 from robaudit.levels import GAUSSIAN, LevelName
 from robaudit.plugins import reference
-from robaudit.spec.model import IN_MEMORY, AuditSpec, EstimatorSpec, Levels, dataset_kind, dataset_kinds
+from robaudit.spec.model import (
+    IN_MEMORY,
+    AuditSpec,
+    EstimatorSpec,
+    Levels,
+    dataset_kind,
+    dataset_kinds,
+)
 
 
 def spec_schema(
-    estimators: Mapping[str, type[BaseModel]], noises: Mapping[str, tuple[LevelName, type[BaseModel]]] | None = None
+    estimators: Mapping[str, type[BaseModel]],
+    noises: Mapping[str, tuple[LevelName, type[BaseModel]]] | None = None,
 ) -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a spec file.
 
     Args:
         estimators: option models by estimator name.
-        noises: level name and option model by kind of noise; without any, a noise may have any options.
+        noises: level name and option model by kind of noise; without any, a noise may have any
+            options.
     """
     schema = AuditSpec.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -27,21 +36,37 @@ def spec_schema(
     definitions = schema["$defs"]
     del definitions["BaseDatasetSpec"]
     listed = [{"$ref": f"#/$defs/{_dataset(definitions, kind)}"} for kind in dataset_kinds()]
-    schema["properties"]["dataset"] = {"description": schema["properties"]["dataset"]["description"], "oneOf": listed}
+    schema["properties"]["dataset"] = {
+        "description": schema["properties"]["dataset"]["description"],
+        "oneOf": listed,
+    }
     for form in definitions["ModelSpec"]["properties"]["format"]["anyOf"]:
         if IN_MEMORY in form.get("enum", ()):  # files cannot name it
             form["enum"].remove(IN_MEMORY)
     forms: list[dict[str, Any]] = [{"enum": sorted(estimators)}]
     for name, model in estimators.items():
-        value = {"anyOf": [{"$ref": f"#/$defs/{_options(definitions, name, model)}"}, {"type": "null"}]}
-        forms.append({"type": "object", "properties": {name: value}, "required": [name], "additionalProperties": False})
+        value = {
+            "anyOf": [{"$ref": f"#/$defs/{_options(definitions, name, model)}"}, {"type": "null"}]
+        }
+        forms.append(
+            {
+                "type": "object",
+                "properties": {name: value},
+                "required": [name],
+                "additionalProperties": False,
+            }
+        )
     definitions["EstimatorSpec"] = {
-        "description": f"an estimator's name, or its name with options: {{{reference()}: {{samples: 1000}}}}",
+        "description": f"an estimator's name, or its name with options: {{{reference()}: "
+        "{samples: 1000}}",
         "anyOf": forms,
     }
     if noises:
         kinds = [_noise(definitions, kind, level, model) for kind, (level, model) in noises.items()]
-        definitions["NoiseSpec"] = {"description": definitions["NoiseSpec"]["description"], "anyOf": kinds}
+        definitions["NoiseSpec"] = {
+            "description": definitions["NoiseSpec"]["description"],
+            "anyOf": kinds,
+        }
     return schema
 
 
@@ -56,15 +81,22 @@ def _dataset(definitions: dict[str, Any], kind: str) -> str:
 
 def _options(definitions: dict[str, Any], name: str, model: type[BaseModel]) -> str:
     """Add the definition of an estimator's options and return its name."""
-    options, entry = model.model_json_schema(), EstimatorSpec.model_json_schema()["properties"]
+    options = model.model_json_schema()
+    entry = EstimatorSpec.model_json_schema()["properties"]
     definitions.update(options.pop("$defs", {}))
     del entry["label"]["default"]
-    options["properties"] = {"label": entry["label"], "noise": entry["noise"], **options.get("properties", {})}
+    options["properties"] = {
+        "label": entry["label"],
+        "noise": entry["noise"],
+        **options.get("properties", {}),
+    }
     definitions[f"{name} options"] = {**options, "title": f"{name} options"}
     return f"{name} options"
 
 
-def _noise(definitions: dict[str, Any], kind: str, level: LevelName, model: type[BaseModel]) -> dict[str, Any]:
+def _noise(
+    definitions: dict[str, Any], kind: str, level: LevelName, model: type[BaseModel]
+) -> dict[str, Any]:
     """The schema of a kind of noise."""
     options = model.model_json_schema()
     definitions.update(options.pop("$defs", {}))
@@ -74,5 +106,14 @@ def _noise(definitions: dict[str, Any], kind: str, level: LevelName, model: type
         "name": {"anyOf": [name, {"type": "array", "items": name}]},
         level.value: TypeAdapter(Levels).json_schema(),
     }
-    required = [key for key in options.get("required", ()) if key != "name"] + [level.value] + (["kind"] if kind != GAUSSIAN else [])
-    return {**options, "title": f"{kind} noise", "properties": {**properties, **options["properties"]}, "required": required}
+    required = (
+        [key for key in options.get("required", ()) if key != "name"]
+        + [level.value]
+        + (["kind"] if kind != GAUSSIAN else [])
+    )
+    return {
+        **options,
+        "title": f"{kind} noise",
+        "properties": {**properties, **options["properties"]},
+        "required": required,
+    }

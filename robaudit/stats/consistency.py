@@ -1,4 +1,5 @@
-"""Consistency of the results of a run: the relations that must hold between them, and contradictions."""
+"""Consistency of the results of a run: the relations that must hold between them, and
+contradictions."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from robaudit.records import Inline, Record, published
 from robaudit.runs.groups import GroupKey, by_sample
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
-from robaudit.stats.relations import BoundingPair, Claim, Relation, Setting, Verdict, installed_relations
+from robaudit.stats.relations import (
+    BoundingPair,
+    Claim,
+    Relation,
+    Setting,
+    Verdict,
+    installed_relations,
+)
 
 CONFIDENCE = 0.999
 """The probability that a correct run shows no violation, over all its comparisons."""
@@ -59,7 +67,9 @@ class Contradiction(Record):
     @property
     def text(self) -> str:
         """The contradiction on one line."""
-        return f"{self.sample_id}: {self.number} is at least {self.at_least}, at most {self.at_most}"
+        return (
+            f"{self.sample_id}: {self.number} is at least {self.at_least}, at most {self.at_most}"
+        )
 
     @property
     def blamed(self) -> str:
@@ -108,10 +118,15 @@ class Consistency(Record):
 
     def of(self, verdict: Verdict) -> tuple[Contradiction, ...]:
         """The contradictions with this verdict."""
-        return tuple(contradiction for contradiction in self.contradictions if contradiction.verdict is verdict)
+        return tuple(
+            contradiction
+            for contradiction in self.contradictions
+            if contradiction.verdict is verdict
+        )
 
     def blamed(self, verdict: Verdict) -> list[tuple[Contradiction, ...]]:
-        """The contradictions with this verdict, grouped by the results at fault, the largest group first."""
+        """The contradictions with this verdict, grouped by the results at fault, the largest group
+        first."""
         groups: dict[str, list[Contradiction]] = {}
         for contradiction in self.of(verdict):
             groups.setdefault(contradiction.blamed, []).append(contradiction)
@@ -121,15 +136,20 @@ class Consistency(Record):
 def check(run: Run) -> Consistency:
     """Compare the results of every image with each other.
 
-    A 95 % interval misses for one image in twenty. So two results contradict each other only if their bounds do with intervals so wide
-    that all comparisons of the run hold together with a probability of :data:`CONFIDENCE` (Bonferroni). Rows are read once; only the pairs
-    that contradict each other at 95 % stay in memory.
+    A 95 % interval misses for one image in twenty. So two results contradict each other only if
+    their bounds do with intervals so wide that all comparisons of the run hold together with a
+    probability of :data:`CONFIDENCE` (Bonferroni). Rows are read once; only the pairs that
+    contradict each other at 95 % stay in memory.
     """
     relations = installed_relations()
-    points = [entry_point(RELATIONS, "relation", name) for name in names_in(RELATIONS)]  # in the same order
+    # in the same order
+    points = [entry_point(RELATIONS, "relation", name) for name in names_in(RELATIONS)]
     owners = dict(zip((relation.name for relation in relations), points, strict=True))
-    setting, images, random = Setting.of(run.info), 0, 0
-    pairs, seen = Counter[str](), Counter[str]()
+    setting = Setting.of(run.info)
+    images = 0
+    random = 0
+    pairs = Counter[str]()
+    seen = Counter[str]()
     suspects: dict[str, list[BoundingPair]] = {relation.name: [] for relation in relations}
     for rows in by_sample(run.rows):
         images += 1
@@ -144,22 +164,37 @@ def check(run: Run) -> Consistency:
                     suspects[relation.name].append(pair)
             seen[relation.name] += pairs[relation.name] > before
     tail = min(TAIL, (1.0 - CONFIDENCE) / (2 * random)) if random else TAIL
-    excluded = {relation.name: [pair for pair in suspects[relation.name] if relation.excludes(pair, tail)] for relation in relations}
+    excluded = {
+        relation.name: [pair for pair in suspects[relation.name] if relation.excludes(pair, tail)]
+        for relation in relations
+    }
     return Consistency(
         images=images,
         tail=tail,
         relations=tuple(
-            CheckedRelation(relation, pairs[relation.name], seen[relation.name], len(excluded[relation.name])) for relation in relations
+            CheckedRelation(
+                relation, pairs[relation.name], seen[relation.name], len(excluded[relation.name])
+            )
+            for relation in relations
         ),
-        contradictions=tuple(_contradiction(relation, pair, tail, setting) for relation in relations for pair in excluded[relation.name]),
+        contradictions=tuple(
+            _contradiction(relation, pair, tail, setting)
+            for relation in relations
+            for pair in excluded[relation.name]
+        ),
     )
 
 
-def _contradiction(relation: Relation, pair: BoundingPair, tail: float, setting: Setting) -> Contradiction:
+def _contradiction(
+    relation: Relation, pair: BoundingPair, tail: float, setting: Setting
+) -> Contradiction:
     wrong, verdict = _judged(pair, setting)
     keys = tuple(dict.fromkeys(map(GroupKey.of, wrong)))
-    least, most = Bound.of(pair.least, tail), Bound.of(pair.most, tail)
-    return Contradiction(pair.least.row.sample_id, relation.name, verdict, pair.number, least, most, keys)
+    least = Bound.of(pair.least, tail)
+    most = Bound.of(pair.most, tail)
+    return Contradiction(
+        pair.least.row.sample_id, relation.name, verdict, pair.number, least, most, keys
+    )
 
 
 def _judged(pair: BoundingPair, setting: Setting) -> tuple[Sequence[Row], Verdict]:

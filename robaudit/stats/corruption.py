@@ -38,10 +38,11 @@ class CorruptionReport(Record):
     Attributes:
         estimator: its name.
         clean: accuracy without noise.
-        cells: by noise label and level, in the run's order: share of the labelled images' noisy copies that are classified correctly, a
-            mean over the images, with its 95 % interval for the population.
-        images: by noise measured at all five severities, the share of each image's noisy copies that are misclassified, over all severities
-            (n,).
+        cells: by noise label and level, in the run's order: share of the labelled images' noisy
+            copies that are classified correctly, a mean over the images, with its 95 % interval for
+            the population.
+        images: by noise measured at all five severities, the share of each image's noisy copies
+            that are misclassified, over all severities (n,).
     """
 
     estimator: str
@@ -65,8 +66,11 @@ class CorruptionReport(Record):
 
     @property
     @published(after="accuracy")
-    def mean_error(self) -> Annotated[Estimate | None, Inline(mean_error="value", mean_error_interval="bounds")]:
-        """The :func:`mean_error` with its 95 % bootstrap interval for the population, without one for a single image.
+    def mean_error(
+        self,
+    ) -> Annotated[Estimate | None, Inline(mean_error="value", mean_error_interval="bounds")]:
+        """The :func:`mean_error` with its 95 % bootstrap interval for the population, without one
+        for a single image.
 
         None without errors.
         """
@@ -78,16 +82,21 @@ class CorruptionReport(Record):
         """The mean error by noise, with its bootstrap interval, pointwise."""
         intervals = self._intervals()
         return {
-            label: Estimate.population(sum(errors) / len(errors), intervals.get(label), BOOTSTRAP) for label, errors in self.errors.items()
+            label: Estimate.population(sum(errors) / len(errors), intervals.get(label), BOOTSTRAP)
+            for label, errors in self.errors.items()
         }
 
     def _intervals(self) -> dict[str, Bounds | None]:
-        """The bootstrap intervals of the mean error by noise, and of their mean; empty without images."""
+        """The bootstrap intervals of the mean error by noise, and of their mean; empty without
+        images."""
         if not self.images:
             return {}
         mean: Floats = np.mean(list(self.images.values()), axis=0)
-        errors, images = {**self.images, _ALL: mean}, len(mean)
-        return percentiles(images, lambda drawn: {label: drawn @ each / images for label, each in errors.items()})
+        errors = {**self.images, _ALL: mean}
+        images = len(mean)
+        return percentiles(
+            images, lambda drawn: {label: drawn @ each / images for label, each in errors.items()}
+        )
 
 
 def corruption_report(run: Run, estimator: str | None = None) -> CorruptionReport:
@@ -100,11 +109,21 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
     Raises:
         RunError: it has no labels, no such estimator, or no noise whose level is a severity.
     """
-    info, where = run.info, str(run.path)
+    info = run.info
+    where = str(run.path)
     entries = [entry for entry in info.noisy_accuracy if entry.level_name == LevelName.SEVERITY]
     if info.clean_accuracy is None or not entries:
-        what = "has no labels" if info.clean_accuracy is None else "has no accuracy under noise whose level is a severity"
-        raise RunError(where, what, f"audit labelled images with {reference()} under noise of the kind corruption or corrupted_set")
+        what = (
+            "has no labels"
+            if info.clean_accuracy is None
+            else "has no accuracy under noise whose level is a severity"
+        )
+        raise RunError(
+            where,
+            what,
+            f"audit labelled images with {reference()} under noise of the kind corruption or "
+            "corrupted_set",
+        )
     names = list(dict.fromkeys(entry.estimator for entry in entries))
     chosen = names[0] if estimator is None else estimator
     if chosen not in names:
@@ -112,25 +131,39 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
     cells: dict[str, dict[float, Estimate]] = {}
     for entry in entries:
         if entry.estimator == chosen:
-            accuracy = Estimate.population(entry.value, (entry.lower, entry.upper), "Gaffke's bounds over images")
+            accuracy = Estimate.population(
+                entry.value, (entry.lower, entry.upper), "Gaffke's bounds over images"
+            )
             cells.setdefault(entry.noise, {})[entry.level] = accuracy
-    return CorruptionReport(chosen, info.clean_accuracy.value, cells, _image_errors(run, chosen, cells))
+    return CorruptionReport(
+        chosen, info.clean_accuracy.value, cells, _image_errors(run, chosen, cells)
+    )
 
 
-def _image_errors(run: Run, estimator: str, cells: Mapping[str, Mapping[float, Estimate]]) -> dict[str, Floats]:
-    """The errors of the labelled images that have votes at all five severities of every noise that has them."""
+def _image_errors(
+    run: Run, estimator: str, cells: Mapping[str, Mapping[float, Estimate]]
+) -> dict[str, Floats]:
+    """The errors of the labelled images that have votes at all five severities of every noise that
+    has them."""
     complete = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
     voted = {
-        (key.noise, key.at.level): result.take(result.label_draws > 0) for key, result in run.frame.items() if key.estimator == estimator
+        (key.noise, key.at.level): result.take(result.label_draws > 0)
+        for key, result in run.frame.items()
+        if key.estimator == estimator
     }
     columns = [voted[label, level] for label in complete for level in _LEVELS]
     names = common_names(columns) if columns else []
     if not names:
         return {}
-    errors = np.array([result.of_images(names).label_errors for result in columns]).reshape(len(complete), len(_LEVELS), -1).mean(1)
+    errors = (
+        np.array([result.of_images(names).label_errors for result in columns])
+        .reshape(len(complete), len(_LEVELS), -1)
+        .mean(1)
+    )
     return dict(zip(complete, errors, strict=True))
 
 
 def mean_error(errors: Errors) -> float:
-    """The mean error over corruptions and severities, each counting the same: the number reported for CIFAR-10-C."""
+    """The mean error over corruptions and severities, each counting the same: the number reported
+    for CIFAR-10-C."""
     return fmean(fmean(values) for values in errors.values())

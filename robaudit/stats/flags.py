@@ -30,7 +30,8 @@ class Certainty(StrEnum):
     LIKELY = "likely"
     """Its value is beyond, but its interval contains the threshold."""
     UNDECIDED = "undecided"
-    """Its interval contains the threshold, and its value is not beyond, or is only a bound, and the true value may be better."""
+    """Its interval contains the threshold, and its value is not beyond, or is only a bound, and the
+    true value may be better."""
     NO = "no"
     """Its whole interval is on the robust side."""
     NO_INTERVAL = "no interval"
@@ -67,14 +68,17 @@ class Flagged(Record):
 
     Attributes:
         key, quantity: what was measured.
-        threshold: a sample is non-robust when its value is below it (above it, where lower is better); infinite where there is none.
+        threshold: a sample is non-robust when its value is below it (above it, where lower is
+            better); infinite where there is none.
         samples: the non-robust samples, or the ``bottom`` least robust; worst first.
         total: samples considered, after the filter.
         filtered: samples that ``only`` excluded.
         not_finite: samples without a finite value, which are never ranked.
         beyond: how many of ``total`` have a value beyond the threshold, listed or not.
-        confirmed, approximate, likely: how many of these are of each certainty; the rest of them have no interval.
-        bounds: how many of these are only bounds, and the true value may be better: they are undecided.
+        confirmed, approximate, likely: how many of these are of each certainty; the rest of them
+            have no interval.
+        bounds: how many of these are only bounds, and the true value may be better: they are
+            undecided.
         undecided: how many of the others have an interval that contains the threshold.
         with_interval: how many of ``total`` have an interval.
         censored: how many of ``total`` have a true value that is only known to be larger.
@@ -107,9 +111,9 @@ class Flagged(Record):
 def usual_threshold(quantity: Quantity) -> float:
     """The threshold of even odds.
 
-    0.5: beyond it, more than half of the noisy copies change class; log10(0.5) for the failure probability. For a loss log 2: beyond it,
-    the network gives the class less than half. Any other quantity without a range of 0 to 1 has no threshold: it is infinite, and nothing
-    is beyond.
+    0.5: beyond it, more than half of the noisy copies change class; log10(0.5) for the failure
+    probability. For a loss log 2: beyond it, the network gives the class less than half. Any other
+    quantity without a range of 0 to 1 has no threshold: it is infinite, and nothing is beyond.
     """
     nothing = -math.inf if quantity.higher_is_better else math.inf
     return _EVEN_ODDS.get(quantity.name, 0.5 if quantity.is_share else nothing)
@@ -125,7 +129,9 @@ def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> No
         raise RobauditError(where, f"{below} is not a number to compare with", "for example 0.5")
     if not quantity.low <= below <= quantity.high:
         what = f"{below:.15g} is outside the range of {of}, {quantity.low:g} to {quantity.high:g}"
-        raise RobauditError(where, what, "give a threshold in that range, or choose results with --estimator")
+        raise RobauditError(
+            where, what, "give a threshold in that range, or choose results with --estimator"
+        )
 
 
 def flag(
@@ -138,18 +144,20 @@ def flag(
 ) -> Flagged:
     """List the non-robust samples of one group of rows, worst first; ties keep the rows' order.
 
-    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. Where lower is better, all
-    comparisons are reversed: beyond means above ``below``.
+    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond
+    it or not. Where lower is better, all comparisons are reversed: beyond means above ``below``.
 
     Args:
         columns: of a result.
         below: the threshold, in units of the quantity.
         bottom: length of the list, at least 1.
-        only: samples classified correctly (or wrongly) on the clean image; samples without a label are filtered out.
+        only: samples classified correctly (or wrongly) on the clean image; samples without a label
+            are filtered out.
         quantity: what the values are; default: the built-in quantity that the rows name.
 
     Raises:
-        NothingLeftError: the filter left no sample. (That no sample is beyond the threshold is a valid result.)
+        NothingLeftError: the filter left no sample. (That no sample is beyond the threshold is a
+            valid result.)
         RobauditError: a threshold that is not a number, or a count below 1.
     """
     quantity = quantity or quantity_of(columns.key.quantity, None)
@@ -159,11 +167,20 @@ def flag(
         raise RobauditError("bottom", f"{bottom} samples cannot be listed", "1 or more")
     finite = columns.finite
     refuse_no_values(len(finite), finite.not_finite, "flagged")
-    considered = finite if only is None else finite.take(finite.judged & (finite.correct == (only == "correct")))
+    considered = (
+        finite
+        if only is None
+        else finite.take(finite.judged & (finite.correct == (only == "correct")))
+    )
     if not len(considered):
-        raise NothingLeftError("flagged", f"none of the {len(finite)} samples is known to be {only}", "leave --only out")
+        raise NothingLeftError(
+            "flagged",
+            f"none of the {len(finite)} samples is known to be {only}",
+            "leave --only out",
+        )
     sign = 1.0 if quantity.higher_is_better else -1.0
-    values, certainties = sign * considered.values, certainties_of(considered, below, sign)
+    values = sign * considered.values
+    certainties = certainties_of(considered, below, sign)
     ranked = np.argsort(values, kind="stable")
     beyond = int((values < sign * below).sum())
     bounds = sum(certainties[i] is Certainty.UNDECIDED for i in ranked[:beyond])
@@ -192,18 +209,40 @@ def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> 
     listed = columns.take(places)
     censored = listed.is_censored
     lower = np.where(censored & np.isnan(listed.lower), listed.values, listed.lower)
-    numbers = zip(listed.label, listed.predicted, listed.values, lower, listed.upper, listed.flips_to, strict=True)
+    numbers = zip(
+        listed.label,
+        listed.predicted,
+        listed.values,
+        lower,
+        listed.upper,
+        listed.flips_to,
+        strict=True,
+    )
     return tuple(
-        Flag(name, _class(label), int(predicted), _estimate(value, low, high), _class(to), certainties[i], bool(is_censored))
-        for name, i, is_censored, (label, predicted, value, low, high, to) in zip(listed.names, places, censored, numbers, strict=True)
+        Flag(
+            name,
+            _class(label),
+            int(predicted),
+            _estimate(value, low, high),
+            _class(to),
+            certainties[i],
+            bool(is_censored),
+        )
+        for name, i, is_censored, (label, predicted, value, low, high, to) in zip(
+            listed.names, places, censored, numbers, strict=True
+        )
     )
 
 
 def _estimate(value: float, lower: float, upper: float) -> Estimate:
-    """The value of a row with its interval, where NaN is no end; a single end leaves the other open."""
+    """The value of a row with its interval, where NaN is no end; a single end leaves the other
+    open."""
     if math.isnan(lower) and math.isnan(upper):
         return Estimate(float(value))
-    bounds = -math.inf if math.isnan(lower) else float(lower), math.inf if math.isnan(upper) else float(upper)
+    bounds = (
+        -math.inf if math.isnan(lower) else float(lower),
+        math.inf if math.isnan(upper) else float(upper),
+    )
     return Estimate.measured(float(value), bounds, "of the row")
 
 
@@ -221,9 +260,25 @@ def certainties_of(columns: Columns, below: float, sign: float) -> list[Certaint
     """
     lower, upper = columns.ends
     worst, best = (lower, upper) if sign > 0 else (-upper, -lower)
-    edge, covered = sign * below, columns.covers_bias
-    bounds = columns.of_kind(IntervalKind.CENSORED, IntervalKind.LOWER_BOUND if sign > 0 else IntervalKind.UPPER_BOUND)
-    masks = [np.isnan(lower), (best < edge) & covered, best < edge, (sign * columns.values < edge) & ~bounds, worst < edge]
-    kinds = [Certainty.NO_INTERVAL, Certainty.CONFIRMED, Certainty.APPROXIMATE, Certainty.LIKELY, Certainty.UNDECIDED, Certainty.NO]
+    edge = sign * below
+    covered = columns.covers_bias
+    bounds = columns.of_kind(
+        IntervalKind.CENSORED, IntervalKind.LOWER_BOUND if sign > 0 else IntervalKind.UPPER_BOUND
+    )
+    masks = [
+        np.isnan(lower),
+        (best < edge) & covered,
+        best < edge,
+        (sign * columns.values < edge) & ~bounds,
+        worst < edge,
+    ]
+    kinds = [
+        Certainty.NO_INTERVAL,
+        Certainty.CONFIRMED,
+        Certainty.APPROXIMATE,
+        Certainty.LIKELY,
+        Certainty.UNDECIDED,
+        Certainty.NO,
+    ]
     places = np.select(masks, list(range(len(masks))), len(masks))
     return [kinds[place] for place in places]

@@ -15,8 +15,11 @@ LevelCurve = tuple[GroupSummary, ...]
 """A result under a noise, from weak to strong."""
 
 
-def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[LevelCurve]:
-    """A curve for each result and noise, in the run's order; a noise with a single level gives a curve of one point.
+def level_curves(
+    run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+) -> list[LevelCurve]:
+    """A curve for each result and noise, in the run's order; a noise with a single level gives a
+    curve of one point.
 
     Scores of the clean image have no curve: they do not depend on noise.
 
@@ -34,6 +37,10 @@ def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice |
             curves.setdefault((key.estimator, key.noise), []).append(groups[key])
     if not curves:
         raise RunError(
-            str(run.path), "has no result at a noise level", f"audit with {reference()} at several levels, such as --sigma 0.05 --sigma 0.1"
+            str(run.path),
+            "has no result at a noise level",
+            f"audit with {reference()} at several levels, such as --sigma 0.05 --sigma 0.1",
         )
-    return [tuple(sorted(points, key=lambda group: group.key.at.strength)) for points in curves.values()]
+    return [
+        tuple(sorted(points, key=lambda group: group.key.at.strength)) for points in curves.values()
+    ]

@@ -9,9 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def rank_correlation(a: ArrayLike, b: ArrayLike) -> float | None:
-    """Spearman's rank correlation: Pearson's correlation of the ranks, equal values sharing their mean rank.
+    """Spearman's rank correlation: Pearson's correlation of the ranks, equal values sharing their
+    mean rank.
 
-    Pairs with a value that is not finite are left out. (scipy.stats has the same function, and takes two seconds to import.)
+    Pairs with a value that is not finite are left out. (scipy.stats has the same function, and
+    takes two seconds to import.)
 
     Args:
         a, b: values of the same images, in the same order (images,).
@@ -21,11 +23,13 @@ def rank_correlation(a: ArrayLike, b: ArrayLike) -> float | None:
 
     Source: Spearman, American Journal of Psychology 15 (1904) 72.
     """
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    x = np.asarray(a, dtype=np.float64)
+    y = np.asarray(b, dtype=np.float64)
     both = np.isfinite(x) & np.isfinite(y)
     if both.sum() < 2:
         return None
-    u, v = _centred_ranks(x[both]), _centred_ranks(y[both])
+    u = _centred_ranks(x[both])
+    v = _centred_ranks(y[both])
     norm = math.sqrt(float(u @ u) * float(v @ v))
     return max(-1.0, min(1.0, float(u @ v) / norm)) if norm else None
 

@@ -1,9 +1,9 @@
 """Relations between the results of an image that hold by a theorem.
 
-A :class:`Claim` is a lower or an upper bound on a number, from a result that measures or bounds it, at a given chance of missing it.
-A :class:`Relation` pairs claims about the same number; families
-register theirs under the entry-point group ``robaudit.relations``. :func:`robaudit.stats.consistency.check` looks for pairs that exclude
-each other.
+A :class:`Claim` is a lower or an upper bound on a number, from a result that measures or bounds it,
+at a given chance of missing it. A :class:`Relation` pairs claims about the same number; families
+register theirs under the entry-point group ``robaudit.relations``.
+:func:`robaudit.stats.consistency.check` looks for pairs that exclude each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from robaudit.runs.rows import Row
 
 _DECLARED = "lipschitz"
 """The option that declares a property of the network without a check."""
-_LEAST_DECADES = 1.0  # how far the failure probability may exceed a bound that no repeat of splitting reached
+_LEAST_DECADES = (
+    1.0  # how far the failure probability may exceed a bound that no repeat of splitting reached
+)
 _CDF = 1e-8  # accuracy of a probability near 1 that is computed rather than counted
 PROBABILITY = (1e-9, 1e-12)
 """Relative and absolute rounding of probabilities."""
@@ -36,9 +38,11 @@ class Verdict(StrEnum):
     VIOLATION = "violation"
     """One of them is wrong: a bug in an estimator."""
     APPROXIMATION = "approximation"
-    """One of them is an approximation whose error is larger than its interval, which does not cover bias."""
+    """One of them is an approximation whose error is larger than its interval, which does not cover
+    bias."""
     DECLARED = "declared"
-    """One of them depends on a property that the spec declares of the network, and that is false."""
+    """One of them depends on a property that the spec declares of the network, and that is
+    false."""
 
 
 End = Callable[[float], float]
@@ -51,7 +55,8 @@ class Claim(NamedTuple):
     Attributes:
         row: the result.
         end: the bound.
-        random: whether it depends on the chance of missing it; otherwise it is a proof, or an observed flip.
+        random: whether it depends on the chance of missing it; otherwise it is a proof, or an
+            observed flip.
         approximate: whether the result has an error that its interval does not cover.
     """
 
@@ -123,10 +128,17 @@ class Setting:
     @staticmethod
     def of(info: RunInfo) -> Setting:
         """The setting of a run, from its run.json."""
-        spec, shape = info.spec, info.image_shape
+        spec = info.spec
+        shape = info.image_shape
         noises = {entry["name"]: entry for entry in spec.get("noise", ())}
-        options = {str(entry.get("label") or entry["name"]): entry for entry in spec.get("estimators", ())}
-        declared = frozenset(label for label, entry in options.items() if entry.get("options", {}).get(_DECLARED) is not None)
+        options = {
+            str(entry.get("label") or entry["name"]): entry for entry in spec.get("estimators", ())
+        }
+        declared = frozenset(
+            label
+            for label, entry in options.items()
+            if entry.get("options", {}).get(_DECLARED) is not None
+        )
         plain = spec.get("run", {}).get("precision", "fp32") in ("fp32", "fp64")
         return Setting(noises, None if shape is None else math.prod(shape), plain, declared)
 
@@ -135,7 +147,8 @@ class Setting:
         return ResultName.parse(row.estimator).estimator in self.declared
 
     def factor(self, first: Row, second: Row) -> float | None:
-        """The smallest F such that a radius r in the norm of the second row is at most F r in the norm of the first; None if unknown."""
+        """The smallest F such that a radius r in the norm of the second row is at most F r in the
+        norm of the first; None if unknown."""
         norms = norm_of(first), norm_of(second)
         if norms[0] is None or norms[1] is None:
             return None
@@ -150,7 +163,8 @@ def norm_of(row: Row) -> float | None:
 
 
 def norm_factor(first: float, second: float, pixels: int | None) -> float | None:
-    """The smallest F with |v|_first <= F |v|_second for all v; None where it depends on an unknown number of pixels.
+    """The smallest F with |v|_first <= F |v|_second for all v; None where it depends on an unknown
+    number of pixels.
 
     1 if the first order is not smaller, else d^(1/first - 1/second) (Hoelder's inequality).
     """
@@ -178,14 +192,18 @@ def fixed(row: Row, bound: float) -> Claim:
 
 
 def interval_ends(row: Row) -> tuple[End, End]:
-    """The ends of a row's 95 % interval at smaller tails; infinite where it is open, the value where there is none.
+    """The ends of a row's 95 % interval at smaller tails; infinite where it is open, the value
+    where there is none.
 
-    Distances from the value grow as fast as for any interval of the kind (:func:`widening`). The interval of a loss is widened on the scale
-    of its logarithm, as it is measured.
+    Distances from the value grow as fast as for any interval of the kind (:func:`widening`). The
+    interval of a loss is widened on the scale of its logarithm, as it is measured.
     """
-    on_logs = row.quantity == LOSS.name and row.value > 0.0 and (row.lower is None or row.lower > 0.0)
+    on_logs = (
+        row.quantity == LOSS.name and row.value > 0.0 and (row.lower is None or row.lower > 0.0)
+    )
     number = math.log if on_logs else float
-    value, kind = number(row.value), row.interval.kind
+    value = number(row.value)
+    kind = row.interval.kind
     none = (row.lower is None and row.upper is None) or kind is IntervalKind.EXACT
 
     def end(bound: float | None, sign: float) -> End:
@@ -205,10 +223,11 @@ def interval_ends(row: Row) -> tuple[End, End]:
 
 
 def widening(kind: IntervalKind, tail: float) -> float:
-    """The width of an interval that misses on a given side with a chance of at most ``tail``, relative to the 95 % interval's.
+    """The width of an interval that misses on a given side with a chance of at most ``tail``,
+    relative to the 95 % interval's.
 
-    With the logarithm of the tail where copies were counted (a normal error's grows more slowly), else as few repeats
-    (:func:`robaudit.numerics.images.repeats_scale`).
+    With the logarithm of the tail where copies were counted (a normal error's grows more slowly),
+    else as few repeats (:func:`robaudit.numerics.images.repeats_scale`).
     """
     if tail < TAIL and kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE):
         return math.log(tail) / math.log(2.0 * TAIL)
@@ -216,11 +235,13 @@ def widening(kind: IntervalKind, tail: float) -> float:
 
 
 def failure_claims(row: Row, setting: Setting) -> tuple[Claim, Claim] | None:
-    """The lower and the upper bound of a measurement on the failure probability; None for other results and without a noise level."""
+    """The lower and the upper bound of a measurement on the failure probability; None for other
+    results and without a noise level."""
     if row.at.level is None or row.quantity not in (LOG10_P_FAIL.name, P_ROBUST.name):
         return None
     ends = _of_log10(row) if row.quantity == LOG10_P_FAIL.name else _of_share(row)
-    random, loose = row.interval.kind is not IntervalKind.EXACT, approximate(row) or not setting.plain
+    random = row.interval.kind is not IntervalKind.EXACT
+    loose = approximate(row) or not setting.plain
     return Claim(row, ends[0], random, loose), Claim(row, ends[1], random, loose)
 
 
@@ -232,19 +253,32 @@ def _of_log10(row: Row) -> tuple[End, End]:
 
 
 def _of_share(row: Row) -> tuple[End, End]:
-    kind, votes = row.interval.kind, row.votes
-    if kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC) and votes is not None and votes.draws:
-        draws, split = votes.draws, votes.split
+    kind = row.interval.kind
+    votes = row.votes
+    if (
+        kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC)
+        and votes is not None
+        and votes.draws
+    ):
+        draws = votes.draws
+        split = votes.split
         failed = float(round((1.0 - row.value) * draws))
 
         def counted(tail: float, side: int) -> float:
             level = 1.0 - 2.0 * tail
-            ends = clopper_pearson(failed, draws, level) if split is None else antithetic_share(failed, split, draws, level)
+            ends = (
+                clopper_pearson(failed, draws, level)
+                if split is None
+                else antithetic_share(failed, split, draws, level)
+            )
             return float(ends[side])
 
         return lambda tail: counted(tail, 0), lambda tail: counted(tail, 1)
-    (low, high), error = interval_ends(row), 0.0 if kind is IntervalKind.EXACT else _CDF
-    return lambda tail: max(0.0, 1.0 - high(tail) - error), lambda tail: min(1.0, 1.0 - low(tail) + error)
+    (low, high) = interval_ends(row)
+    error = 0.0 if kind is IntervalKind.EXACT else _CDF
+    return lambda tail: max(0.0, 1.0 - high(tail) - error), lambda tail: min(
+        1.0, 1.0 - low(tail) + error
+    )
 
 
 # --- the installed relations

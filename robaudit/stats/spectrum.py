@@ -100,12 +100,24 @@ class SampleSpectrum(Record):
     def of(rows: Sequence[Row]) -> SampleSpectrum:
         """The image of these rows, at least one."""
         first = rows[0]
-        own = next((row for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value)), None)
-        about = [row.clean for row in rows if row.clean is not None and (row is own or row.clean.difficulty is not None)]
+        own = next(
+            (row for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value)),
+            None,
+        )
+        about = [
+            row.clean
+            for row in rows
+            if row.clean is not None and (row is own or row.clean.difficulty is not None)
+        ]
         margin = next((clean.margin for clean in about if clean.margin is not None), None)
-        difficulty = next((clean.difficulty for clean in about if clean.difficulty is not None), None if own is None else own.value)
+        difficulty = next(
+            (clean.difficulty for clean in about if clean.difficulty is not None),
+            None if own is None else own.value,
+        )
         by_key = {GroupKey.of(row): row for row in rows}
-        return SampleSpectrum(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, by_key)
+        return SampleSpectrum(
+            first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, by_key
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +156,17 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
     order = _ranked(run, ranking)
     chosen = _known(run, ids, order) if ids else order[:most]
     wanted = frozenset(chosen)
-    by_id = {rows[0].sample_id: SampleSpectrum.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
+    by_id = {
+        rows[0].sample_id: SampleSpectrum.of(rows)
+        for rows in by_sample(run.rows)
+        if rows[0].sample_id in wanted
+    }
     return Spectrum(lines, len(order), ranking, tuple(by_id[sample_id] for sample_id in chosen))
 
 
 def _lines(run: Run) -> Iterator[Line]:
-    """The results in order: by band, then in the run's order, the levels of a noise from weak to strong."""
+    """The results in order: by band, then in the run's order, the levels of a noise from weak to
+    strong."""
     quantities = {key: quantity_of(key.quantity, run.quantities) for key in run.frame}
     bands = {key: _band(columns, quantities[key].band) for key, columns in run.frame.items()}
     noises = list(dict.fromkeys(key.noise for key in bands))
@@ -163,7 +180,9 @@ def _lines(run: Run) -> Iterator[Line]:
 
 def _band(columns: Columns, usual: Band) -> Band:
     """The band of a result; ``usual``: of its quantity."""
-    if usual is Band.FOUND and columns.of_kind(IntervalKind.EXACT).any():  # infinite radii go with the finite ones
+    if (
+        usual is Band.FOUND and columns.of_kind(IntervalKind.EXACT).any()
+    ):  # infinite radii go with the finite ones
         return Band.EXACT
     if usual in (Band.FOUND, Band.CERTIFIED) and columns.key.at.level is not None:
         return Band.SMOOTHED
@@ -171,10 +190,11 @@ def _band(columns: Columns, usual: Band) -> Band:
 
 
 def _worth(line: Line, finite: Columns) -> tuple[int, bool, float, float]:
-    """The sort key of results that may rank the images: the closest to the distance of the nearest flip comes first.
+    """The sort key of results that may rank the images: the closest to the distance of the nearest
+    flip comes first.
 
-    An exact l2 radius, else the radius of the search that found the nearest flips, else the probability at the strongest level, a
-    tolerance, a certificate, anything.
+    An exact l2 radius, else the radius of the search that found the nearest flips, else the
+    probability at the strongest level, a tolerance, a certificate, anything.
     """
     norm = ResultName.parse(line.key.estimator).norm
     other_norm = norm is None or norm.number != 2.0
@@ -186,7 +206,8 @@ def _ranked(run: Run, ranking: Line) -> list[str]:
     """All ids by the value of the ranking result; images without a value last."""
     sign = 1.0 if ranking.quantity.higher_is_better else -1.0
     frame = run.frame
-    values, known = np.full(len(frame.ids), np.inf), frame[ranking.key].finite
+    values = np.full(len(frame.ids), np.inf)
+    known = frame[ranking.key].finite
     values[known.place] = sign * known.values
     return [frame.ids[place] for place in values.argsort(kind="stable").tolist()]
 
@@ -195,5 +216,9 @@ def _known(run: Run, ids: Sequence[str], order: Sequence[str]) -> list[str]:
     known = set(order)
     for sample_id in ids:
         if sample_id not in known:
-            raise RunError(str(run.path), f"has no sample {sample_id!r}", did_you_mean(sample_id, heapq.nsmallest(1000, known)))
+            raise RunError(
+                str(run.path),
+                f"has no sample {sample_id!r}",
+                did_you_mean(sample_id, heapq.nsmallest(1000, known)),
+            )
     return list(dict.fromkeys(ids))

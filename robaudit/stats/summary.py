@@ -1,4 +1,5 @@
-"""Summaries of the rows of one estimator and noise level: mean, quantiles, shares and accuracies, each with its uncertainty."""
+"""Summaries of the rows of one estimator and noise level: mean, quantiles, shares and accuracies,
+each with its uncertainty."""
 
 from __future__ import annotations
 
@@ -56,15 +57,20 @@ class Mean(Record):
     """A mean over images.
 
     Attributes:
-        population: the mean with its interval over images (:func:`robaudit.numerics.intervals.mean_interval`).
-        measurement_error: standard error from the measurement of each image; None where an image has none.
-        measured: the mean with its interval over exactly these images, by one of :class:`robaudit.numerics.images.MeanMethod`; without an
-            interval where an image has none.
+        population: the mean with its interval over images
+            (:func:`robaudit.numerics.intervals.mean_interval`).
+        measurement_error: standard error from the measurement of each image; None where an image
+            has none.
+        measured: the mean with its interval over exactly these images, by one of
+            :class:`robaudit.numerics.images.MeanMethod`; without an interval where an image has
+            none.
     """
 
     population: Annotated[Estimate, Inline("value", "lower", "upper")]
     measurement_error: float | None
-    measured: Annotated[Estimate, Inline(measured_lower="lower", measured_upper="upper", measured_by="method")]
+    measured: Annotated[
+        Estimate, Inline(measured_lower="lower", measured_upper="upper", measured_by="method")
+    ]
 
     @property
     def value(self) -> float:
@@ -77,11 +83,13 @@ class Quantile(Record):
     """A quantile over images.
 
     Attributes:
-        population: the quantile, by linear interpolation between order statistics, with its interval over images
-            (:func:`robaudit.numerics.images.population_quantile`).
-        measured: with its interval for exactly these images (:func:`robaudit.numerics.images.measured_quantile`), infinite where images
-            that are bounded on one side only leave it open; without an interval where an image has none.
-        censored: whether it falls on a censored image, so that the true quantile is only known to be larger.
+        population: the quantile, by linear interpolation between order statistics, with its
+            interval over images (:func:`robaudit.numerics.images.population_quantile`).
+        measured: with its interval for exactly these images
+            (:func:`robaudit.numerics.images.measured_quantile`), infinite where images that are
+            bounded on one side only leave it open; without an interval where an image has none.
+        censored: whether it falls on a censored image, so that the true quantile is only known to
+            be larger.
     """
 
     population: Annotated[Estimate, Inline("value", "lower", "upper")]
@@ -97,20 +105,30 @@ class Quantile(Record):
 def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
     """``count`` of ``total`` >= 1 with its exact interval."""
     lower, upper = clopper_pearson(count, total, confidence)
-    return Share(count, total, Estimate.population(count / total, (float(lower), float(upper)), "Clopper-Pearson"))
+    return Share(
+        count,
+        total,
+        Estimate.population(count / total, (float(lower), float(upper)), "Clopper-Pearson"),
+    )
 
 
 def mean_of(rows: Columns, quantity: Quantity) -> Mean:
-    """The mean value of rows of one group, with both uncertainties at 95 %: :func:`robaudit.numerics.images.population_mean` and, where all
-    rows have an interval, :func:`robaudit.numerics.images.measured_mean`. Where an image is only bounded on one side, so is the mean;
-    with censored images its lower end is for the mean of the values."""
-    images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
+    """The mean value of rows of one group, with both uncertainties at 95 %:
+    :func:`robaudit.numerics.images.population_mean` and, where all rows have an interval,
+    :func:`robaudit.numerics.images.measured_mean`. Where an image is only bounded on one side, so
+    is the mean; with censored images its lower end is for the mean of the values."""
+    images = rows.images(quantity.low, quantity.high)
+    bounded = rows.bounded == len(rows)
     if rows.censored:
-        images = replace(images, lowers=np.where(images.lowers > images.low, images.lowers, images.values))
+        images = replace(
+            images, lowers=np.where(images.lowers > images.low, images.lowers, images.values)
+        )
     method = images.method if bounded or images.draws is not None else MeanMethod.NONE
     value = float(images.values.mean())
     population = opened(images, population_mean(images, ROW_CONFIDENCE, light_tails=True))
-    measured = None if method is MeanMethod.NONE else opened(images, measured_mean(images, ROW_CONFIDENCE))
+    measured = (
+        None if method is MeanMethod.NONE else opened(images, measured_mean(images, ROW_CONFIDENCE))
+    )
     errors = None if rows.adaptive else rows.errors
     return Mean(
         Estimate.population(value, population, population_mean_method(images)),
@@ -121,8 +139,11 @@ def mean_of(rows: Columns, quantity: Quantity) -> Mean:
 
 def quantile_of(rows: Columns, q: float, quantity: Quantity) -> Quantile:
     """The q-quantile of the values, with both uncertainties at 95 %, by the rules of the gates."""
-    images, value = rows.images(quantity.low, quantity.high), float(np.quantile(rows.values, q))
-    population = Estimate.population(value, population_quantile(images, q, ROW_CONFIDENCE), BY_RANKS)
+    images = rows.images(quantity.low, quantity.high)
+    value = float(np.quantile(rows.values, q))
+    population = Estimate.population(
+        value, population_quantile(images, q, ROW_CONFIDENCE), BY_RANKS
+    )
     censored = bool(rows.censored) and _is_censored(rows, q)
     if rows.bounded < len(rows):
         return Quantile(population, Estimate(value), censored)
@@ -130,14 +151,18 @@ def quantile_of(rows: Columns, q: float, quantity: Quantity) -> Quantile:
     low = -math.inf if np.isneginf(images.lowers).any() else images.low
     high = math.inf if np.isposinf(images.uppers).any() else images.high
     below, above = measured_quantile(replace(images, low=low, high=high), q, ROW_CONFIDENCE)
-    if rows.censored and math.isinf(above) and not below > quantity.low:  # a failed search, or between it and an upper bound
+    if (
+        rows.censored and math.isinf(above) and not below > quantity.low
+    ):  # a failed search, or between it and an upper bound
         below = value
     return Quantile(population, Estimate.measured(value, (below, above), BY_RANKS), censored)
 
 
 def _is_censored(rows: Columns, q: float) -> bool:
     """Whether both order statistics that the q-quantile lies between are censored values."""
-    return len(rows) - rows.censored <= math.floor((len(rows) - 1) * q + 1e-9) and bool(np.quantile(rows.values, q) >= rows.cap)
+    return len(rows) - rows.censored <= math.floor((len(rows) - 1) * q + 1e-9) and bool(
+        np.quantile(rows.values, q) >= rows.cap
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +173,9 @@ class NoisyAccuracy(Record):
         images: how many had a label and votes.
         population: the mean with its interval over images.
         std_error: from the draws alone: sqrt(sum of the shares' variances) / images.
-        measured: with its interval from the pooled draws, for exactly these images (:func:`robaudit.numerics.images.measured_mean`): the
-            value itself under noise that does the same every time; without an interval when the numbers of draws differ.
+        measured: with its interval from the pooled draws, for exactly these images
+            (:func:`robaudit.numerics.images.measured_mean`): the value itself under noise that does
+            the same every time; without an interval when the numbers of draws differ.
     """
 
     images: int
@@ -164,12 +190,13 @@ class NoisyAccuracy(Record):
 
 
 def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
-    """Accuracy under noise of the labelled rows; None without any, or if one of them has no votes or stopped adaptively, which biases its
-    shares."""
+    """Accuracy under noise of the labelled rows; None without any, or if one of them has no votes
+    or stopped adaptively, which biases its shares."""
     labelled = rows.label >= 0
     if not labelled.any() or not (rows.label_draws[labelled] > 0).all() or rows.adaptive:
         return None
-    draws, split = rows.label_draws[labelled], antithetic(rows.label_split[labelled])
+    draws = rows.label_draws[labelled]
+    split = antithetic(rows.label_split[labelled])
     p = rows.hits[labelled] / draws
     value = float(p.mean())
     measured = Estimate(value)
@@ -178,7 +205,9 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
     elif (pooled := alike(draws)) is not None:
         images = MeasuredImages(p, p, p, 0.0, 1.0, draws=pooled, split=split)
         measured = Estimate.measured(value, measured_mean(images, ROW_CONFIDENCE), images.method)
-    population = Estimate.population(value, mean_interval(p, 0.0, 1.0), "Gaffke's bounds over images")
+    population = Estimate.population(
+        value, mean_interval(p, 0.0, 1.0), "Gaffke's bounds over images"
+    )
     error = float(np.sqrt(np.sum(share_variance(p, draws, split))) / p.size)
     return NoisyAccuracy(p.size, population, error, measured)
 
@@ -197,18 +226,28 @@ class GroupSummary(Record):
         not_finite: rows left out because their value is not a finite number.
         with_interval: number of rows with an interval of their own.
         approximate: number of those intervals that cover the draws only, not the estimator's bias.
-        by_votes: number of rows that count by the votes of their copies, as their value is an approximation.
-        open_below, open_above: number of rows that are estimates whose interval has no lower end, or no upper end.
-        adaptive: number of rows whose sampling stopped adaptively: their values are biased towards the side where they stopped.
-        mean, median, p05, p95: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
+        by_votes: number of rows that count by the votes of their copies, as their value is an
+            approximation.
+        open_below, open_above: number of rows that are estimates whose interval has no lower end,
+            or no upper end.
+        adaptive: number of rows whose sampling stopped adaptively: their values are biased towards
+            the side where they stopped.
+        mean, median, p05, p95: over images. ``p05`` is the 5th percentile of the values, whichever
+            direction is better.
         minimum: the smallest value.
-        below_half, below_ninety: share of images with a value below 0.5 and 0.9; None for a quantity without a range of 0 to 1.
+        below_half, below_ninety: share of images with a value below 0.5 and 0.9; None for a
+            quantity without a range of 0 to 1.
         noted: rows with a note.
-        clean_accuracy: share of labelled images predicted correctly without noise; None without labels.
-        noisy_accuracy: see :class:`robaudit.stats.summary.NoisyAccuracy`; None without labels or votes.
-        censored: images whose true value is only known to be larger; ``cap``: the smallest of their values, None without any.
-        not_found: of those, images for which a search found nothing: their true value may still be smaller.
-        upper_bounds: images whose true value is at most their value; ``lower_bounds``: at least their value.
+        clean_accuracy: share of labelled images predicted correctly without noise; None without
+            labels.
+        noisy_accuracy: see :class:`robaudit.stats.summary.NoisyAccuracy`; None without labels or
+            votes.
+        censored: images whose true value is only known to be larger; ``cap``: the smallest of their
+            values, None without any.
+        not_found: of those, images for which a search found nothing: their true value may still be
+            smaller.
+        upper_bounds: images whose true value is at most their value; ``lower_bounds``: at least
+            their value.
         confidence: of every interval here.
     """
 
@@ -246,13 +285,17 @@ class GroupSummary(Record):
 
     @property
     def bad_end(self) -> Quantile:
-        """The percentile that 95 % of the images are better than: the 5th, or the 95th where lower is better."""
+        """The percentile that 95 % of the images are better than: the 5th, or the 95th where lower
+        is better."""
         return self.p05 if self.quantity.higher_is_better else self.p95
 
 
-def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) -> tuple[GroupSummary, ...]:
-    """One summary per estimator and noise level, in the rows' order; estimators, levels and quantities are never pooled. A group without a
-    finite value has none, unless there is no other group. The frame keeps them.
+def summarise(
+    frame: Frame, quantities: Mapping[str, Quantity] | None = None
+) -> tuple[GroupSummary, ...]:
+    """One summary per estimator and noise level, in the rows' order; estimators, levels and
+    quantities are never pooled. A group without a finite value has none, unless there is no other
+    group. The frame keeps them.
 
     Args:
         frame: the results of a run.
@@ -265,13 +308,16 @@ def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) ->
     key = "summary", *(quantities or {}).values()
     if key not in frame.memo:
         measured = with_values(frame.values())
-        frame.memo[key] = tuple(_summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in measured)
+        frame.memo[key] = tuple(
+            _summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in measured
+        )
     groups: tuple[GroupSummary, ...] = frame.memo[key]
     return groups
 
 
 def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
-    """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and noise level."""
+    """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and
+    noise level."""
     return document_json({**more, "groups": [group.document() for group in groups]})
 
 
@@ -304,7 +350,9 @@ def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:
         below_half=below(0.5),
         below_ninety=below(0.9),
         noted=rows.noted,
-        clean_accuracy=share(int(rows.correct.sum()), int(rows.judged.sum())) if rows.judged.any() else None,
+        clean_accuracy=share(int(rows.correct.sum()), int(rows.judged.sum()))
+        if rows.judged.any()
+        else None,
         noisy_accuracy=noisy_accuracy(rows),
         censored=rows.censored,
         cap=rows.cap if rows.censored else None,

@@ -1,4 +1,5 @@
-"""Deviations of an estimator's values from a reference: bias, RMSE, worst case, rank correlation, coverage."""
+"""Deviations of an estimator's values from a reference: bias, RMSE, worst case, rank correlation,
+coverage."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from robaudit.stats.ranks import rank_correlation
 from robaudit.stats.summary import Share, share
 
 Truths = Mapping[tuple[str, NoiseLevel], Share]
-"""The reference by (sample id, noise level): the share of noisy copies that keep the class, with its 95 % Clopper-Pearson interval."""
+"""The reference by (sample id, noise level): the share of noisy copies that keep the class, with
+its 95 % Clopper-Pearson interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Error(Record):
         bias: mean of value - reference.
         bias_error: its standard error over the images.
         rmse: root mean square error, with the reference's own variance subtracted.
-        rmse_error: one standard error upwards, from the spread of the squared errors over the images; it has no confidence level.
+        rmse_error: one standard error upwards, from the spread of the squared errors over the
+            images; it has no confidence level.
         reference: root mean square standard error of the reference.
         sampling: root mean square of the estimator's own standard errors; None without them.
         worst: the sample with the largest difference.
@@ -53,13 +56,14 @@ class ReferenceComparison(Record):
     Attributes:
         estimator, at, quantity: what was compared.
         images: number of images compared.
-        touched: number of these for which some of the reference's copies kept the class and some did not.
+        touched: number of these for which some of the reference's copies kept the class and some
+            did not.
         mean, reference_mean: over the images; the mean is in the units of the quantity.
         error: None where the quantity is not p_robust.
-        rank: Spearman's rank correlation with the reference, +1 where the more robust of two images always has the better value;
-            None where either is the same for all images.
-        coverage: the intervals that cover the reference, taking its own uncertainty into account (:func:`covers`); None without
-            intervals, or where the quantity is another.
+        rank: Spearman's rank correlation with the reference, +1 where the more robust of two images
+            always has the better value; None where either is the same for all images.
+        coverage: the intervals that cover the reference, taking its own uncertainty into account
+            (:func:`covers`); None without intervals, or where the quantity is another.
         forwards, backwards, seconds: per image, on average.
         kind: the estimator's name in the registry, as opposed to its label in the spec.
         exact: whether every value is exact: the noise does the same to an image every time.
@@ -82,7 +86,9 @@ class ReferenceComparison(Record):
     exact: bool = False
 
 
-def compare(rows: Sequence[Row], truths: Sequence[Share], quantity: Quantity, seconds: float, kind: str = "") -> ReferenceComparison:
+def compare(
+    rows: Sequence[Row], truths: Sequence[Share], quantity: Quantity, seconds: float, kind: str = ""
+) -> ReferenceComparison:
     """Compare an estimator's rows at one noise level with the reference of the same samples.
 
     Args:
@@ -92,12 +98,17 @@ def compare(rows: Sequence[Row], truths: Sequence[Share], quantity: Quantity, se
         seconds: the time for all rows.
         kind: the estimator's name in the registry.
     """
-    first, n = rows[0], len(rows)
+    first = rows[0]
+    n = len(rows)
     values = np.array([row.value for row in rows])
     known = np.array([truth.value for truth in truths])
     same_quantity = quantity.name == P_ROBUST.name
     rank = rank_correlation(values, known)
-    intervals = [(row, truth) for row, truth in zip(rows, truths, strict=True) if row.lower is not None and row.upper is not None]
+    intervals = [
+        (row, truth)
+        for row, truth in zip(rows, truths, strict=True)
+        if row.lower is not None and row.upper is not None
+    ]
     return ReferenceComparison(
         estimator=first.estimator,
         at=first.at,
@@ -118,15 +129,18 @@ def compare(rows: Sequence[Row], truths: Sequence[Share], quantity: Quantity, se
 
 
 def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, float | None]:
-    """m = sqrt(mean(squares) - correction), at least 0, and sqrt(m^2 + s) - m, s the standard error of the mean square.
+    """m = sqrt(mean(squares) - correction), at least 0, and sqrt(m^2 + s) - m, s the standard error
+    of the mean square.
 
-    The reference errs independently of the values, so mean((value - reference)^2) is too large by the reference's mean variance on average:
-    the correction, p (1 - p) / (draws - 1) averaged over the images.
+    The reference errs independently of the values, so mean((value - reference)^2) is too large by
+    the reference's mean variance on average: the correction, p (1 - p) / (draws - 1) averaged over
+    the images.
 
-    The error is one standard error (for m^2 >> s it is s / (2 m), the delta method), not an interval: if a few images carry most
-    of the error and are not in the sample, the squares do not show it. In simulations the interval of 1.96 s about
-    m^2 held the truth in .92 of 3,000 cases with normal errors and 50 images, .75 with one error in ten ten times as large, and
-    .82 and .45 with 10 images.
+    The error is one standard error (for m^2 >> s it is s / (2 m), the delta method), not an
+    interval: if a few images carry most of the error and are not in the sample, the squares do not
+    show it. In simulations the interval of 1.96 s about m^2 held the truth in .92 of 3,000 cases
+    with normal errors and 50 images, .75 with one error in ten ten times as large, and .82 and .45
+    with 10 images.
 
     Args:
         squares: squared differences (images,).
@@ -138,7 +152,9 @@ def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, floa
     d2 = np.asarray(squares, dtype=np.float64)
     corrected = max(0.0, float(d2.mean()) - correction)
     rmse = math.sqrt(corrected)
-    return rmse, math.sqrt(corrected + float(d2.std(ddof=1)) / math.sqrt(len(d2))) - rmse if len(d2) > 1 else None
+    return rmse, math.sqrt(corrected + float(d2.std(ddof=1)) / math.sqrt(len(d2))) - rmse if len(
+        d2
+    ) > 1 else None
 
 
 def variance(truth: Share) -> float:
@@ -146,14 +162,19 @@ def variance(truth: Share) -> float:
     return truth.value * (1 - truth.value) / max(1, truth.total - 1)
 
 
-def covers(value: float, interval: tuple[float, float], reference: float, uncertainty: tuple[float, float]) -> bool:
+def covers(
+    value: float, interval: tuple[float, float], reference: float, uncertainty: tuple[float, float]
+) -> bool:
     """Whether an interval agrees with a reference that has an interval, too.
 
-    The difference of the two has the half width sqrt(estimator's^2 + reference's^2), each on the side that faces the other, and the
-    two agree if its interval contains zero. For a reference without error this is lower <= reference <= upper. Requiring the reference's
-    value itself would count its error against the estimator; accepting every overlap would let intervals pass that are too narrow.
+    The difference of the two has the half width sqrt(estimator's^2 + reference's^2), each on the
+    side that faces the other, and the two agree if its interval contains zero. For a reference
+    without error this is lower <= reference <= upper. Requiring the reference's value itself would
+    count its error against the estimator; accepting every overlap would let intervals pass that are
+    too narrow.
 
-    Source: Newcombe, Statistics in Medicine 17 (1998) 873, method 10; Zou and Donner, Statistics in Medicine 27 (2008) 1693 (MOVER).
+    Source: Newcombe, Statistics in Medicine 17 (1998) 873, method 10; Zou and Donner, Statistics in
+    Medicine 27 (2008) 1693 (MOVER).
     """
     if reference >= value:
         return reference - value <= math.hypot(interval[1] - value, reference - uncertainty[0])
@@ -172,7 +193,9 @@ def _error(rows: Sequence[Row], truths: Sequence[Share]) -> Error:
         rmse=rmse,
         rmse_error=rmse_error,
         reference=math.sqrt(noise),
-        sampling=math.sqrt(sum(se**2 for se in stated) / len(stated)) if len(stated) == len(rows) else None,
+        sampling=math.sqrt(sum(se**2 for se in stated) / len(stated))
+        if len(stated) == len(rows)
+        else None,
         worst=rows[worst].sample_id,
         worst_value=rows[worst].value,
         worst_reference=truths[worst].value,
@@ -184,5 +207,10 @@ def _coverage(pairs: Sequence[tuple[Row, Share]]) -> Share:
     for row, truth in pairs:
         lower = row.value if row.lower is None else row.lower
         upper = row.value if row.upper is None else row.upper
-        covered += covers(row.value, (lower, upper), truth.value, truth.estimate.bounds or (truth.value, truth.value))
+        covered += covers(
+            row.value,
+            (lower, upper),
+            truth.value,
+            truth.estimate.bounds or (truth.value, truth.value),
+        )
     return share(covered, len(pairs))

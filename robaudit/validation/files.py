@@ -30,7 +30,8 @@ def default_out(spec: AuditSpec) -> Path:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a folder that holds anything but an earlier validation, before any expensive computation.
+    """Refuse a folder that holds anything but an earlier validation, before any expensive
+    computation.
 
     Raises:
         RunError: it is a file, cannot be read, or holds something else.
@@ -38,13 +39,20 @@ def check_folder(path: Path) -> None:
     try:
         names = [entry.name for entry in path.iterdir()] if path.exists() else []
     except OSError as error:
-        raise RunError(str(path), f"is not a usable folder: {error.strerror or error}", "choose another --out") from error
+        raise RunError(
+            str(path), f"is not a usable folder: {error.strerror or error}", "choose another --out"
+        ) from error
     if foreign := sorted(name for name in names if name not in _OURS and not name.startswith(".")):
-        raise RunError(str(path), f"holds something other than a validation: {foreign[0]}", "choose another --out")
+        raise RunError(
+            str(path),
+            f"holds something other than a validation: {foreign[0]}",
+            "choose another --out",
+        )
 
 
 def write(path: Path, validation: Validation) -> list[str]:
-    """Write the files of a validation, validation.json last, in place of the files of an earlier one.
+    """Write the files of a validation, validation.json last, in place of the files of an earlier
+    one.
 
     Args:
         path: the folder; created if it does not exist.
@@ -59,12 +67,16 @@ def write(path: Path, validation: Validation) -> list[str]:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(str(path), f"cannot be created: {error.strerror or error}", "choose another --out") from error
+        raise RunError(
+            str(path), f"cannot be created: {error.strerror or error}", "choose another --out"
+        ) from error
     check_folder(path)
     for name in _OURS:
         (path / name).unlink(missing_ok=True)
     files = {
-        _ROWS: table_csv(_COLUMNS, ([row[column] for column in _COLUMNS] for row in _rows(validation))).encode(),
+        _ROWS: table_csv(
+            _COLUMNS, ([row[column] for column in _COLUMNS] for row in _rows(validation))
+        ).encode(),
         SUMMARY: json_bytes({"schema_version": SCHEMA_VERSION, **document(validation)}),
     }
     for name, data in files.items():
@@ -75,7 +87,9 @@ def write(path: Path, validation: Validation) -> list[str]:
 def document(validation: Validation) -> dict[str, Any]:
     """The summary as JSON values."""
     return {
-        **validation.info.model_dump(mode="json", exclude_unset=True, exclude={"status", "schema_version"}),
+        **validation.info.model_dump(
+            mode="json", exclude_unset=True, exclude={"status", "schema_version"}
+        ),
         "samples": len({name for name, _ in validation.truths}),
         "reference": {"estimator": reference(), "draws": validation.draws, "stream": "reference"},
         "comparisons": json_values(validation.comparisons),
@@ -88,7 +102,11 @@ def document(validation: Validation) -> dict[str, Any]:
 def _rows(validation: Validation) -> Iterable[dict[str, Any]]:
     for (name, at, _), row in validation.rows.items():
         truth = validation.truths[name, at]
-        reference = {"reference": truth.value, "reference_lower": truth.estimate.lower, "reference_upper": truth.estimate.upper}
+        reference = {
+            "reference": truth.value,
+            "reference_lower": truth.estimate.lower,
+            "reference_upper": truth.estimate.upper,
+        }
         same_quantity = row.quantity == "p_robust"
         yield {
             **row.document(),

@@ -64,13 +64,21 @@ class Validation:
         return list(dict.fromkeys(comparison.at for comparison in self.comparisons))
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """For each noise level, a verdict on every estimator, advice, and the limits of the comparison."""
+        """For each noise level, a verdict on every estimator, advice, and the limits of the
+        comparison."""
         by_level = []
         for at in self.levels:
             group = self.at(at)
             known = [truth.value for (_, level), truth in self.truths.items() if level == at]
             verdicts = {comparison.estimator: verdict(comparison) for comparison in group}
-            by_level.append({**at.document(), "verdicts": verdicts, "advice": advice(group), "remark": remark(group, known)})
+            by_level.append(
+                {
+                    **at.document(),
+                    "verdicts": verdicts,
+                    "advice": advice(group),
+                    "remark": remark(group, known),
+                }
+            )
         return by_level
 
 
@@ -84,10 +92,12 @@ def validate(
     listener: Listener | None = None,
     command: str | None = None,
 ) -> Validation:
-    """Compare every estimator of a spec with Monte Carlo on independent noise, on a random subset of the spec's samples.
+    """Compare every estimator of a spec with Monte Carlo on independent noise, on a random subset
+    of the spec's samples.
 
-    The run's seed draws the subset from the samples that the spec chooses. The estimators get the noise that they would get in a run; the
-    reference gets the named stream "reference" of the same seed, which no run uses.
+    The run's seed draws the subset from the samples that the spec chooses. The estimators get the
+    noise that they would get in a run; the reference gets the named stream "reference" of the same
+    seed, which no run uses.
 
     Args:
         spec: what to validate.
@@ -108,12 +118,18 @@ def validate(
     whole = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))
     with deterministic(spec.run.deterministic, device), rounded_products(False):
-        ready = prepare(Request(spec, trust=trust, skip_bad=on_error == "skip", dataset=subset), device, listener).at_levels(listener)
+        ready = prepare(
+            Request(spec, trust=trust, skip_bad=on_error == "skip", dataset=subset),
+            device,
+            listener,
+        ).at_levels(listener)
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
         computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
         usable = _without(subset, {skip.sample_id for skip in computed.skipped})
         if not computed.rows:
-            raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {computed.skipped[0].reason}")
+            raise NothingLeftError(
+                whole.where, "every sample was skipped", f"the first: {computed.skipped[0].reason}"
+            )
         listener.note(f"the reference: {reference()} with {draws:,} draws of its own noise")
         truths, seconds = measure(ready, usable, draws, listener)
     return Validation(
@@ -128,11 +144,18 @@ def validate(
 
 
 def _without(samples: Selected, skipped: set[str]) -> Selected:
-    return Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in skipped]) if skipped else samples
+    return (
+        Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in skipped])
+        if skipped
+        else samples
+    )
 
 
-def _comparisons(ready: PreparedAudit, computed: Computed, truths: Truths) -> list[ReferenceComparison]:
-    result, kinds = [], {entry.label: entry.name for entry in ready.spec.estimators}
+def _comparisons(
+    ready: PreparedAudit, computed: Computed, truths: Truths
+) -> list[ReferenceComparison]:
+    result = []
+    kinds = {entry.label: entry.name for entry in ready.spec.estimators}
     for task in ready.tasks:
         seconds = computed.seconds[task.label, task.at]
         for at, name in task.names:
@@ -142,11 +165,16 @@ def _comparisons(ready: PreparedAudit, computed: Computed, truths: Truths) -> li
     return result
 
 
-def measure(ready: PreparedAudit, samples: Dataset, draws: int, listener: Listener) -> tuple[Truths, float]:
+def measure(
+    ready: PreparedAudit, samples: Dataset, draws: int, listener: Listener
+) -> tuple[Truths, float]:
     """The reference of every sample at every noise level of the spec, and the seconds it took."""
     engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, STREAM)
     computed = compute(ready, engine, samples, _votes(ready.spec.levels, draws), listener)
-    truths = {(name, at): share(round(row.value * draws), draws) for (name, at, _), row in computed.rows.items()}
+    truths = {
+        (name, at): share(round(row.value * draws), draws)
+        for (name, at, _), row in computed.rows.items()
+    }
     return truths, sum(computed.seconds.values())
 
 

@@ -24,12 +24,17 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def refuse(run_cli: RunCli, tmp_path: Path, golden: Golden) -> Refuse:
-    """Run a command that must be refused: one line, which tests/messages has, exit 2 and nothing written; returns the line."""
+    """Run a command that must be refused: one line, which tests/messages has, exit 2 and nothing
+    written; returns the line."""
 
     def run(*args: str | Path, code: int = 2) -> str:
         before = tree(tmp_path)
         outcome = run_cli(*args)
-        lines = [line for line in outcome.err.splitlines() if not line.startswith(("note: ", "warning: "))]
+        lines = [
+            line
+            for line in outcome.err.splitlines()
+            if not line.startswith(("note: ", "warning: "))
+        ]
         assert len(lines) == 1, outcome.err
         assert lines[0].startswith("error: "), outcome.err
         golden(lines[0])

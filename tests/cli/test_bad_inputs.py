@@ -33,7 +33,9 @@ def test_npz_option(options: dict[str, Any], tmp_path: Path, refuse: Refuse) -> 
 
 def test_images_without_labels(tmp_path: Path, refuse: Refuse) -> None:
     save_npz(tmp_path / "x.npz", count=2)
-    spec = write(tmp_path, boxed("qnorm_mc", dataset={"kind": "npz", "path": "x.npz", "labels_key": None}))
+    spec = write(
+        tmp_path, boxed("qnorm_mc", dataset={"kind": "npz", "path": "x.npz", "labels_key": None})
+    )
     refuse("estimate", spec)
 
 
@@ -52,7 +54,10 @@ def test_unreadable_images(tmp_path: Path, refuse: Refuse) -> None:
 
 
 def test_logits_that_overflow(tmp_path: Path, refuse: Refuse) -> None:
-    save_file({key: tensor * 1e30 for key, tensor in load_file(WEIGHTS).items()}, tmp_path / "huge.safetensors")
+    save_file(
+        {key: tensor * 1e30 for key, tensor in load_file(WEIGHTS).items()},
+        tmp_path / "huge.safetensors",
+    )
     spec = write(tmp_path, digits(model={**NETWORK, "path": "huge.safetensors"}))
     refuse("estimate", spec)
 
@@ -78,7 +83,9 @@ def test_a_label_that_the_network_masks(tmp_path: Path, run_cli: RunCli, golden:
     refused = run_cli("estimate", spec, "--out", "by_label")
     assert refused.code == 2
     golden.lines(refused.err)
-    spec = write(tmp_path, digits(limit=12, model={"path": "net.pt"}, estimators=["mc", "difficulty"]))
+    spec = write(
+        tmp_path, digits(limit=12, model={"path": "net.pt"}, estimators=["mc", "difficulty"])
+    )
     assert run_cli("estimate", spec, "--out", "run").code == 0
     rows = read_rows(tmp_path / "run")
     assert len(rows) == 24
@@ -90,7 +97,9 @@ def test_what_onnx_cannot(tmp_path: Path, refuse: Refuse) -> None:
     pytest.importorskip("onnx")
     (tmp_path / "net.onnx").write_bytes(onnx_bytes())
     for estimator in ("taylor", "radius_attack"):
-        spec = write(tmp_path, digits(limit=4, model={"path": "net.onnx"}, estimators=["mc", estimator]))
+        spec = write(
+            tmp_path, digits(limit=4, model={"path": "net.onnx"}, estimators=["mc", estimator])
+        )
         refuse("estimate", spec)
     spec = write(tmp_path, digits(model={"path": "net.onnx"}))
     refuse("estimate", spec, "--set", "run.precision=bf16")

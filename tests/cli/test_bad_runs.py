@@ -1,4 +1,5 @@
-"""Run folders and outputs that cannot be used: one line, exit 2, and what is on disk stays as it is."""
+"""Run folders and outputs that cannot be used: one line, exit 2, and what is on disk stays as it
+is."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def change_info(run: Path, **values: Any) -> None:
     info = read_info(run) | values
-    (run / "run.json").write_text(json.dumps({key: value for key, value in info.items() if value is not None}))
+    (run / "run.json").write_text(
+        json.dumps({key: value for key, value in info.items() if value is not None})
+    )
 
 
 def test_no_run_to_read(run: Path, refuse: Refuse) -> None:
@@ -56,14 +59,20 @@ INFOS: dict[str, Callable[[Path], object]] = {
     "another version": lambda run: change_info(run, schema_version=99),
     "a key less": lambda run: change_info(run, base_identity=None),
     "a number for the model": lambda run: change_info(run, model=3, checksum=None),
-    "a text for the noise": lambda run: change_info(run, spec=read_info(run)["spec"] | {"noise": "gaussian"}, checksum=None),
-    "a number for the spec's model": lambda run: change_info(run, spec=read_info(run)["spec"] | {"model": 3}, checksum=None),
+    "a text for the noise": lambda run: change_info(
+        run, spec=read_info(run)["spec"] | {"noise": "gaussian"}, checksum=None
+    ),
+    "a number for the spec's model": lambda run: change_info(
+        run, spec=read_info(run)["spec"] | {"model": 3}, checksum=None
+    ),
 }
 
 
 @pytest.mark.parametrize("command", ["show run", "estimate spec.yaml --out run"])
 @pytest.mark.parametrize("damage", INFOS.values(), ids=list(INFOS))
-def test_damaged_description(damage: Callable[[Path], object], command: str, run: Path, refuse: Refuse) -> None:
+def test_damaged_description(
+    damage: Callable[[Path], object], command: str, run: Path, refuse: Refuse
+) -> None:
     damage(run)
     refuse(*command.split())
 
@@ -86,7 +95,11 @@ def test_damaged_state(run: Path, refuse: Refuse) -> None:
 
 
 def test_run_of_another_spec(run: Path, refuse: Refuse) -> None:
-    for change in (["--seed", "1"], ["--set", "dataset.split=train"], ["--set", "run.precision=fp64"]):
+    for change in (
+        ["--seed", "1"],
+        ["--set", "dataset.split=train"],
+        ["--set", "run.precision=fp64"],
+    ):
         refuse("estimate", "spec.yaml", "--out", "run", *change)
         refuse("estimate", "spec.yaml", "--out", "run", "--extend", *change)
 
@@ -98,7 +111,12 @@ def test_noise_of_one_name_with_other_options(run: Path, refuse: Refuse) -> None
 
 
 def test_other_results_need_extend(run: Path, refuse: Refuse) -> None:
-    for change in (["--sigma", "0.3"], ["--estimator", "softmax"], ["--limit", "9"], ["--set", "mc.samples=30"]):
+    for change in (
+        ["--sigma", "0.3"],
+        ["--estimator", "softmax"],
+        ["--limit", "9"],
+        ["--set", "mc.samples=30"],
+    ):
         refuse("estimate", "spec.yaml", "--out", "run", *change)
 
 

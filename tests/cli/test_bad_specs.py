@@ -41,7 +41,9 @@ def without(section: str) -> dict[str, Any]:
 
 def renamed(section: str, key: str, wrong: str) -> dict[str, Any]:
     document = digits(run={"seed": 0})
-    document[section] = {wrong if name == key else name: value for name, value in document[section].items()}
+    document[section] = {
+        wrong if name == key else name: value for name, value in document[section].items()
+    }
     return document
 
 

@@ -26,7 +26,14 @@ def test_table_names_every_estimator(run_cli: RunCli) -> None:
     words = " ".join(out.split())
     for name in NAMES:
         assert re.search(rf" {name} .* quantity: (p_robust|confidence) ", words)
-    for text in ("needs: level", "needs: gradients, level", "1,001 forward passes", "samples=10", "clopper-pearson", "source: Han et al."):
+    for text in (
+        "needs: level",
+        "needs: gradients, level",
+        "1,001 forward passes",
+        "samples=10",
+        "clopper-pearson",
+        "source: Han et al.",
+    ):
         assert text in words
 
 
@@ -66,10 +73,27 @@ def schema(run_cli: RunCli) -> dict[str, Any]:
 GOOD = {
     "ordinary.yaml": yaml.safe_load((Path(demo).parent / "ordinary.yaml").read_text()),
     "noise_trained.yaml": yaml.safe_load((Path(demo).parent / "noise_trained.yaml").read_text()),
-    "short forms": digits(noise={"sigma": "8/255"}, model={"path": "m.pt", "mean": 0.5, "std": "1/2"}, estimators=["mc", {"taylor": None}]),
+    "short forms": digits(
+        noise={"sigma": "8/255"},
+        model={"path": "m.pt", "mean": 0.5, "std": "1/2"},
+        estimators=["mc", {"taylor": None}],
+    ),
     "everything": {
-        "model": {"path": "m.pt", "format": "torchscript", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "output": "logits"},
-        "dataset": {"kind": "images", "path": "x", "resize": [40, 40], "crop": 32, "channels": 3, "sample": {"size": 10, "seed": 1}},
+        "model": {
+            "path": "m.pt",
+            "format": "torchscript",
+            "mean": [0.485, 0.456, 0.406],
+            "std": [0.229, 0.224, 0.225],
+            "output": "logits",
+        },
+        "dataset": {
+            "kind": "images",
+            "path": "x",
+            "resize": [40, 40],
+            "crop": 32,
+            "channels": 3,
+            "sample": {"size": 10, "seed": 1},
+        },
         "noise": {"kind": "gaussian", "sigma": [0.05, "8/255"], "clip": True},
         "estimators": [
             {"mc": {"samples": 100, "label": "few"}},
@@ -99,5 +123,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("document", BAD.values(), ids=list(BAD))
-def test_what_does_not_load_does_not_validate(document: dict[str, Any], schema: dict[str, Any]) -> None:
+def test_what_does_not_load_does_not_validate(
+    document: dict[str, Any], schema: dict[str, Any]
+) -> None:
     assert not Draft202012Validator(schema).is_valid(document)

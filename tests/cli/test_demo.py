@@ -26,7 +26,11 @@ def few_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         document["estimators"] = [{"mc": {"samples": 100}}]
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     original = importlib.resources.files
-    monkeypatch.setattr(importlib.resources, "files", lambda package: folder if package == "robaudit.demo" else original(package))
+    monkeypatch.setattr(
+        importlib.resources,
+        "files",
+        lambda package: folder if package == "robaudit.demo" else original(package),
+    )
 
 
 def check(tmp_path: Path, run_cli: RunCli) -> None:
@@ -35,7 +39,9 @@ def check(tmp_path: Path, run_cli: RunCli) -> None:
     assert "error" not in err
     assert "warning" not in err
     assert "How often does each keep its prediction when a sensor adds noise?" in out
-    assert re.search(r"ordinary +trained with noise +trained with noise - ordinary", " ".join(out.split())), out
+    assert re.search(
+        r"ordinary +trained with noise +trained with noise - ordinary", " ".join(out.split())
+    ), out
     assert "Least robust first:" in out
     for name in ("ordinary", "noise_trained"):
         assert (tmp_path / "runs" / f"demo-{name}" / "samples.csv").exists()

@@ -1,4 +1,5 @@
-"""SIGTERM and readers that leave: the process ends (or goes on) in good order, and says how with its exit code."""
+"""SIGTERM and readers that leave: the process ends (or goes on) in good order, and says how with
+its exit code."""
 
 from __future__ import annotations
 
@@ -33,21 +34,34 @@ LAST = "terminated; finished work is on disk: run the same command again to cont
 
 def slowly() -> None:
     """A flush for one image, then for every four; and Ctrl-C is heard, which xdist ignores."""
-    loop._DUE, chunk_sizes.CHUNK_SECONDS, chunk_sizes.MOST_IMAGES = 0.0, 1e9, 4
+    loop._DUE = 0.0
+    chunk_sizes.CHUNK_SECONDS = 1e9
+    chunk_sizes.MOST_IMAGES = 4
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.parametrize(
     "numbers",
-    [[signal.SIGTERM], pytest.param([signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT], marks=pytest.mark.slow)],
+    [
+        [signal.SIGTERM],
+        pytest.param(
+            [signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT], marks=pytest.mark.slow
+        ),
+    ],
     ids=["alone", "after Ctrl-C"],
 )
-def test_sigterm_ends_an_audit_in_good_order(numbers: list[signal.Signals], tmp_path: Path, run_cli: RunCli) -> None:
+def test_sigterm_ends_an_audit_in_good_order(
+    numbers: list[signal.Signals], tmp_path: Path, run_cli: RunCli
+) -> None:
     """Ctrl-C lets the part at hand finish; SIGTERM does not, not even after a Ctrl-C."""
     log = tmp_path / "run" / "log.txt"
-    with forks.started(tmp_path, "estimate", write(tmp_path, LONG), "--out", "run", before=slowly) as command:
+    with forks.started(
+        tmp_path, "estimate", write(tmp_path, LONG), "--out", "run", before=slowly
+    ) as command:
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (log.exists() and " 9 of 60 samples" in log.read_text()):
+        while time.monotonic() < deadline and not (
+            log.exists() and " 9 of 60 samples" in log.read_text()
+        ):
             time.sleep(0.005)
         for number in numbers:
             os.kill(command.pid, number)
@@ -62,12 +76,18 @@ def test_sigterm_ends_an_audit_in_good_order(numbers: list[signal.Signals], tmp_
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
     assert run_cli("estimate", "spec.yaml", "--out", "undisturbed").code == 0
     for name in OUTPUTS:
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+        assert (tmp_path / "run" / name).read_bytes() == (
+            tmp_path / "undisturbed" / name
+        ).read_bytes()
 
 
 @pytest.mark.parametrize("module", ["torch", "robaudit.cli.verify"], ids=["command", "program"])
-@pytest.mark.parametrize(("sent", "code", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
-def test_a_signal_before_anything_is_loaded(module: str, sent: str, code: int, word: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sent", "code", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")]
+)
+def test_a_signal_before_anything_is_loaded(
+    module: str, sent: str, code: int, word: str, tmp_path: Path
+) -> None:
     text = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -81,8 +101,20 @@ def test_a_signal_before_anything_is_loaded(module: str, sent: str, code: int, w
     )
     write(tmp_path, LONG)
     command = [sys.executable, "-c", text, "estimate", "spec.yaml", "--out", "run"]
-    done = subprocess.run(command, cwd=tmp_path, env=plain({}), capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (code, "", LAST.replace("terminated", word))
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=plain({}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        code,
+        "",
+        LAST.replace("terminated", word),
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -135,11 +167,17 @@ def endless(folder: Path) -> None:
     write(folder, digits(model={"path": "net.pt"}))
 
 
-@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
-def test_a_second_signal_ends_a_network_that_never_answers(number: signal.Signals, word: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
+)
+def test_a_second_signal_ends_a_network_that_never_answers(
+    number: signal.Signals, word: str, tmp_path: Path
+) -> None:
     """Python's own handlers would run once the network returns."""
     endless(tmp_path)
-    with forks.started(tmp_path, "estimate", "spec.yaml", "--out", "run", before=mark_passes) as command:
+    with forks.started(
+        tmp_path, "estimate", "spec.yaml", "--out", "run", before=mark_passes
+    ) as command:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not (tmp_path / "called").exists():
             time.sleep(0.005)
@@ -166,7 +204,9 @@ def without_the_lock() -> None:
 
 def test_a_second_signal_ends_code_that_keeps_all_threads_from_running(tmp_path: Path) -> None:
     endless(tmp_path)
-    with forks.started(tmp_path, "estimate", "spec.yaml", "--out", "run", before=without_the_lock) as command:
+    with forks.started(
+        tmp_path, "estimate", "spec.yaml", "--out", "run", before=without_the_lock
+    ) as command:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not (tmp_path / "called").exists():
             time.sleep(0.005)
@@ -209,9 +249,13 @@ def test_an_interrupt_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     log = tmp_path / "run" / "log.txt"
-    with forks.started(tmp_path, "estimate", write(tmp_path, LONG), "--out", "run", before=ignore) as command:
+    with forks.started(
+        tmp_path, "estimate", write(tmp_path, LONG), "--out", "run", before=ignore
+    ) as command:
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (log.exists() and " 9 of 60 samples" in log.read_text()):
+        while time.monotonic() < deadline and not (
+            log.exists() and " 9 of 60 samples" in log.read_text()
+        ):
             time.sleep(0.005)
         for _ in range(2):
             os.kill(command.pid, signal.SIGINT)
@@ -230,7 +274,9 @@ def test_what_is_ignored_stays_ignored() -> None:
 
 
 @pytest.mark.parametrize("code", ["0", "'done'"])
-def test_code_of_the_user_cannot_pass_for_the_end(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuse: Refuse) -> None:
+def test_code_of_the_user_cannot_pass_for_the_end(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuse: Refuse
+) -> None:
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     name = f"leaving_{ord(code[0])}"
     (tmp_path / f"{name}.py").write_text(f"import sys\ndef make(): sys.exit({code})\n")
@@ -240,8 +286,19 @@ def test_code_of_the_user_cannot_pass_for_the_end(code: str, tmp_path: Path, mon
 
 @pytest.mark.slow
 def test_completions_still_work() -> None:
-    environment = plain({"_ROBAUDIT_COMPLETE": "complete_bash", "COMP_WORDS": "robaudit est", "COMP_CWORD": "1"})
-    done = subprocess.run([*PROGRAM], env=environment, capture_output=True, text=True, timeout=120, check=False)
+    environment = plain(
+        {"_ROBAUDIT_COMPLETE": "complete_bash", "COMP_WORDS": "robaudit est", "COMP_CWORD": "1"}
+    )
+    done = subprocess.run(
+        [*PROGRAM], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["estimate"], "")
-    shown = subprocess.run([*PROGRAM, "--show-completion"], env=plain({}), capture_output=True, text=True, timeout=120, check=False)
+    shown = subprocess.run(
+        [*PROGRAM, "--show-completion"],
+        env=plain({}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert "sys.exit" not in shown.stderr

@@ -27,12 +27,16 @@ __all__ = ["refuse"]
     ],
     ids=["gpus", "workers", "address"],
 )
-def test_options_of_ray_without_it_are_refused(option: tuple[str, ...], tmp_path: Path, refuse: Refuse) -> None:
+def test_options_of_ray_without_it_are_refused(
+    option: tuple[str, ...], tmp_path: Path, refuse: Refuse
+) -> None:
     refuse("estimate", write(tmp_path, digits()), "--out", "run", *option)
 
 
 @pytest.mark.parametrize("settings", [{"gpus_per_worker": 0.5}, {"ray_address": "auto"}], ids=repr)
-def test_arguments_of_ray_without_it_are_refused(settings: dict[str, Any], tmp_path: Path, golden: Golden) -> None:
+def test_arguments_of_ray_without_it_are_refused(
+    settings: dict[str, Any], tmp_path: Path, golden: Golden
+) -> None:
     spec = write(tmp_path, digits())
     for what in (spec, robaudit.load_spec(spec)):
         with pytest.raises(SpecError) as caught:
@@ -40,7 +44,9 @@ def test_arguments_of_ray_without_it_are_refused(settings: dict[str, Any], tmp_p
         golden(caught.value)
     images = torch.rand(2, 1, 2, 2)
     with pytest.raises(SpecError) as caught:
-        robaudit.audit(torch.nn.Flatten(), (images, [0, 1]), sigma=0.1, out=tmp_path / "run", **settings)
+        robaudit.audit(
+            torch.nn.Flatten(), (images, [0, 1]), sigma=0.1, out=tmp_path / "run", **settings
+        )
     golden(caught.value)
     assert not (tmp_path / "run").exists()
 

@@ -1,4 +1,5 @@
-"""The real program in a process of its own: help, version, streams, colours, pipes; and that help is fast."""
+"""The real program in a process of its own: help, version, streams, colours, pipes; and that help
+is fast."""
 
 from __future__ import annotations
 
@@ -21,20 +22,43 @@ PROGRAM = Path(sys.executable).with_name("robaudit")
 
 
 def start(
-    *args: str, cwd: Path | None = None, program: tuple[str, ...] = (str(PROGRAM),), **environment: str
+    *args: str,
+    cwd: Path | None = None,
+    program: tuple[str, ...] = (str(PROGRAM),),
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run the installed program without a terminal, in a plain environment."""
-    return subprocess.run([*program, *args], cwd=cwd, env=plain(environment), capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [*program, *args],
+        cwd=cwd,
+        env=plain(environment),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def plain(extra: Mapping[str, str]) -> dict[str, str]:
-    dropped = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "COLUMNS", "GITHUB_ACTIONS", "PY_COLORS")
+    dropped = (
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR_FORCE",
+        "TTY_COMPATIBLE",
+        "COLUMNS",
+        "GITHUB_ACTIONS",
+        "PY_COLORS",
+    )
     return {**{key: value for key, value in os.environ.items() if key not in dropped}, **extra}
 
 
 def test_version() -> None:
     done = start("--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"robaudit {version('robaudit')}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f"robaudit {version('robaudit')}\n",
+        "",
+    )
 
 
 def test_modules_of_the_working_folder_are_not_imported(tmp_path: Path) -> None:
@@ -54,7 +78,8 @@ def test_help_lists_every_command() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a spec and its run, made by the real program; ``out`` and ``err`` hold what it printed."""
+    """A folder with a spec and its run, made by the real program; ``out`` and ``err`` hold what it
+    printed."""
     folder = tmp_path_factory.mktemp("entry")
     spec = digits(limit=20, model={**digits()["model"], "mean": [0.99], "std": [0.01]})
     done = start("estimate", str(write(folder, spec)), "--out", "run", cwd=folder)
@@ -65,7 +90,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_tables_go_to_stdout_and_notes_to_stderr(folder: Path) -> None:
-    out, err = (folder / "out").read_text(), (folder / "err").read_text()
+    out = (folder / "out").read_text()
+    err = (folder / "err").read_text()
     assert out.startswith("warning         ")
     assert "\nclean accuracy  " in out
     assert "note: " not in out
@@ -83,21 +109,30 @@ def test_no_escape_codes_without_a_terminal(folder: Path) -> None:
 def test_no_color_wins_over_a_terminal_that_has_colours(folder: Path) -> None:
     forced = start("estimate", "spec.yaml", "--out", "run", cwd=folder, FORCE_COLOR="1")
     assert "\x1b[33mwarning:" in forced.stderr
-    refused = start("estimate", "spec.yaml", "--out", "run", cwd=folder, FORCE_COLOR="1", NO_COLOR="1")
-    assert not re.search(r"\x1b\[[\d;]*3\d", refused.stderr + refused.stdout), "no colour; bold and dim are no colours"
+    refused = start(
+        "estimate", "spec.yaml", "--out", "run", cwd=folder, FORCE_COLOR="1", NO_COLOR="1"
+    )
+    assert not re.search(r"\x1b\[[\d;]*3\d", refused.stderr + refused.stdout), (
+        "no colour; bold and dim are no colours"
+    )
 
 
 def read_all(controller: int) -> str:
     """What is written to a terminal until its last writer closes it."""
     found = b""
-    with os.fdopen(controller, "rb", buffering=0) as stream, contextlib.suppress(OSError):  # Linux ends with an error
+    with (
+        os.fdopen(controller, "rb", buffering=0) as stream,
+        contextlib.suppress(OSError),
+    ):  # Linux ends with an error
         while data := stream.read(4096):
             found += data
     return found.decode()
 
 
 def test_data_formats_are_alone_on_stdout(folder: Path) -> None:
-    done = forks.robaudit(folder, "flag-samples", "run", "--bottom", "2", "--format", "csv", "--images", "pictures")
+    done = forks.robaudit(
+        folder, "flag-samples", "run", "--bottom", "2", "--format", "csv", "--images", "pictures"
+    )
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 3
     warning, said = done.stderr.splitlines()
@@ -107,10 +142,14 @@ def test_data_formats_are_alone_on_stdout(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "args", [["show", "run"], ["flag-samples", "run", "--format", "csv"], ["list", "schema"], ["--help"]], ids=" ".join
+    "args",
+    [["show", "run"], ["flag-samples", "run", "--format", "csv"], ["list", "schema"], ["--help"]],
+    ids=" ".join,
 )
 def test_reader_of_the_pipe_may_leave(args: list[str], folder: Path) -> None:
-    with subprocess.Popen([PROGRAM, *args], cwd=folder, env=plain({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [PROGRAM, *args], cwd=folder, env=plain({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
@@ -118,18 +157,48 @@ def test_reader_of_the_pipe_may_leave(args: list[str], folder: Path) -> None:
         assert process.wait(timeout=60) == 0
 
 
-@pytest.mark.parametrize(("args", "code"), [(["show", "run"], 0), (["gate", "run", "warnings <= 0"], 1)], ids=["show", "gate"])
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [(["show", "run"], 0), (["gate", "run", "warnings <= 0"], 1)],
+    ids=["show", "gate"],
+)
 def test_without_standard_output(args: list[str], code: int, folder: Path) -> None:
     """What would be printed is dropped; the exit code counts."""
     command = ["sh", "-c", 'exec "$@" >&-', "sh", str(PROGRAM), *args]
-    done = subprocess.run(command, cwd=folder, env=plain({}), stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=plain({}),
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert (done.returncode, "internal error" in done.stderr) == (code, False)
 
 
 def test_in_a_folder_that_was_deleted(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
-    command = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", str(PROGRAM), "report", str(folder / "run"), "-o", "x.html"]
-    done = subprocess.run(command, cwd=tmp_path / "gone", env=plain({}), capture_output=True, text=True, timeout=120, check=False)
+    command = [
+        "sh",
+        "-c",
+        'rmdir "$PWD" && exec "$@"',
+        "sh",
+        str(PROGRAM),
+        "report",
+        str(folder / "run"),
+        "-o",
+        "x.html",
+    ]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path / "gone",
+        env=plain({}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     line = "error: the current folder has been deleted; change to one that exists\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
 

@@ -23,11 +23,18 @@ def info(run: Path) -> dict[str, Any]:
 
 def levels(run: Path) -> list[tuple[str, str]]:
     """(estimator, level) in the order of the rows of the first sample."""
-    return [(row["estimator"], row["level"]) for row in read_rows(run) if row["sample_id"] == read_rows(run)[0]["sample_id"]]
+    return [
+        (row["estimator"], row["level"])
+        for row in read_rows(run)
+        if row["sample_id"] == read_rows(run)[0]["sample_id"]
+    ]
 
 
 def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
-    spec = digits(noise={"sigma": [0.1, "51/255"]}, estimators=[{"mc": {"samples": 20}}, "taylor_mvs", "softmax"])
+    spec = digits(
+        noise={"sigma": [0.1, "51/255"]},
+        estimators=[{"mc": {"samples": 20}}, "taylor_mvs", "softmax"],
+    )
     code, out, err = run_cli("estimate", write(tmp_path, spec), "--out", "run")
     assert code == 0
     assert "clean accuracy  100.0% [63.0%, 100.0%] (8 of 8;" in out
@@ -37,27 +44,43 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli, golden: Golde
     run = tmp_path / "run"
     found = read_rows(run)
     assert tuple(found[0]) == TABLE_COLUMNS
-    assert all(row[f"{which}_name"] == row[which] for row in found for which in ("label", "predicted", "flips_to")), (
-        "digits name themselves"
-    )
+    assert all(
+        row[f"{which}_name"] == row[which]
+        for row in found
+        for which in ("label", "predicted", "flips_to")
+    ), "digits name themselves"
     assert len(found) == 8 * 2 * 3
-    assert levels(run) == [(name, sigma) for sigma in ("0.1", "0.2") for name in ("mc", "taylor_mvs", "softmax")]
+    assert levels(run) == [
+        (name, sigma) for sigma in ("0.1", "0.2") for name in ("mc", "taylor_mvs", "softmax")
+    ]
     about = info(run)
     assert (about["schema_version"], about["status"], about["seed"]) == (2, "complete", 0)
     assert about["model"]["sha256"] == hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
     assert about["clean_accuracy"]["value"] == 1.0
-    assert [(entry["noise"], entry["level_name"], entry["level"]) for entry in about["noisy_accuracy"]] == [
+    assert [
+        (entry["noise"], entry["level_name"], entry["level"]) for entry in about["noisy_accuracy"]
+    ] == [
         ("gaussian", "sigma", 0.1),
         ("gaussian", "sigma", 0.2),
     ]
-    assert about["totals"]["forwards"] == sum(int(row["forwards"]) for row in found) == 8 * 2 * (21 + 2 + 1)
+    assert (
+        about["totals"]["forwards"]
+        == sum(int(row["forwards"]) for row in found)
+        == 8 * 2 * (21 + 2 + 1)
+    )
     assert about["totals"]["backwards"] == 8 * 2 * 9
-    steps = (f"{name}@gaussian:sigma={sigma}" for name in ("mc", "taylor_mvs", "softmax") for sigma in (0.1, 0.2))
+    steps = (
+        f"{name}@gaussian:sigma={sigma}"
+        for name in ("mc", "taylor_mvs", "softmax")
+        for sigma in (0.1, 0.2)
+    )
     assert set(about["seconds"]) == {"clean", *steps}
     assert about["versions"]["torch"]
     assert about["data"]["samples"] == 8
     samples = json.loads((run / "samples.json").read_text())["rows"]
-    assert [(row["sample_id"], row["estimator"]) for row in samples] == [(row["sample_id"], row["estimator"]) for row in found]
+    assert [(row["sample_id"], row["estimator"]) for row in samples] == [
+        (row["sample_id"], row["estimator"]) for row in found
+    ]
     assert all(sum(row["votes"]["counts"]) == 20 for row in samples if row["estimator"] == "mc")
     assert len(json.loads((run / "summary.json").read_text())["groups"]) == 6
 
@@ -72,23 +95,58 @@ def test_default_folder_and_estimator(tmp_path: Path, run_cli: RunCli) -> None:
 
 
 def test_options_replace_what_the_spec_says(tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(estimators=[{"mc": {"samples": 20}}, {"mmse_mvs": {"samples": 4}}]))
-    options = ["--sigma", "0.3", "--sigma", "1/10", "--estimator", "softmax", "--estimator", "mmse_mvs", "--set", "mmse_mvs.samples=6"]
-    outcome = run_cli("estimate", spec, "--out", "run", *options, "--limit", 3, "--seed", 7, "--device", "cpu")
+    spec = write(
+        tmp_path, digits(estimators=[{"mc": {"samples": 20}}, {"mmse_mvs": {"samples": 4}}])
+    )
+    options = [
+        "--sigma",
+        "0.3",
+        "--sigma",
+        "1/10",
+        "--estimator",
+        "softmax",
+        "--estimator",
+        "mmse_mvs",
+        "--set",
+        "mmse_mvs.samples=6",
+    ]
+    outcome = run_cli(
+        "estimate", spec, "--out", "run", *options, "--limit", 3, "--seed", 7, "--device", "cpu"
+    )
     assert outcome.code == 0
-    assert levels(tmp_path / "run") == [("softmax", "0.3"), ("mmse_mvs", "0.3"), ("softmax", "0.1"), ("mmse_mvs", "0.1")]
+    assert levels(tmp_path / "run") == [
+        ("softmax", "0.3"),
+        ("mmse_mvs", "0.3"),
+        ("softmax", "0.1"),
+        ("mmse_mvs", "0.1"),
+    ]
     about = info(tmp_path / "run")
-    assert run_cli("estimate", spec, "--out", "other", *options, "--limit", 3, "--seed", 8).code == 0
-    assert read_rows(tmp_path / "other") != read_rows(tmp_path / "run"), "another seed is other noise"
-    assert (about["data"]["samples"], about["seed"], about["spec"]["run"]["device"]) == (3, 7, "cpu")
-    assert about["spec"]["estimators"][1] == {"name": "mmse_mvs", "label": "mmse_mvs", "noise": [], "options": {"samples": 6}}
+    assert (
+        run_cli("estimate", spec, "--out", "other", *options, "--limit", 3, "--seed", 8).code == 0
+    )
+    assert read_rows(tmp_path / "other") != read_rows(tmp_path / "run"), (
+        "another seed is other noise"
+    )
+    assert (about["data"]["samples"], about["seed"], about["spec"]["run"]["device"]) == (
+        3,
+        7,
+        "cpu",
+    )
+    assert about["spec"]["estimators"][1] == {
+        "name": "mmse_mvs",
+        "label": "mmse_mvs",
+        "noise": [],
+        "options": {"samples": 6},
+    }
     assert {row["forwards"] for row in read_rows(tmp_path / "run")} == {"1", "7"}
 
 
 def test_quiet_says_nothing_but_warnings(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
     spec = write(tmp_path, digits(limit=64))
     assert run_cli("estimate", spec, "--out", "a", "--quiet") == (0, "", "")
-    code, out, err = run_cli("estimate", spec, "--out", "b", "-q", "--set", "model.std=0.01", "--set", "model.mean=0.99")
+    code, out, err = run_cli(
+        "estimate", spec, "--out", "b", "-q", "--set", "model.std=0.01", "--set", "model.mean=0.99"
+    )
     assert (code, out) == (0, "")
     golden.lines(err)
 
@@ -99,24 +157,41 @@ def damaged_folder(tmp_path: Path) -> dict[str, Any]:
     for number in range(10):
         (tmp_path / "digits" / str(number)).mkdir(parents=True)
         for copy in range(2):
-            Image.new("L", (8, 8), 20 * number).save(tmp_path / "digits" / str(number) / f"{copy}.png")
+            Image.new("L", (8, 8), 20 * number).save(
+                tmp_path / "digits" / str(number) / f"{copy}.png"
+            )
     for name in ("0/0.png", "3/1.png"):
         (tmp_path / "digits" / name).write_bytes(b"damaged")
     return {"kind": "images", "path": "digits", "channels": 1}
 
 
-def test_on_error_skip_lists_and_counts(tmp_path: Path, damaged_folder: dict[str, Any], run_cli: RunCli, golden: Golden) -> None:
-    code, out, err = run_cli("estimate", write(tmp_path, digits(dataset=damaged_folder)), "--out", "run", "--on-error", "skip")
+def test_on_error_skip_lists_and_counts(
+    tmp_path: Path, damaged_folder: dict[str, Any], run_cli: RunCli, golden: Golden
+) -> None:
+    code, out, err = run_cli(
+        "estimate",
+        write(tmp_path, digits(dataset=damaged_folder)),
+        "--out",
+        "run",
+        "--on-error",
+        "skip",
+    )
     assert code == 0
     golden.lines(err)
     assert "2 skipped" in out
     about = info(tmp_path / "run")
     assert [skip["sample_id"] for skip in about["skipped"]] == ["0/0.png", "3/1.png"]
     golden(about["skipped"][0]["reason"])
-    assert (about["totals"]["samples"], about["totals"]["skipped"], len(read_rows(tmp_path / "run"))) == (18, 2, 18)
+    assert (
+        about["totals"]["samples"],
+        about["totals"]["skipped"],
+        len(read_rows(tmp_path / "run")),
+    ) == (18, 2, 18)
 
 
-def test_every_sample_skipped_after_the_start_is_exit_5(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
+def test_every_sample_skipped_after_the_start_is_exit_5(
+    tmp_path: Path, run_cli: RunCli, golden: Golden
+) -> None:
     save_npz(tmp_path / "x.npz", labels=[11, 12, 13, 14])
     spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}))
     code, out, err = run_cli("estimate", spec, "--out", "run", "--on-error", "skip")

@@ -1,4 +1,5 @@
-"""`--extend`: more samples, noise levels or estimators on an existing run, without computing anything twice."""
+"""`--extend`: more samples, noise levels or estimators on an existing run, without computing
+anything twice."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from tests.states import flushes, query
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run of 8 samples by mc and taylor_mvs at 0.2, with its spec."""
     folder = tmp_path_factory.mktemp("extended")
-    audit(write(folder, digits(estimators=[{"mc": {"samples": 30}}, "taylor_mvs"])), out=folder / "run")
+    audit(
+        write(folder, digits(estimators=[{"mc": {"samples": 30}}, "taylor_mvs"])),
+        out=folder / "run",
+    )
     return folder
 
 
@@ -31,7 +35,8 @@ def rows_of(run: Path, flush: int) -> list[tuple[object, ...]]:
     """The rows that a flush has written, their sample, noise level and estimator first."""
     return query(
         run,
-        "SELECT name, level, estimator, rows.* FROM rows JOIN samples ON samples.id = sample JOIN tasks ON tasks.id = task "
+        "SELECT name, level, estimator, rows.* FROM rows JOIN samples ON samples.id = sample "
+        "JOIN tasks ON tasks.id = task "
         "WHERE rows.flush = ? ORDER BY rows.id",
         flush,
     )
@@ -43,9 +48,14 @@ EXTENSIONS = {
 }
 
 
-@pytest.mark.parametrize(("options", "groups", "samples"), EXTENSIONS.values(), ids=list(EXTENSIONS))
-def test_only_what_is_new_is_computed(options: list[str], groups: set[tuple[str, float]], samples: int, run: Path, run_cli: RunCli) -> None:
-    before, first = lines(run), rows_of(run, 1)
+@pytest.mark.parametrize(
+    ("options", "groups", "samples"), EXTENSIONS.values(), ids=list(EXTENSIONS)
+)
+def test_only_what_is_new_is_computed(
+    options: list[str], groups: set[tuple[str, float]], samples: int, run: Path, run_cli: RunCli
+) -> None:
+    before = lines(run)
+    first = rows_of(run, 1)
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", *options).code == 0
     assert rows_of(run, 1) == first
     assert flushes(run) == 2
@@ -57,14 +67,34 @@ def test_only_what_is_new_is_computed(options: list[str], groups: set[tuple[str,
     assert len(after) == len(before) + len(computed)
 
 
-def test_order_is_that_of_the_data_set_and_of_the_union_of_the_specs(run: Path, run_cli: RunCli) -> None:
+def test_order_is_that_of_the_data_set_and_of_the_union_of_the_specs(
+    run: Path, run_cli: RunCli
+) -> None:
     assert (
-        run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "--sigma", "0.1", "--estimator", "softmax", "--limit", "9").code == 0
+        run_cli(
+            "estimate",
+            "spec.yaml",
+            "--out",
+            "run",
+            "--extend",
+            "--sigma",
+            "0.1",
+            "--estimator",
+            "softmax",
+            "--limit",
+            "9",
+        ).code
+        == 0
     )
     found = [(row["sample_id"], row["level"], row["estimator"]) for row in read_rows(run)]
     ids = list(dict.fromkeys(sample for sample, _, _ in found))
     assert len(ids) == 9
-    assert found == [(i, sigma, name) for i in ids for sigma in ("0.2", "0.1") for name in ("mc", "taylor_mvs", "softmax")]
+    assert found == [
+        (i, sigma, name)
+        for i in ids
+        for sigma in ("0.2", "0.1")
+        for name in ("mc", "taylor_mvs", "softmax")
+    ]
 
 
 def test_noise_joins_a_run_without(tmp_path: Path, run_cli: RunCli) -> None:
@@ -73,7 +103,10 @@ def test_noise_joins_a_run_without(tmp_path: Path, run_cli: RunCli) -> None:
     assert read_info(tmp_path / "run")["noise"].startswith("none; ")
     write(tmp_path, digits(estimators=["difficulty", {"mc": {"samples": 20}}]))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend").code == 0
-    assert {(row["estimator"], row["noise"]) for row in read_rows(tmp_path / "run")} == {("difficulty", "none"), ("mc", "gaussian")}
+    assert {(row["estimator"], row["noise"]) for row in read_rows(tmp_path / "run")} == {
+        ("difficulty", "none"),
+        ("mc", "gaussian"),
+    }
 
 
 def test_what_is_there_already_needs_no_work(run: Path, run_cli: RunCli, golden: Golden) -> None:
@@ -84,7 +117,9 @@ def test_what_is_there_already_needs_no_work(run: Path, run_cli: RunCli, golden:
     assert (run / "samples.csv").read_bytes() == before
 
 
-def test_default_folder_is_found(tmp_path: Path, run_cli: RunCli, golden: Golden, refuse: Refuse) -> None:
+def test_default_folder_is_found(
+    tmp_path: Path, run_cli: RunCli, golden: Golden, refuse: Refuse
+) -> None:
     """By an extension, and by the first command again, as it holds what is asked and more."""
     spec = write(tmp_path, digits(limit=2))
     assert run_cli("estimate", spec).code == 0
@@ -101,7 +136,10 @@ def test_default_folder_is_found(tmp_path: Path, run_cli: RunCli, golden: Golden
 def test_a_random_subset_only_grows(tmp_path: Path, run_cli: RunCli) -> None:
     found: list[set[str]] = []
     for size, options in ((3, ()), (9, ("--extend",)), (5, ("--extend",))):
-        write(tmp_path, digits(dataset={"kind": "digits", "sample": {"size": size}}, estimators=["softmax"]))
+        write(
+            tmp_path,
+            digits(dataset={"kind": "digits", "sample": {"size": size}}, estimators=["softmax"]),
+        )
         assert run_cli("estimate", "spec.yaml", "--out", "run", *options).code == 0
         found.append({row["sample_id"] for row in read_rows(tmp_path / "run")})
     assert [len(ids) for ids in found] == [3, 9, 9]

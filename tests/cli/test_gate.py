@@ -20,7 +20,8 @@ from tests.specs import digits, read_info, write
 from tests.unit.gates.tools import ONLY
 
 __all__ = ["refuse"]
-SURE, FALSE = "mean(estimator=mc) >= 0.5", "mean(estimator=mc) >= 0.999"
+SURE = "mean(estimator=mc) >= 0.5"
+FALSE = "mean(estimator=mc) >= 0.999"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """40 digits at one noise level by mc and softmax; its spec has a gate."""
     folder = tmp_path_factory.mktemp("gates")
     spec = digits(
-        limit=40, noise={"sigma": [0.35]}, estimators=[{"mc": {"samples": 60}}, "softmax"], gates=["noisy_accuracy >= 0.5", "accuracy >= 1"]
+        limit=40,
+        noise={"sigma": [0.35]},
+        estimators=[{"mc": {"samples": 60}}, "softmax"],
+        gates=["noisy_accuracy >= 0.5", "accuracy >= 1"],
     )
     return audit(load_spec(write(folder, spec)), out=folder / "run").path
 
@@ -59,7 +63,11 @@ def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli, golden: Gol
     assert first.endswith("these 40 images")
     assert second.startswith("inconclusive  mean(estimator=mc, sigma=0.35) >= ")
     assert "more draws per image would decide it" in second
-    assert last == "inconclusive: of 2 gates 1 passed, 1 inconclusive; intervals 95 %, each gate alone" + ONLY
+    assert (
+        last
+        == "inconclusive: of 2 gates 1 passed, 1 inconclusive; intervals 95 %, each gate alone"
+        + ONLY
+    )
     assert "\x1b" not in out
 
 
@@ -72,12 +80,18 @@ def test_population(run: Path, run_cli: RunCli) -> None:
     assert out.split("[")[1].split("]")[0] != here.split("[")[1].split("]")[0]
 
 
-def test_formats_and_file(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formats_and_file(
+    run: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     found = json.loads(run_cli("gate", run, SURE, "--format", "json").out)
     (decided,) = found["gates"]
     assert (found["verdict"], decided["method"]) == ("pass", "clopper-pearson:pooled")
-    assert (decided["noise"], decided["level_name"], decided["level"]) == ("gaussian", "sigma", 0.35)
+    assert (decided["noise"], decided["level_name"], decided["level"]) == (
+        "gaussian",
+        "sigma",
+        0.35,
+    )
     code, out, _ = run_cli("gate", run, FALSE, "--format", "junit", "-o", "gates.xml")
     assert (code, out) == (1, "")
     assert ElementTree.parse(tmp_path / "gates.xml").getroot().get("failures") == "1"  # noqa: S314  our own text
@@ -92,11 +106,16 @@ def test_gates_of_the_run_s_spec(run: Path, run_cli: RunCli, golden: Golden) -> 
     code, out, err = run_cli("gate", run)
     assert code == 0
     golden.lines(err)
-    assert [line.split()[1] for line in out.splitlines()[:2]] == ["noisy_accuracy(estimator=mc,", "accuracy"]
+    assert [line.split()[1] for line in out.splitlines()[:2]] == [
+        "noisy_accuracy(estimator=mc,",
+        "accuracy",
+    ]
     assert out.splitlines()[1].endswith("these 40 images, exact")
 
 
-def test_gates_of_another_spec(run: Path, run_cli: RunCli, refuse: Refuse, tmp_path: Path, golden: Golden) -> None:
+def test_gates_of_another_spec(
+    run: Path, run_cli: RunCli, refuse: Refuse, tmp_path: Path, golden: Golden
+) -> None:
     write(tmp_path, digits(gates=["accuracy <= 0.5"]), "other.yaml")
     write(tmp_path, digits(), "none.yaml")
     code, _, err = run_cli("gate", run, "--spec", "other.yaml")
@@ -125,7 +144,9 @@ def test_gates_in_a_spec_are_checked_with_their_line(refuse: Refuse, tmp_path: P
 
 def test_a_failed_gate_that_nobody_reads_has_failed(run: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "robaudit", "gate", run, FALSE], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "robaudit", "gate", run, FALSE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -22,7 +22,20 @@ DIGITS = ("--data", "digits")
 
 
 def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
-    code, out, err = run_cli("init", *MODEL, "--data", "digits", "--sigma", "0.2", "--limit", "8", "--samples", "20", "--gate", "0.5")
+    code, out, err = run_cli(
+        "init",
+        *MODEL,
+        "--data",
+        "digits",
+        "--sigma",
+        "0.2",
+        "--limit",
+        "8",
+        "--samples",
+        "20",
+        "--gate",
+        "0.5",
+    )
     assert code == 0
     golden.lines(err)
     assert out.startswith("next: robaudit estimate audit.yaml")
@@ -57,7 +70,9 @@ def test_refused_with_a_line(options: list[str], tmp_path: Path, refuse: Refuse)
 
 
 @pytest.mark.parametrize("name", ["it's #1.npz", "\x85.npz", "on", "-x.npz"])
-def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
+def test_odd_names_are_found_again(
+    name: str, tmp_path: Path, run_cli: RunCli, golden: Golden
+) -> None:
     save_npz(tmp_path / "plain.npz", count=4)
     folder = tmp_path / name
     if name == "on":
@@ -75,7 +90,9 @@ def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli, g
     assert found.gates[0] == "mean(sigma=0.02) >= 0.9999999"
 
 
-def test_nothing_is_written_until_the_model_has_run(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
+def test_nothing_is_written_until_the_model_has_run(
+    tmp_path: Path, run_cli: RunCli, golden: Golden
+) -> None:
     save_npz(tmp_path / "wide.npz", shape=(3, 5, 5))
     code, out, err = run_cli("init", *MODEL, "--data", "wide.npz")
     assert (code, out) == (2, "")
@@ -90,7 +107,18 @@ def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli, golden: G
     (tmp_path / "flat").mkdir()
     for number in range(12):
         Image.new("L", (8, 8), 20 * number).save(tmp_path / "flat" / f"{number:02}.png")
-    code, _, err = run_cli("init", *MODEL, "--data", "flat", "--set", "dataset.channels=1", "--limit", "5", "--samples", "20")
+    code, _, err = run_cli(
+        "init",
+        *MODEL,
+        "--data",
+        "flat",
+        "--set",
+        "dataset.channels=1",
+        "--limit",
+        "5",
+        "--samples",
+        "20",
+    )
     assert code == 0, err
     golden.lines(err)
     done = run_cli("estimate", "audit.yaml", "--out", "run")
@@ -100,7 +128,14 @@ def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli, golden: G
 
 def test_any_key_can_be_set(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "names.txt").write_text("\n".join("abcdefghij"))
-    options = ("--set", "dataset.class_names=names.txt", "--set", "mc.samples=7", "--set", "run.seed=3")
+    options = (
+        "--set",
+        "dataset.class_names=names.txt",
+        "--set",
+        "mc.samples=7",
+        "--set",
+        "run.seed=3",
+    )
     assert run_cli("init", *MODEL, "--data", "digits", *options).code == 0
     found = load_spec(tmp_path / "audit.yaml")
     assert (found.estimators[0].options, found.run.seed) == ({"samples": 7}, 3)
@@ -123,21 +158,38 @@ def loaded():
 """
 
 
-def test_a_class_of_ones_own_needs_trust(tmp_path: Path, run_cli: RunCli, golden: Golden, refuse: Refuse) -> None:
+def test_a_class_of_ones_own_needs_trust(
+    tmp_path: Path, run_cli: RunCli, golden: Golden, refuse: Refuse
+) -> None:
     (tmp_path / "mynet.py").write_text(CODE)
-    command = ("init", "--model", WEIGHTS, "--architecture", "mynet:Net", "--data", "digits", "--limit", "4")
+    command = (
+        "init",
+        "--model",
+        WEIGHTS,
+        "--architecture",
+        "mynet:Net",
+        "--data",
+        "digits",
+        "--limit",
+        "4",
+    )
     golden.lines(run_cli(*command).err)
     code, out, err = run_cli(*command, "--trust")
     assert code == 0, err
     assert out == "next: robaudit estimate audit.yaml --trust\n"
     golden.lines(err)
     refuse("estimate", "audit.yaml", "--out", "run")
-    assert run_cli("estimate", "audit.yaml", "--out", "run", "--trust", "--set", "mc.samples=20").code == 0
+    assert (
+        run_cli("estimate", "audit.yaml", "--out", "run", "--trust", "--set", "mc.samples=20").code
+        == 0
+    )
 
 
 def test_a_function_that_returns_the_model(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
     (tmp_path / "mynet.py").write_text(CODE)
-    code, _, err = run_cli("init", "--model", "mynet:loaded", "--data", "digits", "--limit", "4", "--trust")
+    code, _, err = run_cli(
+        "init", "--model", "mynet:loaded", "--data", "digits", "--limit", "4", "--trust"
+    )
     assert code == 0, err
     model = load_spec(tmp_path / "audit.yaml").model
     assert (model.format, model.architecture, model.path) == ("python", "mynet:loaded", None)
@@ -148,6 +200,14 @@ def test_a_function_that_returns_the_model(tmp_path: Path, run_cli: RunCli, gold
 
 @given(path=st.text(min_size=1), names=st.lists(st.text(), max_size=3))
 def test_any_text_stays_text(path: str, names: list[str]) -> None:
-    found = yaml.safe_load(spec_text({"model": {"path": path}, "dataset": {"kind": "npz", "path": path, "class_names": names}}, path))
+    found = yaml.safe_load(
+        spec_text(
+            {
+                "model": {"path": path},
+                "dataset": {"kind": "npz", "path": path, "class_names": names},
+            },
+            path,
+        )
+    )
     assert found["model"]["path"] == path
     assert found["dataset"]["class_names"] == names

@@ -1,4 +1,5 @@
-"""What the user gets does not depend on how the work was cut: parts, chunks, threads, order, memory that ran out."""
+"""What the user gets does not depend on how the work was cut: parts, chunks, threads, order, memory
+that ran out."""
 
 from __future__ import annotations
 
@@ -55,9 +56,14 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(
     "settings",
-    [pytest.param(settings, marks=[pytest.mark.slow] * (name == "one image at a time"), id=name) for name, settings in WAYS.items()],
+    [
+        pytest.param(settings, marks=[pytest.mark.slow] * (name == "one image at a time"), id=name)
+        for name, settings in WAYS.items()
+    ],
 )
-def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_bytes_however_it_is_cut(
+    settings: dict[str, Any], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in settings.items():
         monkeypatch.setattr(loop if name == "_DUE" else chunk_sizes, name, value)
     robaudit.audit(whole / "spec.yaml", out=tmp_path / "run")
@@ -66,11 +72,15 @@ def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path,
         assert flushes(tmp_path / "run") >= 14
 
 
-def test_rows_do_not_depend_on_the_number_of_threads(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_do_not_depend_on_the_number_of_threads(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     noise = np.random.default_rng(0)
     for number in range(10):
         (tmp_path / "digits" / str(number)).mkdir(parents=True)
-        Image.fromarray(noise.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / "digits" / str(number) / "a.png")
+        Image.fromarray(noise.integers(0, 256, (8, 8), dtype=np.uint8)).save(
+            tmp_path / "digits" / str(number) / "a.png"
+        )
     (tmp_path / "digits" / "3" / "a.png").write_bytes(b"damaged")
     spec = write(tmp_path, digits(dataset={"kind": "images", "path": "digits", "channels": 1}))
     for threads in (0, 3):
@@ -88,7 +98,8 @@ def limited(
     def estimate(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
         if len(batch.x) > images:
             raise RuntimeError(
-                "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+                "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate "
+                "memory: you tried to allocate 9 bytes"
             )
         return real(self, batch)
 
@@ -126,7 +137,8 @@ def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     monkeypatch.setattr(loop, "_DUE", 0.0)
     spec = write(tmp_path, digits(limit=6))
     assert run_cli("estimate", spec, "--out", "run").code == 0
-    shown, before = run_cli("show", "run").out, outputs(tmp_path / "run")
+    shown = run_cli("show", "run").out
+    before = outputs(tmp_path / "run")
     real = MonteCarlo.estimate
 
     def interrupted(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
@@ -142,7 +154,9 @@ def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     assert run_cli("estimate", spec, "--out", "run").out == shown
     assert outputs(tmp_path / "run") == before
     assert run_cli(*wide).code == 0
-    once = run_cli("estimate", spec, "--out", "once", *("--sigma", "0.2", "--sigma", "0.3", "--sigma", "0.4"))
+    once = run_cli(
+        "estimate", spec, "--out", "once", *("--sigma", "0.2", "--sigma", "0.3", "--sigma", "0.4")
+    )
     assert once.code == 0
     assert outputs(tmp_path / "run") == outputs(tmp_path / "once")
     sessions = json.loads((tmp_path / "run" / "run.json").read_text())["sessions"]

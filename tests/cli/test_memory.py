@@ -21,8 +21,12 @@ from robaudit.models.architectures import Linear
 from tests.cli.conftest import Refuse
 from tests.specs import digits, located, save_npz, write
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell what a process holds")
-SIDE, IMAGES = 128, 48
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(),
+    reason="the system does not tell what a process holds",
+)
+SIDE = 128
+IMAGES = 48
 
 CHILD = """
 from robaudit.auditing import chunk_sizes
@@ -44,8 +48,12 @@ def run(folder: Path, *args: str) -> Ended:
     """``robaudit estimate spec.yaml ARGS``, watched."""
     command = [sys.executable, "-c", CHILD, "estimate", "spec.yaml", *args, "--quiet"]
     peak = 0
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        while process.poll() is None:  # asked again and again, because a measurement of its own may reset the number
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while (
+            process.poll() is None
+        ):  # asked again and again, because a measurement of its own may reset the number
             found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
             peak = max(peak, int(found[1]) * 1024 if found else 0)
             time.sleep(0.002)
@@ -64,7 +72,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(
         path,
         {
-            "model": {"path": "linear.safetensors", "architecture": "robaudit:linear", "architecture_options": options},
+            "model": {
+                "path": "linear.safetensors",
+                "architecture": "robaudit:linear",
+                "architecture_options": options,
+            },
             "dataset": {"kind": "npz", "path": "data.npz"},
             "noise": {"sigma": [0.5]},
             "estimators": [{"mmse_mvs": {"samples": 8, "pairs": False}}, {"mc": {"samples": 8}}],
@@ -79,17 +91,23 @@ def test_a_run_stays_within_its_memory(folder: Path) -> None:
     assert unlimited.code == 0, unlimited.err
     refused = run(folder, "--out", "refused", "--memory", "1MB")
     assert refused.code == 2
-    found = re.search(r"error: --memory 1MB: the process alone holds (\d+)MB; give at least ", refused.err)
+    found = re.search(
+        r"error: --memory 1MB: the process alone holds (\d+)MB; give at least ", refused.err
+    )
     assert found, refused.err
     alone = int(found[1]) * 10**6
     limit = int(alone + 0.7 * (unlimited.peak - alone))
     ended = run(folder, "--out", "limited", "--memory", str(limit))
     assert ended.code == 0, ended.err
     assert alone < ended.peak < limit < unlimited.peak
-    assert (folder / "limited" / "samples.csv").read_bytes() == (folder / "unlimited" / "samples.csv").read_bytes()
+    assert (folder / "limited" / "samples.csv").read_bytes() == (
+        folder / "unlimited" / "samples.csv"
+    ).read_bytes()
 
 
-def test_passes_on_the_cpu_do_not_depend_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_on_the_cpu_do_not_depend_on_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fewer rows in a pass would round differently: only chunks get smaller."""
     monkeypatch.setattr(prepare, "memory_limit", lambda *_: 0)
     run = audit(located(digits(limit=3), tmp_path, "spec"), out=tmp_path / "run")

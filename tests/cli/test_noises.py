@@ -19,15 +19,22 @@ NOISES = [
     {"kind": "corruption", "name": ["fog", "contrast"], "severity": [1, 5]},
     {"kind": "laplace", "sigma": 0.3, "clip": True},
 ]
-ESTIMATORS = [{"mc": {"samples": 40}}, "logit_gaussian", {"mmse": {"samples": 4, "noise": ["gaussian", "laplace"]}}]
-LEVELS, COUNT = 9, 8
+ESTIMATORS = [
+    {"mc": {"samples": 40}},
+    "logit_gaussian",
+    {"mmse": {"samples": 4, "noise": ["gaussian", "laplace"]}},
+]
+LEVELS = 9
+COUNT = 8
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of eight digits."""
     folder = tmp_path_factory.mktemp("noises")
-    return audit(write(folder, digits(limit=COUNT, noise=NOISES, estimators=ESTIMATORS)), out=folder / "run").path
+    return audit(
+        write(folder, digits(limit=COUNT, noise=NOISES, estimators=ESTIMATORS)), out=folder / "run"
+    ).path
 
 
 def test_rows_have_a_label_and_a_named_level(run: Path) -> None:
@@ -45,33 +52,77 @@ def test_rows_have_a_label_and_a_named_level(run: Path) -> None:
     assert {row["interval"] for row in found if row["noise"] == "contrast"} == {"exact"}
 
 
-def test_a_noise_beside_others_gives_the_rows_that_it_gives_alone(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_noise_beside_others_gives_the_rows_that_it_gives_alone(
+    run: Path, tmp_path: Path, run_cli: RunCli
+) -> None:
     without_mmse = ("--estimator", "mc", "--estimator", "logit_gaussian")
     for name in ("night", "laplace"):
-        outcome = run_cli("estimate", run.parent / "spec.yaml", "--out", "alone", "--noise", name, "-q", *without_mmse)
+        outcome = run_cli(
+            "estimate",
+            run.parent / "spec.yaml",
+            "--out",
+            "alone",
+            "--noise",
+            name,
+            "-q",
+            *without_mmse,
+        )
         assert outcome.code == 0, outcome.err
-        alone, beside = read_rows(tmp_path / "alone"), [row for row in read_rows(run) if row["noise"] == name]
+        alone = read_rows(tmp_path / "alone")
+        beside = [row for row in read_rows(run) if row["noise"] == name]
         estimators = {row["estimator"] for row in alone}
         assert alone == [row for row in beside if row["estimator"] in estimators]
         for file in (tmp_path / "alone").iterdir():
             file.unlink()
 
 
-@pytest.mark.parametrize(("noise", "estimator"), [(None, "difficulty"), ({"sigma": []}, "noise_tolerance")])
-def test_preview_of_no_noise_or_no_level_is_refused(tmp_path: Path, run_cli: RunCli, noise: object, estimator: str, refuse: Refuse) -> None:
+@pytest.mark.parametrize(
+    ("noise", "estimator"), [(None, "difficulty"), ({"sigma": []}, "noise_tolerance")]
+)
+def test_preview_of_no_noise_or_no_level_is_refused(
+    tmp_path: Path, run_cli: RunCli, noise: object, estimator: str, refuse: Refuse
+) -> None:
     write(tmp_path, digits(limit=2, noise=noise, estimators=[estimator]))
     refuse("plot", "spec.yaml", "--kind", "noise", "-o", "grid.svg")
-    assert run_cli("plot", "spec.yaml", "--kind", "noise", "-o", "grid.svg", "--set", "noise.sigma=0.1", "--max-images", "1").code == 0
+    assert (
+        run_cli(
+            "plot",
+            "spec.yaml",
+            "--kind",
+            "noise",
+            "-o",
+            "grid.svg",
+            "--set",
+            "noise.sigma=0.1",
+            "--max-images",
+            "1",
+        ).code
+        == 0
+    )
 
 
 def test_preview(run: Path, tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
-    outcome = run_cli("plot", run.parent / "spec.yaml", "--kind", "noise", "-o", "all.svg", "--max-images", "1")
+    outcome = run_cli(
+        "plot", run.parent / "spec.yaml", "--kind", "noise", "-o", "all.svg", "--max-images", "1"
+    )
     assert outcome.code == 0, outcome.err
     whole = (tmp_path / "all.svg").read_text()
     assert all(
-        f">{text}<" in whole or text in whole for text in ("night (sensor), photons", "fog (corruption), severity", "gaussian, sigma")
+        f">{text}<" in whole or text in whole
+        for text in ("night (sensor), photons", "fog (corruption), severity", "gaussian, sigma")
     )
-    outcome = run_cli("plot", run.parent / "spec.yaml", "--kind", "noise", "-o", "one.svg", "--noise", "night", "--level", "7")
+    outcome = run_cli(
+        "plot",
+        run.parent / "spec.yaml",
+        "--kind",
+        "noise",
+        "-o",
+        "one.svg",
+        "--noise",
+        "night",
+        "--level",
+        "7",
+    )
     assert outcome.code == 0, outcome.err
     assert "fog" not in (tmp_path / "one.svg").read_text()
     for options in (
@@ -84,7 +135,8 @@ def test_preview(run: Path, tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> 
 
 
 def test_a_published_corrupted_set(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
-    """Arrays like CIFAR-10-C's, of the run's own images: accuracy under the files' corruption is counted from the files."""
+    """Arrays like CIFAR-10-C's, of the run's own images: accuracy under the files' corruption is
+    counted from the files."""
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (6, 8, 8), dtype=np.uint8)
     np.savez(tmp_path / "clean.npz", images=images, labels=np.arange(6))
@@ -94,7 +146,10 @@ def test_a_published_corrupted_set(tmp_path: Path, run_cli: RunCli, golden: Gold
     np.save(tmp_path / "set" / "snow.npy", copies)
     np.save(tmp_path / "set" / "labels.npy", np.tile(np.arange(6), 5))
     noise = {"kind": "corrupted_set", "name": "snow", "path": "set", "severity": [1, 2, 3, 4, 5]}
-    spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "clean.npz"}, noise=noise, estimators=["mc"]))
+    spec = write(
+        tmp_path,
+        digits(dataset={"kind": "npz", "path": "clean.npz"}, noise=noise, estimators=["mc"]),
+    )
     assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
     found = read_rows(tmp_path / "run")
     assert {row["value"] for row in found if row["level"] != "5.0"} == {"1.0"}

@@ -15,7 +15,9 @@ from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.specs import digits, write
 
-FULL = pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="the system has no /dev/full")
+FULL = pytest.mark.skipif(
+    not Path("/dev/full").is_char_device(), reason="the system has no /dev/full"
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +38,17 @@ def test_a_link_stays_a_link(run: Path, tmp_path: Path, run_cli: RunCli) -> None
 
 
 @pytest.mark.parametrize(
-    "command", [["show", "rows", "--format", "csv"], ["report", "--format", "md"], ["plot", "--kind", "summary"]], ids=lambda c: c[0]
+    "command",
+    [
+        ["show", "rows", "--format", "csv"],
+        ["report", "--format", "md"],
+        ["plot", "--kind", "summary"],
+    ],
+    ids=lambda c: c[0],
 )
-def test_a_pipe_is_written_into(command: list[str], run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_pipe_is_written_into(
+    command: list[str], run: Path, tmp_path: Path, run_cli: RunCli
+) -> None:
     pipe = tmp_path / "pipe.svg"
     os.mkfifo(pipe)
     read: list[bytes] = []
@@ -57,7 +67,9 @@ def test_a_full_device_is_one_line_and_stays_a_device(run: Path, refuse: Refuse)
 
 
 @FULL
-@pytest.mark.parametrize("command", [["show"], ["show", "rows", "--format", "csv"]], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    "command", [["show"], ["show", "rows", "--format", "csv"]], ids=lambda c: c[0]
+)
 def test_a_full_standard_output_is_one_line(command: list[str], run: Path, golden: Golden) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -71,8 +83,14 @@ def test_a_full_standard_output_is_one_line(command: list[str], run: Path, golde
     golden.lines(done.stderr)
 
 
-@pytest.mark.parametrize("command", [["show", "rows", "--format", "csv"], ["report"], ["plot", "--kind", "summary"]], ids=lambda c: c[0])
-def test_no_folder_is_said_before_any_work(command: list[str], tmp_path: Path, refuse: Refuse) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [["show", "rows", "--format", "csv"], ["report"], ["plot", "--kind", "summary"]],
+    ids=lambda c: c[0],
+)
+def test_no_folder_is_said_before_any_work(
+    command: list[str], tmp_path: Path, refuse: Refuse
+) -> None:
     (tmp_path / "folder.svg").mkdir()
     for name in ("no/such.svg", "folder.svg"):
         refuse(command[0], "no run", *command[1:], "-o", name)

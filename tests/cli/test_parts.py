@@ -1,4 +1,5 @@
-"""An estimator that gives several values of each image: audited, read, gated and compared like any other."""
+"""An estimator that gives several values of each image: audited, read, gated and compared like any
+other."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ NAMES = ("mc", "norms:q=1", "norms:q=10")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run on 20 images."""
     folder = tmp_path_factory.mktemp("parts")
-    audit(write(folder, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]})), out=folder / "run")
+    audit(
+        write(folder, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]})),
+        out=folder / "run",
+    )
     return folder
 
 
@@ -34,10 +38,14 @@ def gate(run_cli: RunCli, *gates: str, code: int = 0, point: bool = False) -> st
     return done.out + done.err
 
 
-def test_each_value_is_a_row_also_of_an_extension(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+def test_each_value_is_a_row_also_of_an_extension(
+    run: Path, tmp_path: Path, run_cli: RunCli
+) -> None:
     before = read_rows(run)
     assert [row["estimator"] for row in before] == list(NAMES) * 20
-    assert read_info(run)["totals"]["forwards"] == 20 * (31 + 41), "the values of an estimator share its passes"
+    assert read_info(run)["totals"]["forwards"] == 20 * (31 + 41), (
+        "the values of an estimator share its passes"
+    )
     far = {"qnorm_mc": {**NORMS, "label": "far", "q": [100]}}
     write(tmp_path, digits(limit=24, estimators=[*ESTIMATORS, far], noise={"sigma": [0.8]}))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "-q").code == 0
@@ -47,14 +55,24 @@ def test_each_value_is_a_row_also_of_an_extension(run: Path, tmp_path: Path, run
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"), [("norms", NAMES[1:]), ("norms:q=10", NAMES[2:]), ("norms:q=1e1", NAMES[2:]), ("mc", NAMES[:1])]
+    ("asked", "found"),
+    [
+        ("norms", NAMES[1:]),
+        ("norms:q=10", NAMES[2:]),
+        ("norms:q=1e1", NAMES[2:]),
+        ("mc", NAMES[:1]),
+    ],
 )
-def test_named_on_the_command_line(asked: str, found: tuple[str, ...], run: Path, run_cli: RunCli) -> None:
+def test_named_on_the_command_line(
+    asked: str, found: tuple[str, ...], run: Path, run_cli: RunCli
+) -> None:
     done = run_cli("flag-samples", run, "--estimator", asked, "--format", "json")
     assert (done.code, done.err) == (0, "")
     assert tuple(group["estimator"] for group in json.loads(done.out)["results"]) == found
     shown = run_cli("show", run, "--estimator", asked).out
-    assert [name for name in NAMES if re.search(rf"^ *{name} ", shown, flags=re.MULTILINE)] == list(found)
+    assert [name for name in NAMES if re.search(rf"^ *{name} ", shown, flags=re.MULTILINE)] == list(
+        found
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,22 @@ __all__ = ["timm_home", "transformers_home"]
 def test_a_model_of_timm(timm_home: Path, tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
     for name in ("test_resnet", "images"):
         (tmp_path / name).symlink_to(timm_home / name)
-    code, _, err = run_cli("init", "spec.yaml", "--model", "test_resnet", "--data", "images", "--samples", "4", "--no-check")
+    code, _, err = run_cli(
+        "init",
+        "spec.yaml",
+        "--model",
+        "test_resnet",
+        "--data",
+        "images",
+        "--samples",
+        "4",
+        "--no-check",
+    )
     assert code == 0, err
-    assert '# the rest, the size of images and the class names are from "test_resnet/config.json"' in (tmp_path / "spec.yaml").read_text()
+    assert (
+        '# the rest, the size of images and the class names are from "test_resnet/config.json"'
+        in (tmp_path / "spec.yaml").read_text()
+    )
     code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
     assert code == 0, err
     golden.lines(err)
@@ -32,14 +45,17 @@ def test_a_model_of_timm(timm_home: Path, tmp_path: Path, run_cli: RunCli, golde
 def test_a_model_of_transformers_with_gradients_and_an_unnamed_head(
     transformers_home: Path, tmp_path: Path, run_cli: RunCli, golden: Golden
 ) -> None:
-    """By path alone; classes that nobody named (LABEL_0) get no names, and the folders' order counts."""
+    """By path alone; classes that nobody named (LABEL_0) get no names, and the folders' order
+    counts."""
     shutil.copytree(transformers_home / "vit", tmp_path / "vit")
     (tmp_path / "images").symlink_to(transformers_home / "images")
     config = json.loads((tmp_path / "vit" / "config.json").read_text())
-    config["id2label"], config["dtype"] = {str(index): f"LABEL_{index}" for index in range(3)}, "float16"
+    config["id2label"] = {str(index): f"LABEL_{index}" for index in range(3)}
+    config["dtype"] = "float16"
     (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
     (tmp_path / "spec.yaml").write_text(
-        "model: {path: vit}\ndataset: {kind: images, path: images}\nnoise: {sigma: 0.02}\nestimators: [taylor]\n"
+        "model: {path: vit}\ndataset: {kind: images, path: images}\nnoise: {sigma: "
+        "0.02}\nestimators: [taylor]\n"
     )
     code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
     assert code == 0, err

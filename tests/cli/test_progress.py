@@ -1,4 +1,5 @@
-"""What a user sees of an audit that computes: lines without a terminal, a bar on one, and nothing that a gone reader could break."""
+"""What a user sees of an audit that computes: lines without a terminal, a bar on one, and nothing
+that a gone reader could break."""
 
 from __future__ import annotations
 
@@ -52,7 +53,10 @@ def test_lines_without_a_terminal(lines: Callable[[], list[str]]) -> None:
     for _ in range(60):  # a long first part
         clock.now += 1
         told.working((clock.now - 1000) / 6000)
-    assert lines() == ["auditing: 0 of 1000 samples, about 1.7 h left", "auditing: 0 of 1000 samples, about 1.6 h left"]
+    assert lines() == [
+        "auditing: 0 of 1000 samples, about 1.7 h left",
+        "auditing: 0 of 1000 samples, about 1.6 h left",
+    ]
     told.advance(10)
     clock.now += 30
     told.working(90 / 6000)
@@ -92,14 +96,19 @@ def test_a_resumed_audit_starts_where_it_stood(lines: Callable[[], list[str]]) -
     clock.now += 30
     told.working(0.25)
     told.end()
-    assert lines() == ["note: resuming: 640 of 1000 samples are already on disk", "auditing: 640 of 1000 samples, about 90 s left"]
+    assert lines() == [
+        "note: resuming: 640 of 1000 samples are already on disk",
+        "auditing: 640 of 1000 samples, about 90 s left",
+    ]
 
 
 def on_terminal(tmp_path: Path, script: str = SCRIPT, **environment: str) -> str:
     """What the script writes to a terminal, escape codes and all."""
     controller, terminal = pty.openpty()
     settings = plain({"TERM": "xterm", "COLORTERM": "", "COLUMNS": "80", **environment})
-    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, env=settings, stderr=terminal):
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=tmp_path, env=settings, stderr=terminal
+    ):
         os.close(terminal)
         return read_all(controller)
 
@@ -116,7 +125,12 @@ with Reporter() as told:
 
 
 @pytest.mark.parametrize(
-    ("columns", "says"), [("100", r"[-\\|/] certified_radius at sigma 0.25 "), ("60", r"[-\\|/] certified_r… "), ("40", "auditing ")]
+    ("columns", "says"),
+    [
+        ("100", r"[-\\|/] certified_radius at sigma 0.25 "),
+        ("60", r"[-\\|/] certified_r… "),
+        ("40", "auditing "),
+    ],
 )
 def test_stages_on_a_terminal(columns: str, says: str, tmp_path: Path) -> None:
     text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", on_terminal(tmp_path, STAGES, COLUMNS=columns))

@@ -1,4 +1,5 @@
-"""Gates, reports and lists of runs whose results are radii, found and certified, some without a noise level."""
+"""Gates, reports and lists of runs whose results are radii, found and certified, some without a
+noise level."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ CERTIFIED = "certified_accuracy(estimator=smoothed, radius=0.2)"
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 images: some radii of ``radii`` are beyond its cap."""
     folder = tmp_path_factory.mktemp("radii")
-    audit(write(folder, digits(limit=30, noise={"sigma": [0.25]}, estimators=ESTIMATORS)), out=folder / "run")
+    audit(
+        write(folder, digits(limit=30, noise={"sigma": [0.25]}, estimators=ESTIMATORS)),
+        out=folder / "run",
+    )
     return folder
 
 
@@ -67,7 +71,14 @@ def test_gates_that_are_refused(gate: str, run: Path, refuse: Refuse) -> None:
 
 
 def test_nothing_speaks_of_a_level_of_no_noise(run: Path, run_cli: RunCli) -> None:
-    texts = [run_cli(*args).out for args in (("show", "run"), ("bias-report", "run"), ("flag-samples", "run", "--bottom", "3"))]
+    texts = [
+        run_cli(*args).out
+        for args in (
+            ("show", "run"),
+            ("bias-report", "run"),
+            ("flag-samples", "run", "--bottom", "3"),
+        )
+    ]
     assert run_cli("report", "run", "-o", "run.md").code == 0
     for text in (*texts, Path("run.md").read_text()):
         assert "no noise" in text
@@ -83,12 +94,19 @@ def test_csv_of_results_with_and_without_a_threshold(tmp_path: Path, run_cli: Ru
         lines = list(csv.reader(io.StringIO(run_cli(command, "run", "--format", "csv", *more).out)))
         assert {len(line) for line in lines} == {len(lines[0])}
         named = [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
-        assert {line["threshold"] for line in named if line["estimator"].startswith("radii")} == {""}
-        assert {line["threshold"] for line in named if line["estimator"] == "mc"} == {"0.9" if command == "bias-report" else "0.5"}
+        assert {line["threshold"] for line in named if line["estimator"].startswith("radii")} == {
+            ""
+        }
+        assert {line["threshold"] for line in named if line["estimator"] == "mc"} == {
+            "0.9" if command == "bias-report" else "0.5"
+        }
 
 
 def test_certificates_are_lower_bounds(run: Path, run_cli: RunCli) -> None:
-    assert re.search(r"smoothed:norm=l2 +0\.25 +>= 0\.\d+ \[0\.\d+, \.\.\.\] +>= 0\.\d+", run_cli("show", "run").out)
+    assert re.search(
+        r"smoothed:norm=l2 +0\.25 +>= 0\.\d+ \[0\.\d+, \.\.\.\] +>= 0\.\d+",
+        run_cli("show", "run").out,
+    )
     assert ">= 0." in run_cli("flag-samples", "run", "--estimator", "smoothed", "--bottom", "3").out
     by_class = run_cli("bias-report", "run", "--estimator", "smoothed").out
     assert re.search(r">= 0\.\d+ \[.*, \.\.\.\] +[+-]0\.\d+ \[-0\.\d+, ", by_class)

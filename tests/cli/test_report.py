@@ -19,7 +19,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """12 images of noise, whose data set can be moved."""
     folder = tmp_path_factory.mktemp("report")
     save_npz(folder / "x.npz", count=12)
-    spec = digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"samples": 20}}, "softmax"])
+    spec = digits(
+        dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"samples": 20}}, "softmax"]
+    )
     return audit(load_spec(write(folder, spec)), out=folder / "run").path
 
 
@@ -29,11 +31,15 @@ def test_a_page(run: Path, run_cli: RunCli, tmp_path: Path, golden: Golden) -> N
     golden.lines(outcome.err)
     text = (tmp_path / "r.html").read_text()
     assert "<h1>Mine</h1>" in text
-    assert text.count('"flagged-title"') == 2, "the id of the title of the picture of the images, and the link to it"
+    assert text.count('"flagged-title"') == 2, (
+        "the id of the title of the picture of the images, and the link to it"
+    )
     assert "Shown: the 2 least robust." in text
 
 
-def test_markdown_by_the_ending_and_to_standard_output(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+def test_markdown_by_the_ending_and_to_standard_output(
+    run: Path, run_cli: RunCli, tmp_path: Path
+) -> None:
     assert run_cli("report", run, "-o", "r.md", "--estimator", "mc").code == 0
     printed = run_cli("report", run, "--format", "md", "--estimator", "mc")
     assert printed == (0, (tmp_path / "r.md").read_text(), "")
@@ -62,9 +68,13 @@ def softmax_run(run: Path, tmp_path: Path) -> Path:
     return audit(load_spec(write(tmp_path, spec)), out=tmp_path / "other").path
 
 
-def test_a_run_without_what_was_asked_for(run: Path, softmax_run: Path, run_cli: RunCli, refuse: Refuse, golden: Golden) -> None:
+def test_a_run_without_what_was_asked_for(
+    run: Path, softmax_run: Path, run_cli: RunCli, refuse: Refuse, golden: Golden
+) -> None:
     refuse("report", softmax_run, run, "--estimator", "mc", "-o", "r.html")
-    both = run_cli("report", softmax_run, run, "--format", "md", "--estimator", "mc", "--estimator", "softmax")
+    both = run_cli(
+        "report", softmax_run, run, "--format", "md", "--estimator", "mc", "--estimator", "softmax"
+    )
     golden.lines(both.err)
     assert "| run | noise |" in both.out
     refuse("report", softmax_run, run, "--estimator", "mmse", "-o", "r.html")

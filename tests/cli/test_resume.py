@@ -51,25 +51,37 @@ def wait_until(true: Callable[[], object]) -> None:
 
 
 def be_held() -> None:
-    """What a command's process does first: it flushes every step, its network waits, and Ctrl-C is heard, which xdist ignores."""
+    """What a command's process does first: it flushes every step, its network waits, and Ctrl-C is
+    heard, which xdist ignores."""
     loop._DUE = 0.0
     os.environ["HELD"] = "1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)], ids=["kill -9", "Ctrl-C"]
+    ("number", "code"),
+    [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+    ids=["kill -9", "Ctrl-C"],
 )
 @pytest.mark.bits
-def test_killed_after_the_first_flush(number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
-    run, hold = tmp_path / "run", tmp_path / "hold"
+def test_killed_after_the_first_flush(
+    number: signal.Signals, code: int, tmp_path: Path, run_cli: RunCli, golden: Golden
+) -> None:
+    run = tmp_path / "run"
+    hold = tmp_path / "hold"
     (tmp_path / f"held_{number.name}.py").write_text(HELD, encoding="utf-8")
     hold.touch()
     spec = write(
         tmp_path,
-        digits(limit=40, model={"format": "python", "architecture": f"held_{number.name}:model"}, estimators=[{"mc": {"samples": 50}}]),
+        digits(
+            limit=40,
+            model={"format": "python", "architecture": f"held_{number.name}:model"},
+            estimators=[{"mc": {"samples": 50}}],
+        ),
     )
-    with forks.started(tmp_path, "estimate", spec, "--out", "run", "--trust", before=be_held) as command:
+    with forks.started(
+        tmp_path, "estimate", spec, "--out", "run", "--trust", before=be_held
+    ) as command:
         wait_until(lambda: flushes(run))
         os.kill(command.pid, signal.SIGSTOP)
         other = run_cli("estimate", spec, "--out", "run", "--trust")
@@ -77,7 +89,11 @@ def test_killed_after_the_first_flush(number: signal.Signals, code: int, tmp_pat
         golden.lines(other.err, "error: ")
         os.kill(command.pid, number)
         os.kill(command.pid, signal.SIGCONT)
-        wait_until(lambda: number == signal.SIGKILL or "finishing the current part" in command.err.read_text())
+        wait_until(
+            lambda: (
+                number == signal.SIGKILL or "finishing the current part" in command.err.read_text()
+            )
+        )
         hold.unlink()
         wait_until(command.ended)
         done = command.answer()
@@ -93,11 +109,15 @@ def test_killed_after_the_first_flush(number: signal.Signals, code: int, tmp_pat
         assert (run / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
-def test_a_complete_run_is_not_touched_and_its_outputs_are_made_anew(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
+def test_a_complete_run_is_not_touched_and_its_outputs_are_made_anew(
+    tmp_path: Path, run_cli: RunCli, golden: Golden
+) -> None:
     spec = write(tmp_path, digits(limit=2))
     first = run_cli("estimate", spec, "--out", "run")
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
-    again = run_cli("estimate", spec, "--out", "run", "--device", "cpu", "--set", "run.batch_size=3")
+    again = run_cli(
+        "estimate", spec, "--out", "run", "--device", "cpu", "--set", "run.batch_size=3"
+    )
     assert again.code == 0
     golden.lines(again.err)
     assert again.out == first.out
@@ -112,11 +132,16 @@ def test_a_complete_run_is_not_touched_and_its_outputs_are_made_anew(tmp_path: P
         assert flushes(tmp_path / "run") == 1
 
 
-CHANGES: dict[str, dict[str, Any]] = {"images": {"images": np.zeros((4, 1, 8, 8), np.uint8)}, "labels": {"labels": [0, 1, 2, 9]}}
+CHANGES: dict[str, dict[str, Any]] = {
+    "images": {"images": np.zeros((4, 1, 8, 8), np.uint8)},
+    "labels": {"labels": [0, 1, 2, 9]},
+}
 
 
 @pytest.mark.parametrize("arrays", CHANGES.values(), ids=list(CHANGES))
-def test_changed_data_is_refused(arrays: dict[str, Any], tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
+def test_changed_data_is_refused(
+    arrays: dict[str, Any], tmp_path: Path, run_cli: RunCli, golden: Golden
+) -> None:
     save_npz(tmp_path / "x.npz")
     spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}))
     assert run_cli("estimate", spec, "--out", "run").code == 0
@@ -129,7 +154,9 @@ def test_changed_data_is_refused(arrays: dict[str, Any], tmp_path: Path, run_cli
     assert (tmp_path / "run" / "run.json").read_bytes() == before
 
 
-def test_a_changed_image_is_found_where_it_is_computed(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
+def test_a_changed_image_is_found_where_it_is_computed(
+    tmp_path: Path, run_cli: RunCli, golden: Golden
+) -> None:
     """The first 256 are looked at before anything is computed."""
     save_npz(tmp_path / "x.npz", count=260)
     spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=["softmax"]))
@@ -153,7 +180,9 @@ def test_changed_weights_are_refused(tmp_path: Path, run_cli: RunCli, golden: Go
     golden.lines(err)
 
 
-def test_another_prediction_of_a_known_sample_is_another_model(tmp_path: Path, golden: Golden) -> None:
+def test_another_prediction_of_a_known_sample_is_another_model(
+    tmp_path: Path, golden: Golden
+) -> None:
     """Of code that the digest of a network does not see."""
     flipped: list[bool] = []
     spec = digits(run={"as_given": True}, model={"format": "memory"}, dataset={"kind": "memory"})
@@ -167,5 +196,11 @@ def test_another_prediction_of_a_known_sample_is_another_model(tmp_path: Path, g
     audit(spec, model=Flipped(), dataset=data, out=tmp_path / "run")
     flipped.append(True)
     with pytest.raises(RunError) as error:
-        audit({**spec, "estimators": ["softmax"]}, model=Flipped(), dataset=data, out=tmp_path / "run", extend=True)
+        audit(
+            {**spec, "estimators": ["softmax"]},
+            model=Flipped(),
+            dataset=data,
+            out=tmp_path / "run",
+            extend=True,
+        )
     golden(error.value)

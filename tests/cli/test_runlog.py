@@ -26,20 +26,26 @@ def lines(run: Path) -> list[str]:
 
 
 @pytest.mark.bits
-def test_a_run_is_logged_and_a_finished_one_left_alone(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_logged_and_a_finished_one_left_alone(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop, "_DUE", 0.0)  # every step is a flush
     spec = write(tmp_path, digits(limit=70))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     said = lines(tmp_path / "run")
     assert said[0].startswith("note: clean accuracy ")
     assert said[1] == "auditing 70 samples, 0 already on disk"
-    done = [int(line.removesuffix(" of 70 samples")) for line in said[2:]]  # how many at once is a matter of speed
+    # how many at once is a matter of speed
+    done = [int(line.removesuffix(" of 70 samples")) for line in said[2:]]
     assert done == sorted(set(done))
     assert done[-1] == 70
     assert run_cli("estimate", spec, "--out", "run").code == 0
     assert lines(tmp_path / "run") == said
     assert run_cli("estimate", spec, "--out", "run", "--extend", "--limit", "71").code == 0
-    assert lines(tmp_path / "run")[-2:] == ["auditing 71 samples, 70 already on disk", "71 of 71 samples"]
+    assert lines(tmp_path / "run")[-2:] == [
+        "auditing 71 samples, 70 already on disk",
+        "71 of 71 samples",
+    ]
 
 
 def test_control_characters_are_escaped_and_what_came_before_is_kept(tmp_path: Path) -> None:
@@ -94,7 +100,11 @@ def test_everything_is_passed_on() -> None:
     assert heard.mock_calls == [call.begin(10, 2), call.working(0.25), call.advance(4)]
 
 
-@pytest.mark.parametrize(("raised", "word"), [(KeyboardInterrupt(), "interrupted"), (SystemExit(143), "terminated")], ids=str)
+@pytest.mark.parametrize(
+    ("raised", "word"),
+    [(KeyboardInterrupt(), "interrupted"), (SystemExit(143), "terminated")],
+    ids=str,
+)
 def test_how_it_ended_is_kept(raised: BaseException, word: str, tmp_path: Path) -> None:
     log = Logged(Listener())
     log.open(tmp_path)

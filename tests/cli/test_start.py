@@ -1,4 +1,5 @@
-"""What must be answered before the large libraries are imported: help, mistakes on the command line, and an invalid spec."""
+"""What must be answered before the large libraries are imported: help, mistakes on the command
+line, and an invalid spec."""
 
 from __future__ import annotations
 
@@ -28,12 +29,14 @@ for command in commands:
             main()
         except SystemExit as exit_:
             code = exit_.code
-    print(json.dumps([code, said.getvalue(), [name for name in {(*LARGE, "numpy", "yaml")!r} if name in sys.modules]]))
+    loaded = [name for name in {(*LARGE, "numpy", "yaml")!r} if name in sys.modules]
+    print(json.dumps([code, said.getvalue(), loaded]))
 """
 
 
 def answers(commands: list[list[str]], folder: Path) -> list[tuple[int, str, list[str]]]:
-    """Exit code, message and large libraries imported so far, of commands one after the other in a fresh process."""
+    """Exit code, message and large libraries imported so far, of commands one after the other in a
+    fresh process."""
     done = subprocess.run(
         [sys.executable, "-c", _CODE],
         input=json.dumps(commands),
@@ -71,12 +74,16 @@ def test_no_such_run_or_spec(tmp_path: Path) -> None:
         assert code == 2, command
         assert said.startswith("error: "), command
         assert len(said.splitlines()) == 1, command
-        assert not {*imported} & {*LARGE} - {"matplotlib"}, command  # plot looks first whether it can draw
+        # plot looks first whether it can draw
+        assert not {*imported} & {*LARGE} - {"matplotlib"}, command
 
 
 INVALID: dict[str, tuple[dict[str, Any], str]] = {
     "estimator": ({"estimators": ["mcc"]}, "unknown estimator 'mcc'; did you mean 'mc'?"),
-    "noise": ({"noise": {"kind": "gauss", "sigma": 0.1}}, "unknown noise kind 'gauss'; did you mean 'gaussian'?"),
+    "noise": (
+        {"noise": {"kind": "gauss", "sigma": 0.1}},
+        "unknown noise kind 'gauss'; did you mean 'gaussian'?",
+    ),
     "key": ({"modl": {}}, "unknown key 'modl'"),
     "dataset": ({"dataset": {"kind": "digitz"}}, "unknown kind 'digitz'"),
     "level": ({"noise": {"sigma": -1}}, "must be greater than 0"),
@@ -104,7 +111,9 @@ def test_invalid_specs(tmp_path: Path) -> None:
 def test_gates(tmp_path: Path) -> None:
     spec = digits(limit=4, estimators=[{"mc": {"samples": 2}}])
     audit(load_spec(write(tmp_path, spec)), out=tmp_path / "run")
-    found = answers([["gate", "run", "men >= 1"], ["gate", "run", "mean > 1"], ["show", "run"]], tmp_path)
+    found = answers(
+        [["gate", "run", "men >= 1"], ["gate", "run", "mean > 1"], ["show", "run"]], tmp_path
+    )
     for code, said, imported in found[:2]:
         assert code == 2
         assert not {*imported} & {*LARGE}

@@ -1,4 +1,5 @@
-"""What a stranger's files may do to a command: docs/trust.md, row by row, for run folders and for what is printed."""
+"""What a stranger's files may do to a command: docs/trust.md, row by row, for run folders and for
+what is printed."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def forged(folder: Path, name: str, **about: Any) -> Path:
     text = path.read_text()
     document = json.loads(text)
     for row in document["rows"]:
-        text = text.replace(f'"value": {row["value"]!r}, "lower": {row["lower"]!r}', '"value": 1.0, "lower": 0.99')
+        text = text.replace(
+            f'"value": {row["value"]!r}, "lower": {row["lower"]!r}', '"value": 1.0, "lower": 0.99'
+        )
     path.write_text(text)
     info = read_info(folder / name)
     info["files"]["samples.json"] = hashlib.sha256(text.encode()).hexdigest()
@@ -39,8 +42,11 @@ def forged(folder: Path, name: str, **about: Any) -> Path:
     return folder / name
 
 
-def test_a_forged_complete_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse, golden: Golden) -> None:
-    """It is a claim: the command that takes it up says so, `verify` finds it out, and --fresh does not take it up."""
+def test_a_forged_complete_run(
+    tmp_path: Path, run_cli: RunCli, refuse: Refuse, golden: Golden
+) -> None:
+    """It is a claim: the command that takes it up says so, `verify` finds it out, and --fresh does
+    not take it up."""
     forged(tmp_path, "run", noise={"sigma": 0.9})
     taken = run_cli("estimate", "spec.yaml", "--out", "run")
     assert taken.code == 0
@@ -50,11 +56,14 @@ def test_a_forged_complete_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse, 
         refuse("estimate", "spec.yaml", "--out", "run", "--fresh", *gate)
 
 
-def test_code_needs_trust_wherever_it_is_named(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+def test_code_needs_trust_wherever_it_is_named(
+    tmp_path: Path, run_cli: RunCli, refuse: Refuse
+) -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     torch.save(network.state_dict(), tmp_path / "net.pth")
     (tmp_path / "mynet_of_trust.py").write_text(
-        "from torch import nn\n\ndef Net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+        "from torch import nn\n\ndef Net():\n    return nn.Sequential(nn.Flatten(), "
+        "nn.Linear(64, 10))\n"
     )
     (tmp_path / "data_of_trust.py").write_text("def load(): raise SystemExit('it ran')\n")
     named = ("--set", "model.architecture=mynet_of_trust:Net")
@@ -66,8 +75,12 @@ def test_code_needs_trust_wherever_it_is_named(tmp_path: Path, run_cli: RunCli, 
     refuse("estimate", spec, "--out", "other")
 
 
-@pytest.mark.parametrize("arguments", [("show", ""), ("estimate", "spec.yaml", "--out", ""), ("gate", "run", "")])
-def test_an_empty_argument_is_not_the_working_folder(arguments: tuple[str, ...], refuse: Refuse) -> None:
+@pytest.mark.parametrize(
+    "arguments", [("show", ""), ("estimate", "spec.yaml", "--out", ""), ("gate", "run", "")]
+)
+def test_an_empty_argument_is_not_the_working_folder(
+    arguments: tuple[str, ...], refuse: Refuse
+) -> None:
     refuse(*arguments)
 
 
@@ -85,7 +98,9 @@ def test_the_default_folder_is_a_link(tmp_path: Path, refuse: Refuse) -> None:
         refuse(command, "spec.yaml")
 
 
-def test_a_run_in_the_default_folder_is_a_link(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+def test_a_run_in_the_default_folder_is_a_link(
+    tmp_path: Path, run_cli: RunCli, refuse: Refuse
+) -> None:
     write(tmp_path, digits(limit=2))
     assert run_cli("estimate", "spec.yaml").code == 0
     (made,) = (tmp_path / "runs").iterdir()
@@ -102,14 +117,21 @@ def named(run: Path, **dataset: Any) -> None:
 
 
 def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
-    """A page is passed on: a stranger's run must not put the reader's images on it. The same images elsewhere are shown."""
+    """A page is passed on: a stranger's run must not put the reader's images on it. The same images
+    elsewhere are shown."""
     (tmp_path / "private").mkdir()
     save_npz(tmp_path / "data.npz", count=4, shape=(1, 8, 8))
-    save_npz(tmp_path / "private" / "data.npz", count=4, shape=(1, 8, 8), images=np.full((4, 1, 8, 8), 7, np.uint8))
+    save_npz(
+        tmp_path / "private" / "data.npz",
+        count=4,
+        shape=(1, 8, 8),
+        images=np.full((4, 1, 8, 8), 7, np.uint8),
+    )
     write(tmp_path, digits(dataset={"kind": "npz", "path": "data.npz"}))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
     named(tmp_path / "run", path="private/data.npz")
-    command, pictures = ("report", "run", "-o", "report.html"), ("flag-samples", "run", "--threshold", "1", "--images")
+    command = ("report", "run", "-o", "report.html")
+    pictures = ("flag-samples", "run", "--threshold", "1", "--images")
     shown = run_cli(*command)
     assert shown.code == 0
     golden.lines(shown.err)
@@ -124,23 +146,42 @@ def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli, gold
     golden.lines(run_cli(*pictures, "worst").err)
 
 
-def test_a_run_that_asks_for_a_download(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_a_run_that_asks_for_a_download(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     audit(load_spec(write(tmp_path, digits(limit=4))), out=tmp_path / "run")
-    monkeypatch.setattr("torchvision.datasets.MNIST.download", lambda _: pytest.fail("a download was started"))
+    monkeypatch.setattr(
+        "torchvision.datasets.MNIST.download", lambda _: pytest.fail("a download was started")
+    )
     info = read_info(tmp_path / "run")
-    info["spec"]["dataset"] = {"kind": "torchvision", "name": "MNIST", "root": "mnist", "download": True, "limit": 4}
+    info["spec"]["dataset"] = {
+        "kind": "torchvision",
+        "name": "MNIST",
+        "root": "mnist",
+        "download": True,
+        "limit": 4,
+    }
     (tmp_path / "run" / "run.json").write_bytes(json_bytes(sealed(info)))
-    for command, code in (("report run", 0), ("flag-samples run --threshold 1 --images worst", 2), ("verify run", 2)):
+    for command, code in (
+        ("report run", 0),
+        ("flag-samples run --threshold 1 --images worst", 2),
+        ("verify run", 2),
+    ):
         outcome = run_cli(*command.split())
         assert outcome.code == code
         golden.lines(outcome.err)
         assert not (tmp_path / "mnist").exists()
 
 
-def test_a_run_whose_data_are_code(tmp_path: Path, run_cli: RunCli, refuse: Refuse, golden: Golden) -> None:
+def test_a_run_whose_data_are_code(
+    tmp_path: Path, run_cli: RunCli, refuse: Refuse, golden: Golden
+) -> None:
     """--trust is about a spec that the user names, never about one in a run folder."""
     data = "[(np.full((1, 8, 8), 0.5, 'f4'), 0)] * 4"
-    code = f"import os\nimport numpy as np\n\n\ndef make():\n    os.makedirs('canary', exist_ok=True)\n    return {data}\n"
+    code = (
+        "import os\nimport numpy as np\n\n\ndef make():\n    os.makedirs('canary', "
+        f"exist_ok=True)\n    return {data}\n"
+    )
     (tmp_path / "mine.py").write_text(code)
     write(tmp_path, digits(dataset={"kind": "python", "target": "mine:make"}))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--trust").code == 0
@@ -190,9 +231,14 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evil")
     save_npz(folder / "x.npz", count=10, shape=(1, 8, 8))
     names = list(EVIL)
-    data = {"kind": "npz", "path": "x.npz", "class_names": [f"class {number}" for number in range(len(names))]}
+    data = {
+        "kind": "npz",
+        "path": "x.npz",
+        "class_names": [f"class {number}" for number in range(len(names))],
+    }
     audit(load_spec(write(folder, digits(dataset=data))), out=folder / "run")
-    info, rows = read_info(folder / "run"), json.loads((folder / "run" / "samples.json").read_text())
+    info = read_info(folder / "run")
+    rows = json.loads((folder / "run" / "samples.json").read_text())
     text = (folder / "run" / "samples.json").read_text()
     for number, name in enumerate(names):
         text = text.replace(f'"sample_id": "{number}"', f'"sample_id": {json.dumps(name)}')
@@ -206,21 +252,30 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", PRINTED.values(), ids=list(PRINTED))
-def test_what_is_printed_steers_nothing(command: tuple[str, ...], evil: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_printed_steers_nothing(
+    command: tuple[str, ...], evil: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(evil)
     outcome = run_cli(*command)
     assert outcome.code in ((2,) if command[0] == "verify" else (0, 1, 4))
     for text in (outcome.out, outcome.err):
-        # invisible, and ours: \u2060 keeps Markdown from making links, \xa0 a line of the page from breaking
+        # invisible, and ours: \u2060 keeps Markdown from making links, \xa0 a line of the page from
+        # breaking
         assert all(c.isprintable() or c in "\n\u2060\xa0" for c in text)
         assert not [line for line in text.split("\n") if line.lstrip().startswith("::")]
         assert "##vso[" not in text
     if "csv" in command or command == ("show", "run", "rows"):
         cells = [cell for line in csv.reader(io.StringIO(outcome.out)) for cell in line]
         assert "'=cmd|' /C calc'!A0" in cells
-        assert not [cell for cell in cells if cell.startswith(("=", "+", "@")) or (cell.startswith("-") and "+" in cell)]
+        assert not [
+            cell
+            for cell in cells
+            if cell.startswith(("=", "+", "@")) or (cell.startswith("-") and "+" in cell)
+        ]
     if "json" in command:
-        assert set(EVIL) <= set(texts(json.loads(outcome.out))), "programs get the names as they are"
+        assert set(EVIL) <= set(texts(json.loads(outcome.out))), (
+            "programs get the names as they are"
+        )
 
 
 def texts(document: object) -> Iterator[str]:
@@ -231,7 +286,9 @@ def texts(document: object) -> Iterator[str]:
         yield document
 
 
-def test_annotations_are_the_only_commands(evil: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_annotations_are_the_only_commands(
+    evil: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(evil)
     lines = run_cli("gate", "run", "worst_class >= 0.999", "--format", "github").out.splitlines()
     assert {line.partition(" ")[0] for line in lines} == {"::warning", "::error"}

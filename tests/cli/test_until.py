@@ -25,7 +25,14 @@ __all__ = ["refuse"]
 
 
 def spec(samples: int = 1024, **sections: Any) -> dict[str, Any]:
-    return digits(**{"limit": 4, "noise": {"sigma": [0.35]}, "estimators": [{"mc": {"samples": samples}}], **sections})
+    return digits(
+        **{
+            "limit": 4,
+            "noise": {"sigma": [0.35]},
+            "estimators": [{"mc": {"samples": samples}}],
+            **sections,
+        }
+    )
 
 
 def later_out(out: str) -> str:
@@ -39,7 +46,9 @@ def test_looks_at_least_double_and_end_at_all() -> None:
     assert all(len(possible_analyses(most)) <= 5 for most in range(1, 3000))
 
     def open_(more: int | None, verdict: Verdict = "inconclusive") -> Decision:
-        return Decision(gate("mean >= 0.9"), Estimate.measured(0.9, (0.8, 1.0), ""), 0.99, verdict, "", more)
+        return Decision(
+            gate("mean >= 0.9"), Estimate.measured(0.9, (0.8, 1.0), ""), 0.99, verdict, "", more
+        )
 
     assert next_analysis(625, 10_000, [open_(10)]) == 1250
     assert next_analysis(625, 10_000, [open_(1600), open_(100)]) == 2500
@@ -49,16 +58,24 @@ def test_looks_at_least_double_and_end_at_all() -> None:
     assert next_analysis(5000, 10_000, [open_(10)]) == 10_000
 
 
-def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Path, golden: Golden) -> None:
+def test_a_clear_gate_is_decided_at_the_first_look(
+    run_cli: RunCli, tmp_path: Path, golden: Golden
+) -> None:
     write(tmp_path, spec())
     code, out, err = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
     assert code == 0
     golden.lines(err)
-    assert out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate alone" + ONLY
+    assert (
+        out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate alone" + ONLY
+    )
     made = read_run(tmp_path / "run")
     assert {row.votes.draws for row in made.rows if row.votes} == {64}
     record = known(made.info.until_decided)
-    assert (record.draws, record.possible, record.confidence) == ([64], [64, 128, 256, 512, 1024], 0.95)
+    assert (record.draws, record.possible, record.confidence) == (
+        [64],
+        [64, 128, 256, 512, 1024],
+        0.95,
+    )
     assert made.info.spec["gates"] == ["mean >= 0.1"]
     assert run_cli("gate", "run").out == later_out(out)
     later = run_cli("gate", "run", "mean >= 0.1")
@@ -85,17 +102,38 @@ def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path, golden: G
     assert read_run(tmp_path / "plain").info.spec["gates"] == ["mean >= 0.999", "accuracy >= 1"]
     assert run_cli("gate", "plain").code == 1  # not the gates of then
     value = sum(row.value for row in read_run(tmp_path / "plain").rows) / 4
-    code, out, err = run_cli("estimate", "spec.yaml", "--gate", f"mean >= {value:.6f}", "--out", "run", "--inconclusive", "fail")
+    code, out, err = run_cli(
+        "estimate",
+        "spec.yaml",
+        "--gate",
+        f"mean >= {value:.6f}",
+        "--out",
+        "run",
+        "--inconclusive",
+        "fail",
+    )
     assert code == 1
     golden.lines(err)  # one clean accuracy: model and data are prepared once
     assert "(inconclusive counts as fail)" in out
-    assert [row.value for row in read_run(tmp_path / "run").rows] == [row.value for row in read_run(tmp_path / "plain").rows]
+    assert [row.value for row in read_run(tmp_path / "run").rows] == [
+        row.value for row in read_run(tmp_path / "plain").rows
+    ]
 
 
-def test_gates_of_the_spec_and_other_results(run_cli: RunCli, tmp_path: Path, golden: Golden) -> None:
+def test_gates_of_the_spec_and_other_results(
+    run_cli: RunCli, tmp_path: Path, golden: Golden
+) -> None:
     """A failed gate on another estimator ends it all."""
-    write(tmp_path, spec(estimators=[{"mc": {"samples": 1024}}, "softmax"], gates=["mean(estimator=softmax) >= 0.999"]))
-    code, out, err = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--set", "mc.samples=100")
+    write(
+        tmp_path,
+        spec(
+            estimators=[{"mc": {"samples": 1024}}, "softmax"],
+            gates=["mean(estimator=softmax) >= 0.999"],
+        ),
+    )
+    code, out, err = run_cli(
+        "estimate", "spec.yaml", "--until-decided", "--point", "--set", "mc.samples=100"
+    )
     assert code == 1
     golden.lines(err)
     (folder,) = (tmp_path / "runs").iterdir()
@@ -106,13 +144,16 @@ def test_gates_of_the_spec_and_other_results(run_cli: RunCli, tmp_path: Path, go
 def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
     run_cli: RunCli, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
-    """Interrupted between the new run.json and the removal of the old results, and while the new ones are computed.
+    """Interrupted between the new run.json and the removal of the old results, and while the new
+    ones are computed.
 
     The gate is open at the first analysis: its threshold is the mean after 64 draws.
     """
     assert run_cli("estimate", write(tmp_path, spec(64)), "--out", "probe").code == 0
     write(tmp_path, spec(128, estimators=[{"mc": {"samples": 128}}, {"taylor": {}}]))
-    open_gate = f"mean(estimator=mc) >= {sum(row.value for row in read_run(tmp_path / 'probe').rows) / 4!r}"
+    open_gate = (
+        f"mean(estimator=mc) >= {sum(row.value for row in read_run(tmp_path / 'probe').rows) / 4!r}"
+    )
     command = ("estimate", "spec.yaml", "--gate", open_gate, "--out", "run")
     written = State.write
 
@@ -121,7 +162,12 @@ def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
 
     for method, stop in (
         ("forget_others", lambda state, _: state.images() and interrupted()),
-        ("write", lambda state, new: interrupted() if any(row.votes for row in new.rows) else written(state, new)),
+        (
+            "write",
+            lambda state, new: (
+                interrupted() if any(row.votes for row in new.rows) else written(state, new)
+            ),
+        ),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(State, method, stop)
@@ -132,12 +178,15 @@ def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
     assert code in (0, 1, 4)
     golden.lines(err)
     assert run_cli("estimate", "spec.yaml", "--out", "plain").code == 0
-    made, plain = read_run(tmp_path / "run"), read_run(tmp_path / "plain")
+    made = read_run(tmp_path / "run")
+    plain = read_run(tmp_path / "plain")
     record = known(made.info.until_decided)
     assert record.draws == [64, 128]
     assert list(made.rows) == list(plain.rows)
     assert made.info.identity == plain.info.identity
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {path.name for path in (tmp_path / "plain").iterdir()}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        path.name for path in (tmp_path / "plain").iterdir()
+    }
 
 
 def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> None:
@@ -148,24 +197,38 @@ def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> 
     refuse("estimate", "spec.yaml", "--until-decided")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--extend")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "2")
-    for option in (("--confidence", "0.9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
+    for option in (
+        ("--confidence", "0.9"),
+        ("--point",),
+        ("--population",),
+        ("--inconclusive", "pass"),
+    ):
         refuse("estimate", "spec.yaml", *option)
 
 
-def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, tmp_path: Path, golden: Golden) -> None:
-    """All is at the confidence of a look: a gate between the ends at 95 and at 99 % is inconclusive in both."""
+def test_estimate_and_gate_decide_alike_for_several_estimators(
+    run_cli: RunCli, tmp_path: Path, golden: Golden
+) -> None:
+    """All is at the confidence of a look: a gate between the ends at 95 and at 99 % is inconclusive
+    in both."""
     estimators = ["softmax", {"logit_gaussian": {"samples": 64}}, {"mc": {"samples": 1024}}]
     write(tmp_path, spec(estimators=estimators))
     assert run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--out", "probe").code == 0
     probe = read_run(tmp_path / "probe")
     wide, narrow = (
-        decide(probe, [gate("mean(estimator=logit_gaussian) >= 0.1")], confidence=confidence)[0].estimate.lower
+        decide(probe, [gate("mean(estimator=logit_gaussian) >= 0.1")], confidence=confidence)[
+            0
+        ].estimate.lower
         for confidence in (0.99, 0.95)
     )
     assert wide is not None
     assert narrow is not None
     assert wide < narrow
-    gates = [f"mean(estimator=logit_gaussian) >= {(wide + narrow) / 2!r}", "mean(estimator=mc) >= 0.1", "mean(estimator=softmax) >= 0.1"]
+    gates = [
+        f"mean(estimator=logit_gaussian) >= {(wide + narrow) / 2!r}",
+        "mean(estimator=mc) >= 0.1",
+        "mean(estimator=softmax) >= 0.1",
+    ]
     write(tmp_path, spec(estimators=estimators, gates=gates))
     code, out, _ = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--out", "run")
     later = run_cli("gate", "run")
@@ -175,7 +238,9 @@ def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, 
     assert decisions_of(read_run(tmp_path / "run"))[0][0]["verdict"] == "inconclusive"
 
 
-def test_a_sampled_run_takes_no_other_gates_and_no_damaged_record(run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:
+def test_a_sampled_run_takes_no_other_gates_and_no_damaged_record(
+    run_cli: RunCli, refuse: Refuse, tmp_path: Path
+) -> None:
     write(tmp_path, spec(64, gates=["mean >= 0.1"]))
     assert run_cli("estimate", "spec.yaml", "--until-decided", "--out", "run").code == 0
     write(tmp_path, spec(64, gates=["mean >= 0.9999"]))
@@ -184,8 +249,12 @@ def test_a_sampled_run_takes_no_other_gates_and_no_damaged_record(run_cli: RunCl
     write(tmp_path, spec(64))
     at_another = ("--gate", "mean >= 0.1", "--confidence", "0.99")
     refuse("estimate", "spec.yaml", "--out", "run", *at_another)
-    code, out, _ = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")  # the same gate, said elsewhere
-    assert (code, out.splitlines()[-1]) == (0, "pass: of 1 gate 1 passed; intervals 95 %, each gate alone" + ONLY)
+    # the same gate, said elsewhere
+    code, out, _ = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
+    assert (code, out.splitlines()[-1]) == (
+        0,
+        "pass: of 1 gate 1 passed; intervals 95 %, each gate alone" + ONLY,
+    )
     good = read_info(tmp_path / "run")
     changes: tuple[dict[str, Any], ...] = ({"confidence": 1.0}, {"draws": [63]})
     for change in changes:
@@ -197,7 +266,20 @@ def test_a_sampled_run_takes_no_other_gates_and_no_damaged_record(run_cli: RunCl
 def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_path: Path) -> None:
     write(tmp_path, spec(128, gates=["mean(sigma=0.35) >= 0.1"]))
     assert run_cli("estimate", "spec.yaml", "--until-decided", "--out", "run").code == 0
-    assert run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--sigma", "0.2", "--extend", "--out", "run").code == 0
+    assert (
+        run_cli(
+            "estimate",
+            "spec.yaml",
+            "--set",
+            "mc.samples=64",
+            "--sigma",
+            "0.2",
+            "--extend",
+            "--out",
+            "run",
+        ).code
+        == 0
+    )
     assert "intervals 97.5 %" in run_cli("gate", "run").out
     assert "intervals 97.5 %" in run_cli("gate", "run", "mean(sigma=0.2) >= 0.1").out
     assert "intervals 90 %" in run_cli("gate", "run", "--confidence", "0.9").out

@@ -43,23 +43,53 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path, golden: Golde
     assert len(rows) == 12 * 4
     assert {row["reference_draws"] for row in rows} == {"200"}
     for row in rows:
-        value, reference = float(row["value"]), float(row["reference"])
+        value = float(row["value"])
+        reference = float(row["reference"])
         assert float(row["reference_lower"]) <= reference <= float(row["reference_upper"])
-        assert row["difference"] == ("" if row["estimator"] == "softmax" else str(value - reference))
+        assert row["difference"] == (
+            "" if row["estimator"] == "softmax" else str(value - reference)
+        )
     document = json.loads((found / "validation.json").read_text())
-    assert (document["schema_version"], document["samples"], document["reference"]["draws"]) == (2, 12, 200)
-    assert {"spec", "versions", "device", "seed", "model", "data", "noise", "command", "started"} <= set(document)
+    assert (document["schema_version"], document["samples"], document["reference"]["draws"]) == (
+        2,
+        12,
+        200,
+    )
+    assert {
+        "spec",
+        "versions",
+        "device",
+        "seed",
+        "model",
+        "data",
+        "noise",
+        "command",
+        "started",
+    } <= set(document)
     mc = next(one for one in document["comparisons"] if one["estimator"] == "mc")
     bias = np.mean([float(row["difference"]) for row in rows if row["estimator"] == "mc"])
     assert mc["error"]["bias"] == pytest.approx(bias)
     assert (mc["forwards"], mc["kind"]) == (201, "mc")
-    assert any(row["value"] != row["reference"] for row in rows if row["estimator"] == "mc"), "the reference has noise of its own"
+    assert any(row["value"] != row["reference"] for row in rows if row["estimator"] == "mc"), (
+        "the reference has noise of its own"
+    )
     assert 0 < mc["error"]["rmse_error"] < 0.2
     assert "rmse_upper" not in mc["error"]
 
 
 def test_json_and_the_same_again(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    asked = ("validate", spec, *FEW, "--set", "estimators=[{mc: {samples: 100}}, softmax]", "--out", "found", "--format", "json", "-q")
+    asked = (
+        "validate",
+        spec,
+        *FEW,
+        "--set",
+        "estimators=[{mc: {samples: 100}}, softmax]",
+        "--out",
+        "found",
+        "--format",
+        "json",
+        "-q",
+    )
     first = run_cli(*asked)
     assert (first.code, first.err) == (0, "")
     before = (tmp_path / "found" / "validation.csv").read_bytes()
@@ -68,20 +98,29 @@ def test_json_and_the_same_again(spec: Path, run_cli: RunCli, tmp_path: Path) ->
     one, two = (json.loads(outcome.out) for outcome in (first, again))
     assert one["words"][0]["verdicts"].keys() == {"mc", "softmax"}
     drop = ("started", "seconds", "sessions", "comparisons", "words")
-    assert {k: v for k, v in one.items() if k not in drop} == {k: v for k, v in two.items() if k not in drop}
+    assert {k: v for k, v in one.items() if k not in drop} == {
+        k: v for k, v in two.items() if k not in drop
+    }
 
 
-def test_the_default_folder_and_the_random_subset(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
+def test_the_default_folder_and_the_random_subset(
+    spec: Path, run_cli: RunCli, tmp_path: Path
+) -> None:
     assert run_cli("validate", spec, *FEW, "--set", "estimators=[softmax]").code == 0
     (folder,) = (tmp_path / "runs").glob("spec-validation-*")
     ids = {row["sample_id"] for row in table(folder / "validation.csv")}
-    assert run_cli("validate", spec, *FEW, "--set", "estimators=[softmax]", "--set", "run.seed=1").code == 0
+    assert (
+        run_cli("validate", spec, *FEW, "--set", "estimators=[softmax]", "--set", "run.seed=1").code
+        == 0
+    )
     (other,) = set((tmp_path / "runs").glob("spec-validation-*")) - {folder}
     assert len(ids) == 12
     assert {row["sample_id"] for row in table(other / "validation.csv")} != ids
 
 
-def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path) -> None:
+def test_a_foreign_folder_is_never_written_into(
+    spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path
+) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     refuse("validate", spec, "--out", "mine")
@@ -104,13 +143,20 @@ def test_bad_options(args: tuple[str, ...], spec: Path, refuse: Refuse) -> None:
     refuse("validate", spec, *args)
 
 
-def test_bad_samples_stop_it_or_are_left_out(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
+def test_bad_samples_stop_it_or_are_left_out(
+    tmp_path: Path, run_cli: RunCli, golden: Golden
+) -> None:
     save_npz(tmp_path / "x.npz", count=12, labels=[0, 1, 2, 3, 99, 5, 6, 7, 8, 9, 0, 1])
-    spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"samples": 10}}]))
+    spec = write(
+        tmp_path,
+        digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"samples": 10}}]),
+    )
     refused = run_cli("validate", spec, "--reference-draws", "100")
     assert refused.code == 2
     golden.lines(refused.err)
-    code, _, err = run_cli("validate", spec, "--reference-draws", "100", "--on-error", "skip", "--out", "found")
+    code, _, err = run_cli(
+        "validate", spec, "--reference-draws", "100", "--on-error", "skip", "--out", "found"
+    )
     assert code == 0
     golden.lines(err)
     document: dict[str, Any] = json.loads((tmp_path / "found" / "validation.json").read_text())
@@ -118,7 +164,9 @@ def test_bad_samples_stop_it_or_are_left_out(tmp_path: Path, run_cli: RunCli, go
     assert [one["sample_id"] for one in document["skipped"]] == ["4"]
 
 
-def test_ctrl_c_leaves_nothing(spec: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_ctrl_c_leaves_nothing(
+    spec: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -1,4 +1,5 @@
-"""A run that warned says so first, wherever it is shown, and fails where it is asked to be strict."""
+"""A run that warned says so first, wherever it is shown, and fails where it is asked to be
+strict."""
 
 from __future__ import annotations
 
@@ -27,7 +28,15 @@ MEANT = (
 
 
 def spec(**changed: Any) -> dict[str, Any]:
-    return digits(**{"limit": 10, "noise": {"sigma": [8]}, "estimators": [{"mc": {"samples": 60}}], "run": {"as_given": True}, **changed})
+    return digits(
+        **{
+            "limit": 10,
+            "noise": {"sigma": [8]},
+            "estimators": [{"mc": {"samples": 60}}],
+            "run": {"as_given": True},
+            **changed,
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +58,16 @@ def test_the_likely_meaning(run: Path, silent: Path) -> None:
     assert read_info(silent)["warnings"] == []
 
 
-def test_refused_unless_as_given(tmp_path: Path, run_cli: RunCli, golden: Golden, refuse: Refuse) -> None:
-    """The command does not ask; what it refuses, it audits with the option that the message names."""
-    path, options = write(tmp_path, spec(limit=2, noise={"sigma": [0.1]}, estimators=[{"mc": {"samples": 2}}], run=None)), ("--sigma", "8")
+def test_refused_unless_as_given(
+    tmp_path: Path, run_cli: RunCli, golden: Golden, refuse: Refuse
+) -> None:
+    """The command does not ask; what it refuses, it audits with the option that the message
+    names."""
+    path = write(
+        tmp_path,
+        spec(limit=2, noise={"sigma": [0.1]}, estimators=[{"mc": {"samples": 2}}], run=None),
+    )
+    options = ("--sigma", "8")
     refuse("estimate", path, "--out", "run", *options)
     code, out, err = run_cli("estimate", path, "--out", "run", *options, "--as-given")
     assert code == 0
@@ -60,7 +76,9 @@ def test_refused_unless_as_given(tmp_path: Path, run_cli: RunCli, golden: Golden
 
 
 @pytest.mark.parametrize(
-    "command", [("show",), ("bias-report",), ("flag-samples",), ("report", "--format", "md"), ("gate", GATE)], ids=lambda c: c[0]
+    "command",
+    [("show",), ("bias-report",), ("flag-samples",), ("report", "--format", "md"), ("gate", GATE)],
+    ids=lambda c: c[0],
 )
 def test_it_leads(command: tuple[str, ...], run: Path, silent: Path, run_cli: RunCli) -> None:
     first, *rest = command
@@ -91,7 +109,15 @@ def test_logits_that_are_small_on_these_images_are_no_probabilities() -> None:
 
     images = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     assert audit(small, images, sigma=0.1, estimators="softmax").info.warnings == []
-    assert audit(lambda x: torch.stack([small(x), 1 - small(x) / 2], 1), images, sigma=0.1, estimators="softmax").info.warnings == []
+    assert (
+        audit(
+            lambda x: torch.stack([small(x), 1 - small(x) / 2], 1),
+            images,
+            sigma=0.1,
+            estimators="softmax",
+        ).info.warnings
+        == []
+    )
 
 
 class Same(nn.Module):
@@ -101,19 +127,31 @@ class Same(nn.Module):
         return 0 * x.flatten(1)[:, :2] + torch.tensor([0.3, 0.1])
 
 
-def test_one_probability_is_no_logit(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_probability_is_no_logit(
+    tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Class 1 would win for every image, with any noise, and a gate would pass."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the network's own code would leave its compiled form
+    # the network's own code would leave its compiled form
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "net.py").write_text(
-        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return torch.sigmoid(9 * x.mean((1, 2, 3)) - 3)\n"
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return "
+        "torch.sigmoid(9 * x.mean((1, 2, 3)) - 3)\n"
     )
-    document = spec(model={"format": "python", "architecture": "net:Net"}, noise={"sigma": [0.1]}, dataset={"kind": "npz", "path": "x.npz"})
+    document = spec(
+        model={"format": "python", "architecture": "net:Net"},
+        noise={"sigma": [0.1]},
+        dataset={"kind": "npz", "path": "x.npz"},
+    )
     save_npz(tmp_path / "x.npz", count=8, labels=[0, 1] * 4)
     refuse("estimate", write(tmp_path, document | {"run": {}}), "--trust", "--out", "run")
 
 
-@pytest.mark.parametrize("network", [Sigmoid(), Same(), Together()], ids=lambda network: type(network).__name__)
-def test_networks_that_no_audit_is_made_for_warn(network: nn.Module, tmp_path: Path, golden: Golden) -> None:
+@pytest.mark.parametrize(
+    "network", [Sigmoid(), Same(), Together()], ids=lambda network: type(network).__name__
+)
+def test_networks_that_no_audit_is_made_for_warn(
+    network: nn.Module, tmp_path: Path, golden: Golden
+) -> None:
     document = spec(noise={"sigma": [0.1]}, model={"format": "memory"}, dataset={"kind": "memory"})
     data = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0)), [0, 1] * 3
     for warning in audit(document, model=network, dataset=data, out=tmp_path / "run").info.warnings:
@@ -137,9 +175,17 @@ def test_files_that_are_not_read(tmp_path: Path, run_cli: RunCli, golden: Golden
     (tmp_path / "val/3/b.avif").write_bytes(b"")
     network = {"format": "python", "architecture": "net:Net"}
     (tmp_path / "net.py").write_text(
-        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x.flatten(1)[:, :12]\n"
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return "
+        "x.flatten(1)[:, :12]\n"
     )
-    path = write(tmp_path, spec(model=network, dataset={"kind": "images", "path": "val", "channels": 1}, noise={"sigma": [0.1]}))
+    path = write(
+        tmp_path,
+        spec(
+            model=network,
+            dataset={"kind": "images", "path": "val", "channels": 1},
+            noise={"sigma": [0.1]},
+        ),
+    )
     code, _, err = run_cli("estimate", path, "--out", "run", "--trust")
     assert code == 0
     golden.lines(err)
@@ -175,7 +221,19 @@ def test_strict(run: Path, silent: Path, run_cli: RunCli) -> None:
 
 def test_estimate_strict(tmp_path: Path, run_cli: RunCli, refuse: Refuse, golden: Golden) -> None:
     path = write(tmp_path, spec())
-    code, out, err = run_cli("estimate", path, "--out", "run", "--gate", GATE, "--strict", "--report", "r.md", "--junit", "gates.xml")
+    code, out, err = run_cli(
+        "estimate",
+        path,
+        "--out",
+        "run",
+        "--gate",
+        GATE,
+        "--strict",
+        "--report",
+        "r.md",
+        "--junit",
+        "gates.xml",
+    )
     assert code == 1
     golden.lines(err)  # the interim analysis: no need for further draws
     assert out.splitlines()[-1].startswith("fail: of 2 gates 1 passed, 1 failed")
@@ -202,7 +260,9 @@ def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     assert "### Gates of the run" in (tmp_path / "r.md").read_text()
 
 
-def test_a_place_that_takes_no_files_is_refused_before_the_audit(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_takes_no_files_is_refused_before_the_audit(
+    tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(**_: object) -> None:
         raise OSError(30, "Read-only file system")
 

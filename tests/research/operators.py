@@ -1,8 +1,9 @@
 """The list of operators that a model file may use without ``--trust``, made from ordinary networks.
 
-``python -m tests.research.operators`` builds image classifiers of torchvision, timm and Transformers
-and layers of torch.nn with random weights, writes each as TorchScript (traced and scripted) and .pt2, the smallest of each
-family as .pt2 in core operators and as ONNX and some as quantised ONNX, collects the operators that the files use, and writes
+``python -m tests.research.operators`` builds image classifiers of torchvision, timm and
+Transformers and layers of torch.nn with random weights, writes each as TorchScript (traced and
+scripted) and .pt2, the smallest of each family as .pt2 in core operators and as ONNX and some as
+quantised ONNX, collects the operators that the files use, and writes
 ``robaudit/models/operators.yaml``. It takes about an hour on two cores and needs the package
 onnxscript. What is collected of a network is kept in ``--cache``, so that the command can be
 interrupted; ``--only NAME ...`` adds to the list what these networks use.
@@ -37,16 +38,26 @@ Collected = dict[str, set[Operator]]
 """Operators by part of the list."""
 
 EACH = 3
-"""How many networks of each family of timm are taken: its smallest, since depth adds no operators."""
+"""How many networks of each family of timm are taken: its smallest, since depth adds no
+operators."""
 _UNCHECKED = "takes sizes from its arguments without a check, and reaches other memory"
 NEVER = {
     ("prim", "Print"): "writes text of the file to standard output",
     ("aten", "manual_seed"): "changes the noise of the audit",
     ("", "Loop"): "may never end, and no export of a classifier has it",
-    **{("aten", f"_native_batch_norm_legit{kind}"): _UNCHECKED for kind in ("", "_functional", "_no_training")},
-    **{("aten", f"_upsample_{kind}2d_aa"): _UNCHECKED for kind in ("bicubic", "bilinear", "lanczos")},
+    **{
+        ("aten", f"_native_batch_norm_legit{kind}"): _UNCHECKED
+        for kind in ("", "_functional", "_no_training")
+    },
+    **{
+        ("aten", f"_upsample_{kind}2d_aa"): _UNCHECKED
+        for kind in ("bicubic", "bilinear", "lanczos")
+    },
     **{("aten", name): _UNCHECKED for name in ("_weight_norm", "_weight_norm_interface")},
-    **{("aten", name): _UNCHECKED for name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")},
+    **{
+        ("aten", name): _UNCHECKED
+        for name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
+    },
     **{("aten", name): _UNCHECKED for name in ("lstm", "gru", "rnn_relu", "rnn_tanh")},
     ("aten", "as_strided"): "chooses elements of a storage by number",
     ("aten", "set_"): "replaces the storage of a tensor",
@@ -56,10 +67,20 @@ NEVER = {
 ALSO: Collected = {
     "torch": set(),
     "onnx": {
-        # The same layers in files of other exporters (Keras, PaddlePaddle, older versions of torch).
-        *(("", name) for name in ("Dropout", "GlobalMaxPool", "LRN", "LpNormalization", "LpPool", "Mean")),
-        *(("", name) for name in ("MeanVarianceNormalization", "ReduceL1", "ReduceLogSum", "ReduceSumSquare")),
-        *(("", name) for name in ("Size", "Softsign", "SpaceToDepth", "Sum", "ThresholdedRelu", "Upsample")),
+        # The same layers in files of other exporters (Keras, PaddlePaddle, older versions of
+        # torch).
+        *(
+            ("", name)
+            for name in ("Dropout", "GlobalMaxPool", "LRN", "LpNormalization", "LpPool", "Mean")
+        ),
+        *(
+            ("", name)
+            for name in ("MeanVarianceNormalization", "ReduceL1", "ReduceLogSum", "ReduceSumSquare")
+        ),
+        *(
+            ("", name)
+            for name in ("Size", "Softsign", "SpaceToDepth", "Sum", "ThresholdedRelu", "Upsample")
+        ),
         # Labels and maps beside the scores: a look-up in a table of the file.
         *(("ai.onnx.ml", name) for name in ("LabelEncoder", "ZipMap")),
     },
@@ -118,7 +139,9 @@ def _saved(program: Any) -> Collected:
     stream = io.BytesIO()
     torch.export.save(program, stream)
     with zipfile.ZipFile(stream) as archive:
-        graphs = [json.loads(archive.read(name)) for name in archive.namelist() if "/models/" in name]
+        graphs = [
+            json.loads(archive.read(name)) for name in archive.namelist() if "/models/" in name
+        ]
     return {"torch": {operator for graph in graphs for operator in exported.graph_operators(graph)}}
 
 
@@ -240,7 +263,8 @@ def _timm(name: str) -> Network:
 
 
 def _size(name: str) -> int | None:
-    """Number of weights; None for a network without a classifier, or that the meta device cannot hold."""
+    """Number of weights; None for a network without a classifier, or that the meta device cannot
+    hold."""
     import timm
 
     try:
@@ -308,7 +332,12 @@ class Functions(nn.Module):
         y = y + x.floor() + x.ceil() + x.round() + x.neg() + x.pow(3) + x.atan()
         y = y * torch.maximum(x, y) / (1.0 + torch.minimum(x, y).abs()) - torch.softmax(x, 1)
         y = y - x.mean((2, 3), keepdim=True) + x.std((2, 3), keepdim=True) + x.var(1, keepdim=True)
-        y = y + x.amax((2, 3), keepdim=True) + x.amin(1, keepdim=True) + x.logsumexp(1, keepdim=True)
+        y = (
+            y
+            + x.amax((2, 3), keepdim=True)
+            + x.amin(1, keepdim=True)
+            + x.logsumexp(1, keepdim=True)
+        )
         y = y + x.cumsum(1) + x.max() + x.min() + x.sum(1, keepdim=True) + x.norm(2, 1, True)
         y = y + x.max(1, keepdim=True)[0] + x.min(1, keepdim=True)[0] + x.prod(1, keepdim=True)
         return torch.lerp(y, x, 0.5) + torch.addcmul(x, x, y)
@@ -321,7 +350,12 @@ class Gates(nn.Module):
         """Apply them."""
         mask = (x > 0.5) & (x <= 0.9) | (x < 0.1) & ~(x == 0.0) ^ (x >= 0.99) | (x != x)
         y = torch.where(mask, x, 1.0 - x).masked_fill(mask, 0.0)
-        y = y.sort(1)[0] + y.topk(4, 1)[0] + y.gather(1, x.argsort(1)) + y.index_select(1, x.new_zeros(4).long())
+        y = (
+            y.sort(1)[0]
+            + y.topk(4, 1)[0]
+            + y.gather(1, x.argsort(1))
+            + y.index_select(1, x.new_zeros(4).long())
+        )
         one_hot = nn.functional.one_hot(y.argmax(1), 4).permute(0, 3, 1, 2).to(x.dtype)
         z = torch.zeros_like(x) + torch.ones_like(x) + torch.full_like(x, 2.0) + one_hot
         z = z + y.logical_not().float() + torch.arange(8, device=x.device) + x.isnan().to(x.dtype)
@@ -342,8 +376,18 @@ class Shapes(nn.Module):
         y = y + x.transpose(2, 3) @ x + torch.einsum("nchw,nchv->nchv", x, x) + x.movedim(1, 1)
         y = y * self.scale.expand_as(x) + x[:, :, ::2, 1::2].repeat(1, 1, 2, 2) + x.narrow(1, 0, 4)
         y = y + torch.bmm(x[:, 0], x[:, 1]).unsqueeze(1) + x.squeeze().reshape(x.shape)
-        y = y + nn.functional.normalize(x, dim=1) + nn.functional.cosine_similarity(x, y).unsqueeze(1)
-        y = y + x.unbind(1)[0][:, None] + x.split(1, 1)[0] + x.swapaxes(2, 3) + x.view(x.size(0), 4, 8, 8)
+        y = (
+            y
+            + nn.functional.normalize(x, dim=1)
+            + nn.functional.cosine_similarity(x, y).unsqueeze(1)
+        )
+        y = (
+            y
+            + x.unbind(1)[0][:, None]
+            + x.split(1, 1)[0]
+            + x.swapaxes(2, 3)
+            + x.view(x.size(0), 4, 8, 8)
+        )
         z = torch.baddbmm(y[:, 0], y[:, 1], y[:, 2]).flatten(1)
         return torch.add(z, y[:, 3].contiguous().view(x.size(0), -1))
 
@@ -364,20 +408,33 @@ class Further(nn.Module):
         y = y + torch.std_mean(x, 1, keepdim=True)[0] + torch.var_mean(x, 1, keepdim=True)[1]
         y = y + x.diagonal(0, 2, 3).unsqueeze(2) + x.rot90(1, [2, 3]) + x.broadcast_to(x.size())
         y = y + torch.hstack([x[:, :2], x[:, 2:]]) + x.flatten(0, 2).t().t().view_as(x)
-        y = y + torch.linalg.norm(x, dim=1, keepdim=True) + self.embedding(torch.arange(8, device=x.device))
-        y = y + torch.zeros_like(x).scatter(1, x.argsort(1), x) + torch.outer(x[0, 0, 0], x[0, 0, 0])
+        y = (
+            y
+            + torch.linalg.norm(x, dim=1, keepdim=True)
+            + self.embedding(torch.arange(8, device=x.device))
+        )
+        y = (
+            y
+            + torch.zeros_like(x).scatter(1, x.argsort(1), x)
+            + torch.outer(x[0, 0, 0], x[0, 0, 0])
+        )
         y = y.clamp_(-9.0, 9.0).mul_(2.0).sub_(1.0).tanh_()
         y[:, :, 0] = 0.5
         y[:, :, x[0, 0, 0].argsort()] = 0.25
-        return torch.add(y, nn.functional.max_pool1d(x.flatten(1, 2), 2).repeat_interleave(2, 2).view(x.size()))
+        return torch.add(
+            y, nn.functional.max_pool1d(x.flatten(1, 2), 2).repeat_interleave(2, 2).view(x.size())
+        )
 
 
 class Warped(nn.Module):
-    """Images sampled at the places of a grid, as in spatial transformers; patches taken apart and put together."""
+    """Images sampled at the places of a grid, as in spatial transformers; patches taken apart and
+    put together."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Apply them."""
-        turn = torch.tensor([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0]], device=x.device).expand(x.size(0), 2, 3)
+        turn = torch.tensor([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0]], device=x.device).expand(
+            x.size(0), 2, 3
+        )
         grid = nn.functional.affine_grid(turn, [x.size(0), 4, 8, 8], align_corners=False)
         y = nn.functional.grid_sample(x, grid, align_corners=False)
         return y + nn.functional.fold(nn.functional.unfold(x, 2, stride=2), 8, 2, stride=2)
@@ -450,10 +507,13 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "further": Further,
     "gates": Gates,
     "shapes": Shapes,
-    "softmax_scripted": lambda: nn.Sequential(nn.Softmax(1), nn.LogSoftmax(1), nn.InstanceNorm2d(4)),
+    "softmax_scripted": lambda: nn.Sequential(
+        nn.Softmax(1), nn.LogSoftmax(1), nn.InstanceNorm2d(4)
+    ),
     "warped": Warped,
 }
-"""Layers of torch.nn and functions of tensors that networks of one's own are made of, by name; they take images 4 x 8 x 8."""
+"""Layers of torch.nn and functions of tensors that networks of one's own are made of, by name; they
+take images 4 x 8 x 8."""
 
 
 def layers() -> Iterator[Candidate]:
@@ -466,7 +526,17 @@ def _layer(name: str) -> Network:
     return nn.Sequential(LAYERS[name](), nn.Flatten()).eval(), torch.rand(2, 4, 8, 8)
 
 
-TRANSFORMERS = ("vit", "deit", "beit", "swin", "swinv2", "convnext", "convnextv2", "resnet", "regnet")
+TRANSFORMERS = (
+    "vit",
+    "deit",
+    "beit",
+    "swin",
+    "swinv2",
+    "convnext",
+    "convnextv2",
+    "resnet",
+    "regnet",
+)
 """Types of models of Transformers."""
 
 
@@ -488,7 +558,9 @@ def _transformers(kind: str) -> Network:
 def networks() -> Iterator[tuple[Candidate, tuple[Form, ...]]]:
     """All networks, and the forms in which each is written."""
     families = set[str]()
-    for candidate in chain(layers(), torchvision_networks(), transformers_networks(), timm_networks()):
+    for candidate in chain(
+        layers(), torchvision_networks(), transformers_networks(), timm_networks()
+    ):
         forms = TORCH
         if candidate.name in IN_TRAINING:
             forms += (training,)
@@ -500,7 +572,9 @@ def networks() -> Iterator[tuple[Candidate, tuple[Form, ...]]]:
         yield candidate, forms
 
 
-def collect(build: Callable[[], Network], forms: Iterable[Form]) -> tuple[Collected, dict[str, str]]:
+def collect(
+    build: Callable[[], Network], forms: Iterable[Form]
+) -> tuple[Collected, dict[str, str]]:
     """What a network uses in these forms, and why a form was not possible."""
     used: Collected = {"torch": set(), "onnx": set()}
     failed = dict[str, str]()
@@ -534,7 +608,9 @@ def main() -> None:
     """Collect from all networks, or from those named, and write the list."""
     parser = argparse.ArgumentParser(prog="python -m tests.research.operators", description=__doc__)
     parser.add_argument("--only", nargs="+", default=(), help="add what these networks use")
-    parser.add_argument("--cache", type=Path, help="folder where the operators of each network are kept")
+    parser.add_argument(
+        "--cache", type=Path, help="folder where the operators of each network are kept"
+    )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     total: Collected = {"torch": set(), "onnx": set()}

@@ -22,9 +22,20 @@ STORED = {
 
 
 def test_an_interval_has_both_ends_or_none() -> None:
-    alone, whole = Estimate.measured(0.5, None, "mover"), Estimate.measured(0.5, (0.25, 1.0), "mover")
-    assert (alone.bounds, alone.has_interval, alone.method, alone.covers) == (None, False, "none", Covers.NOTHING)
-    assert (whole.bounds, whole.ends, whole.below, whole.above) == ((0.25, 1.0), (0.25, 1.0), 0.25, 0.5)
+    alone = Estimate.measured(0.5, None, "mover")
+    whole = Estimate.measured(0.5, (0.25, 1.0), "mover")
+    assert (alone.bounds, alone.has_interval, alone.method, alone.covers) == (
+        None,
+        False,
+        "none",
+        Covers.NOTHING,
+    )
+    assert (whole.bounds, whole.ends, whole.below, whole.above) == (
+        (0.25, 1.0),
+        (0.25, 1.0),
+        0.25,
+        0.5,
+    )
     assert (alone.below, alone.above) == (math.inf, math.inf)
 
 
@@ -38,7 +49,8 @@ def test_other_signs_and_scales() -> None:
 
 
 def test_what_intervals_say() -> None:
-    exact, open_ = Estimate(1.0, 1.0, 1.0), Estimate(1.0, 0.5, math.inf)
+    exact = Estimate(1.0, 1.0, 1.0)
+    open_ = Estimate(1.0, 0.5, math.inf)
     assert (exact.is_exact, open_.is_exact, Estimate(1.0).is_exact) == (True, False, False)
     assert (exact.is_finite, open_.is_finite, Estimate(1.0).is_finite) == (True, False, False)
     assert open_.with_bounds(None) == Estimate(1.0)
@@ -48,7 +60,11 @@ def fields_of(path: Path) -> Iterator[set[str]]:
     """The annotated names of each class of a file."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef):
-            yield {line.target.id for line in node.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)}
+            yield {
+                line.target.id
+                for line in node.body
+                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+            }
 
 
 def test_no_other_type_holds_a_value_with_its_interval() -> None:

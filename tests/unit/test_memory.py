@@ -1,4 +1,5 @@
-"""Limits of memory and cores from made-up files of the system, the tightest of them, peaks, and what a failed allocation looks like."""
+"""Limits of memory and cores from made-up files of the system, the tightest of them, peaks, and
+what a failed allocation looks like."""
 
 from __future__ import annotations
 
@@ -31,13 +32,25 @@ def system_files(folder: Path, files: dict[str, str]) -> Path:
     [
         ({}, math.inf),
         ({"memory.max": "max\n"}, math.inf),
-        ({"job/memory.max": "max\n", "job/memory.high": f"{3 * GB}\n", "memory.max": f"{2 * GB}\n"}, 2 * GB),
+        (
+            {
+                "job/memory.max": "max\n",
+                "job/memory.high": f"{3 * GB}\n",
+                "memory.max": f"{2 * GB}\n",
+            },
+            2 * GB,
+        ),
         ({"job/memory.max": f"{4 * GB}", "job/memory.stat": f"anon {GB}\nfile {2 * GB}\n"}, 3 * GB),
     ],
 )
-def test_memory_that_control_groups_leave(files: dict[str, str], left: float, tmp_path: Path) -> None:
+def test_memory_that_control_groups_leave(
+    files: dict[str, str], left: float, tmp_path: Path
+) -> None:
     """With parents; a container may see its group as the root."""
-    shown = {"proc/self/cgroup": "0::/job\n", **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}}
+    shown = {
+        "proc/self/cgroup": "0::/job\n",
+        **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
+    }
     assert system.group_memory(system_files(tmp_path, shown)) == left
 
 
@@ -46,12 +59,20 @@ def test_memory_that_control_groups_leave(files: dict[str, str], left: float, tm
     [
         ({}, 64),
         ({"sys/fs/cgroup/job/cpu.max": "200000 100000\n"}, 2),
-        ({"sys/fs/cgroup/job/cpu.max": "max 100000\n", "sys/fs/cgroup/cpu.max": "250000 100000\n"}, 3),
+        (
+            {
+                "sys/fs/cgroup/job/cpu.max": "max 100000\n",
+                "sys/fs/cgroup/cpu.max": "250000 100000\n",
+            },
+            3,
+        ),
         ({"sys/fs/cgroup/job/cpu.max": "50000 100000\n"}, 1),
         ({"sys/fs/cgroup/job/cpu.max": "max 100000\n"}, 64),
     ],
 )
-def test_cores_by_affinity_and_quota(files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_by_affinity_and_quota(
+    files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
     assert system.cores(system_files(tmp_path, {"proc/self/cgroup": "0::/job\n", **files})) == cores
 
@@ -78,7 +99,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_tightest_limit_counts(
-    asked: int | Literal["auto"], share: float, group: float, most: float, monkeypatch: pytest.MonkeyPatch
+    asked: int | Literal["auto"],
+    share: float,
+    group: float,
+    most: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(memory, "group_memory", lambda: group)
     assert memory_limit(asked, share) == pytest.approx(most * GB, abs=2)
@@ -93,21 +118,34 @@ def test_less_than_the_process_holds_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(memory, "group_memory", lambda: -5.0)
     with pytest.raises(RobauditError) as told:
         memory_limit("auto")
-    assert str(told.value) == "memory: 0 bytes are free beside the 1GB that the process holds; give at least 1.5GB"
+    assert (
+        str(told.value)
+        == "memory: 0 bytes are free beside the 1GB that the process holds; give at least 1.5GB"
+    )
 
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(100 * 10**6, "100MB"), (411_700_000, "412MB"), (10**9, "1GB"), (1_460_000_000, "1.46GB"), (2 * 10**12, "2TB"), (999, "999 bytes")],
+    [
+        (100 * 10**6, "100MB"),
+        (411_700_000, "412MB"),
+        (10**9, "1GB"),
+        (1_460_000_000, "1.46GB"),
+        (2 * 10**12, "2TB"),
+        (999, "999 bytes"),
+    ],
 )
 def test_sizes_as_people_write_them(size: int, text: str) -> None:
     assert size_text(size) == text
 
 
 MESSAGES = [
-    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 268435456 bytes.",
-    "[enforce fail at alloc_cpu.cpp:81] data. DefaultCPUAllocator: not enough memory: you tried to allocate 8589934592 bytes.",
-    "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript:\nRuntimeError: could not create a primitive",
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 268435456 bytes.",
+    "[enforce fail at alloc_cpu.cpp:81] data. DefaultCPUAllocator: not enough memory: you tried "
+    "to allocate 8589934592 bytes.",
+    "The following operation failed in the TorchScript interpreter.\nTraceback of "
+    "TorchScript:\nRuntimeError: could not create a primitive",
     "could not execute a primitive",
     "std::bad_alloc",
     "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.72 GiB",
@@ -134,7 +172,10 @@ class Fail(Exception):  # noqa: N818 - its name
         MemoryError(),
         torch.OutOfMemoryError("CUDA out of memory."),
         OSError(12, "Cannot allocate memory"),
-        Fail("[ONNXRuntimeError] : 1 : FAIL : bfc_arena.cc:360 Failed to allocate memory for requested buffer of size 67108864"),
+        Fail(
+            "[ONNXRuntimeError] : 1 : FAIL : bfc_arena.cc:360 Failed to allocate memory for "
+            "requested buffer of size 67108864"
+        ),
     ],
     ids=lambda error: type(error).__name__,
 )

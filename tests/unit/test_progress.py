@@ -1,4 +1,5 @@
-"""How far an audit is and how long the rest takes: right at a steady speed, soon right after a change, and in words."""
+"""How far an audit is and how long the rest takes: right at a steady speed, soon right after a
+change, and in words."""
 
 from __future__ import annotations
 
@@ -40,11 +41,13 @@ def test_a_steady_speed_is_right_whatever_the_steps(total: float, steps: list[fl
         progress.working(done)
         left = (1.0 - done) * min(total, 600.0)
         if left > 1.0:
-            assert seconds_left(progress) == pytest.approx(left, rel=0.06, abs=1.5)  # as it is rounded
+            # as it is rounded
+            assert seconds_left(progress) == pytest.approx(left, rel=0.06, abs=1.5)
 
 
 def test_a_speed_that_changes_is_soon_followed() -> None:
-    """Half the speed from the middle of the work on, which is an hour away: ten minutes later the first half is forgotten."""
+    """Half the speed from the middle of the work on, which is an hour away: ten minutes later the
+    first half is forgotten."""
     clock = Clock(0.0)
     progress = AuditProgress(1000, 0, clock=clock)
     for second in range(1, 3601):

@@ -63,19 +63,54 @@ class Outer(Record):
 
 
 INNER = {"low": None, "high": 1.0}
-KEY = {"estimator": "mc", "noise": "gaussian", "level_name": "sigma", "level": 0.1, "quantity": "p_robust"}
+KEY = {
+    "estimator": "mc",
+    "noise": "gaussian",
+    "level_name": "sigma",
+    "level": 0.1,
+    "quantity": "p_robust",
+}
 PART = Inner(-math.inf, 1.0)
 OUTER = Outer(
-    GroupKey("mc", sigma(0.1), "p_robust"), "t", PART, PART, PART, np.array([0.5, math.nan]), 1, {Colour.RED: (Inner(None, 1.0),)}
+    GroupKey("mc", sigma(0.1), "p_robust"),
+    "t",
+    PART,
+    PART,
+    PART,
+    np.array([0.5, math.nan]),
+    1,
+    {Colour.RED: (Inner(None, 1.0),)},
 )
 EMPTY = Outer(GroupKey("mc", sigma(0.1), "p_robust"), "t", None, None, PART, np.zeros(0), 1, {})
 
 
 def test_members_are_written_in_their_order() -> None:
     found = OUTER.document(["cat", "dog"])
-    inner = {"high": 1.0, "least": None, "part": {"low": None}, "kept": INNER, "values": [0.5, None]}
-    assert found == {**KEY, "name": "t", "twice": 2, **inner, "predicted": 1, "predicted_name": "dog", "by_colour": {"red": [INNER]}}
-    assert list(found) == [*KEY, "name", "twice", *inner, "predicted", "predicted_name", "by_colour"]
+    inner = {
+        "high": 1.0,
+        "least": None,
+        "part": {"low": None},
+        "kept": INNER,
+        "values": [0.5, None],
+    }
+    assert found == {
+        **KEY,
+        "name": "t",
+        "twice": 2,
+        **inner,
+        "predicted": 1,
+        "predicted_name": "dog",
+        "by_colour": {"red": [INNER]},
+    }
+    assert list(found) == [
+        *KEY,
+        "name",
+        "twice",
+        *inner,
+        "predicted",
+        "predicted_name",
+        "by_colour",
+    ]
     assert OUTER.document()["predicted_name"] is None
 
 
@@ -86,7 +121,11 @@ def test_members_of_none_are_null() -> None:
 
 def test_values_that_are_no_records() -> None:
     assert json_values((math.nan, np.array([1.0, math.inf]), np.int64(3))) == [None, [1.0, None], 3]
-    assert json_values({0.5: "half", 2.0: True, "part": [PART]}) == {"0.5": "half", "2": True, "part": [INNER]}
+    assert json_values({0.5: "half", 2.0: True, "part": [PART]}) == {
+        "0.5": "half",
+        "2": True,
+        "part": [INNER],
+    }
     assert json_values(sigma(0.1)) == {"noise": "gaussian", "level_name": "sigma", "level": 0.1}
 
 

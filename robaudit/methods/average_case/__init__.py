@@ -1,1 +1,2 @@
-"""The probability that noise keeps the class (Han et al., Average-case robustness), and rare failures."""
+"""The probability that noise keeps the class (Han et al., Average-case robustness), and rare
+failures."""

@@ -1,4 +1,5 @@
-"""A network as a chain of affine maps and ReLUs, recorded from one pass and run again on other values in float64."""
+"""A network as a chain of affine maps and ReLUs, recorded from one pass and run again on other
+values in float64."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Chain:
     """logits = A_n relu(... relu(A_1 x + b_1) ...) + b_n.
 
     Attributes:
-        affine: the maps x -> A x + b (n, *shape) -> (n, *other shape), float64: one more than the ReLUs.
+        affine: the maps x -> A x + b (n, *shape) -> (n, *other shape), float64: one more than the
+            ReLUs.
         shapes: the input shape of each map, without the batch.
     """
 
@@ -38,7 +40,11 @@ class Chain:
     def logits(self, x: Tensor) -> Tensor:
         """Run the network again, in float64."""
         for i, function in enumerate(self.affine):
-            x = function(x.reshape(-1, *self.shapes[i])).clamp_min(0) if i < len(self.affine) - 1 else function(x)
+            x = (
+                function(x.reshape(-1, *self.shapes[i])).clamp_min(0)
+                if i < len(self.affine) - 1
+                else function(x)
+            )
         return x
 
 
@@ -46,8 +52,9 @@ class Chain:
 def chain_of(model: LogitModel, image: Tensor) -> Chain:
     """The chain of a network, including its normalisation; recorded once per model.
 
-    Linear layers, convolutions, batch norms with fixed statistics, average pooling and changes of shape make up the affine maps; a
-    log-softmax at the end, which does not change margins, is left out. The chain is compared with the network on other values.
+    Linear layers, convolutions, batch norms with fixed statistics, average pooling and changes of
+    shape make up the affine maps; a log-softmax at the end, which does not change margins, is left
+    out. The chain is compared with the network on other values.
 
     Args:
         model: pixels to logits.
@@ -68,22 +75,31 @@ def chain_of(model: LogitModel, image: Tensor) -> Chain:
         try:
             actual = chain.logits(other.double())
         except RuntimeError as error:
-            raise _refusal(model, "it splits or joins images in a way that only works for a single image") from error
+            raise _refusal(
+                model, "it splits or joins images in a way that only works for a single image"
+            ) from error
     if cut:
-        expected, actual = (logits - logits.logsumexp(1, keepdim=True) for logits in (expected, actual))
+        expected, actual = (
+            logits - logits.logsumexp(1, keepdim=True) for logits in (expected, actual)
+        )
     if bool(((expected - actual).abs() > _FAR * expected.abs().amax().clamp_min(1e-6)).any()):
-        raise _refusal(model, "what it computes depends on more than the operations of one pass show")
+        raise _refusal(
+            model, "what it computes depends on more than the operations of one pass show"
+        )
     return chain
 
 
 def _of_steps(steps: Sequence[Step], pixels: Shape, model: LogitModel) -> Chain:
     """The affine maps between ReLUs, and the input shape of each."""
-    groups, shapes = list[list[Function]]([[]]), [pixels]
+    groups = list[list[Function]]([[]])
+    shapes = [pixels]
     for step in steps:
         try:
             affine = rule_of(step).affine
         except NoRuleError as error:
-            raise _refusal(model, f"the operation {step.name}" + (f": {error}" if str(error) else "")) from error
+            raise _refusal(
+                model, f"the operation {step.name}" + (f": {error}" if str(error) else "")
+            ) from error
         if len(step.operands) > 1:
             raise _refusal(model, f"two branches meet in the operation {step.name}")
         (operand,) = step.operands
@@ -99,7 +115,10 @@ def _of_steps(steps: Sequence[Step], pixels: Shape, model: LogitModel) -> Chain:
 
 def _refusal(model: LogitModel, why: str) -> ModelError:
     what = f"moments cannot follow noise through it: {why}"
-    remedy = "it needs a plain chain of linear layers, convolutions, batch norms, average pooling and ReLU; use logit_gaussian"
+    remedy = (
+        "it needs a plain chain of linear layers, convolutions, batch norms, average "
+        "pooling and ReLU; use logit_gaussian"
+    )
     return ModelError(model.name, what, remedy)
 
 

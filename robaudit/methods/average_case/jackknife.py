@@ -22,7 +22,11 @@ class Spread(NamedTuple):
 
     def widened(self, error: Tensor) -> Spread:
         """Add a numerical error (n,), 3 standard errors, that leaving out groups does not show."""
-        return Spread((self.lower - error).clamp_min(0), (self.upper + error).clamp_max(1), hypot(self.std_error, error / 3))
+        return Spread(
+            (self.lower - error).clamp_min(0),
+            (self.upper + error).clamp_max(1),
+            hypot(self.std_error, error / 3),
+        )
 
 
 def logit(p: Tensor) -> Tensor:
@@ -41,25 +45,30 @@ def jackknife(
     scale: Callable[[Tensor], Tensor],
     inverse: Callable[[Tensor], Tensor],
 ) -> Spread:
-    """Delete-one-group jackknife with Student's t on a transformed scale, widened by its own estimate of the bias.
+    """Delete-one-group jackknife with Student's t on a transformed scale, widened by its own
+    estimate of the bias.
 
-    With g groups, y the transformed estimate and y_j the same without group j: se_y^2 = (g - 1)/g sum_j (y_j - mean y)^2, and
-    (g - 1)(mean y - y) estimates the finite-sample bias, y minus its limit for infinitely many draws, up to order 1/n^2. The interval
-    contains both Tukey's interval, with a bias-corrected centre, and the interval around the estimate itself:
+    With g groups, y the transformed estimate and y_j the same without group j: se_y^2 = (g - 1)/g
+    sum_j (y_j - mean y)^2, and (g - 1)(mean y - y) estimates the finite-sample bias, y minus its
+    limit for infinitely many draws, up to order 1/n^2. The interval contains both Tukey's interval,
+    with a bias-corrected centre, and the interval around the estimate itself:
 
         inverse([min(y, y') - t_{g-1} se_y, max(y, y') + t_{g-1} se_y]),   y' = y - (g - 1)(mean y - y)
 
-    std_error is the same formula on the plain scale. The groups count as equally large (they differ by at most one draw or pair).
+    std_error is the same formula on the plain scale. The groups count as equally large (they differ
+    by at most one draw or pair).
 
     Args:
         value: estimates in [0, 1] (n,).
         left_out: the estimates without each of two or more groups (n,).
-        scale, inverse: the transformation, such as torch.special.ndtri (probit) or :func:`logit`, and its inverse.
+        scale, inverse: the transformation, such as torch.special.ndtri (probit) or :func:`logit`,
+            and its inverse.
 
     Returns:
         95 % bounds that contain the value, and its standard error.
 
-    Source: Quenouille, Biometrika 43 (1956) for the bias; Tukey, Annals of Mathematical Statistics 29 (1958) for the interval.
+    Source: Quenouille, Biometrika 43 (1956) for the bias; Tukey, Annals of Mathematical Statistics
+    29 (1958) for the interval.
     """
     from scipy.stats import t as student
 

@@ -17,9 +17,12 @@ WIDENED_THREE = 3.586
 
 _CACHED = 1 << 16  # the most numbers of a set that is cached
 
-# Generating vector for 2^4 to 2^13 points, built component by component: each entry minimises, over all sizes, the largest
-# ratio of the worst-case error to the best error in the Korobov space with product weights 1/j (Cools, Kuo and
-# Nuyens 2006, SIAM J. Sci. Comput. 28). Later coordinates continue with odd numbers from the golden ratio.
+# Generating vector for 2^4 to 2^13 points, built component by component: each entry minimises, over
+# all sizes, the largest
+# ratio of the worst-case error to the best error in the Korobov space with product weights 1/j
+# (Cools, Kuo and
+# Nuyens 2006, SIAM J. Sci. Comput. 28). Later coordinates continue with odd numbers from the golden
+# ratio.
 _BITS = 13
 _GENERATOR = (
     1, 3367, 327, 535, 3461, 3331, 2217, 51, 643, 1695, 793, 2771, 2069, 3057, 3155, 3955, 3395, 2957, 3523, 2435, 3831, 417, 1569, 3739,
@@ -28,10 +31,14 @@ _GENERATOR = (
 )  # fmt: skip
 
 
-def lattice_points(dimension: int, start: int, stop: int, seed: int, device: torch.device) -> Tensor:
-    """Points `start` to `stop` of a lattice sequence under `SHIFTS` random shifts, folded by the baker's transformation.
+def lattice_points(
+    dimension: int, start: int, stop: int, seed: int, device: torch.device
+) -> Tensor:
+    """Points `start` to `stop` of a lattice sequence under `SHIFTS` random shifts, folded by the
+    baker's transformation.
 
-    The first 2^m points of the sequence are a lattice, for every m, so a computation continues with the next points.
+    The first 2^m points of the sequence are a lattice, for every m, so a computation continues with
+    the next points.
 
     Args:
         dimension: number of coordinates d; it does not change the first coordinates.
@@ -41,7 +48,8 @@ def lattice_points(dimension: int, start: int, stop: int, seed: int, device: tor
         device: device of the points.
 
     Returns:
-        (d, SHIFTS * (stop - start)), shift by shift, float64, strictly inside (0, 1); shared, so do not change it.
+        (d, SHIFTS * (stop - start)), shift by shift, float64, strictly inside (0, 1); shared, so do
+        not change it.
 
     Source:
         Hickernell (2002), in Monte Carlo and Quasi-Monte Carlo Methods 2000, for 1 - |2 x - 1|.
@@ -54,7 +62,9 @@ def _points(dimension: int, start: int, stop: int, seed: int, device: torch.devi
     generator = torch.Generator().manual_seed(seed)
     shifts = torch.rand(dimension, SHIFTS, 1, generator=generator, dtype=torch.float64).to(device)
     bits = max(_BITS, (stop - 1).bit_length())
-    multiple = (_reversed_bits(bits, device)[start:stop] * _generator(dimension, device).unsqueeze(-1)) & ((1 << bits) - 1)  # (d, points)
+    multiple = (
+        _reversed_bits(bits, device)[start:stop] * _generator(dimension, device).unsqueeze(-1)
+    ) & ((1 << bits) - 1)  # (d, points)
     x = multiple.unsqueeze(1).double() / (1 << bits) + shifts
     return (1.0 - (2.0 * x.frac() - 1.0).abs()).clamp(1e-15, 1.0 - 1e-15).flatten(1)
 
@@ -75,13 +85,16 @@ def _reversed_bits(bits: int, device: torch.device) -> Tensor:
 @lru_cache(maxsize=64)
 def _generator(dimension: int, device: torch.device) -> Tensor:
     head = torch.tensor(_GENERATOR[:dimension], device=device, dtype=torch.int64)
-    later = torch.arange(len(_GENERATOR), max(dimension, len(_GENERATOR)), device=device, dtype=torch.float64)
+    later = torch.arange(
+        len(_GENERATOR), max(dimension, len(_GENERATOR)), device=device, dtype=torch.float64
+    )
     tail = ((later * 0.6180339887498949).frac() * (1 << (_BITS - 1))).long() | 1
     return torch.cat([head, tail])
 
 
 def mean_and_error(sums: Tensor, points: int) -> tuple[Tensor, Tensor]:
-    """Mean over the points of each shift and over the shifts, and its standard error: (rows, SHIFTS) -> (rows,) each."""
+    """Mean over the points of each shift and over the shifts, and its standard error: (rows,
+    SHIFTS) -> (rows,) each."""
     means = sums / points
     value = total(means) / SHIFTS
     spread = total((means - value.unsqueeze(-1)).square()) / (SHIFTS - 1)

@@ -1,6 +1,8 @@
-"""The largest noise level at which a probability stays above a threshold, with draws shared by all levels.
+"""The largest noise level at which a probability stays above a threshold, with draws shared by all
+levels.
 
-Only NumPy and scipy.special are used. The search draws nothing itself: it requests results by draw number.
+Only NumPy and scipy.special are used. The search draws nothing itself: it requests results by draw
+number.
 """
 
 from __future__ import annotations
@@ -21,13 +23,26 @@ KEPT = -1
 """The result of a draw that keeps the class; any other result is the class that it flips to."""
 
 CONFIDENCE = 0.95
-_EARLY, _MAIN = 0.1, 0.8  # shares of the 5 %: all early looks together; each main look, of the rest
-_GROWTH, _EARLY_GROWTH, _FEWEST = 2, 4, 160
-_ROWS = 8  # draws are requested in multiples of 8: a pass checks inferred results instead of padding
-_SCAN, _LOCATE = 16, 32
-_MARGIN = 1.6  # draws of the first main look, relative to the draws that give the requested mean width: nine in ten searches end there
-_FIXED, _EACH = 500, 1.8  # passes of a search: a fixed number, and per draw of the last look
-_FINE, _COARSE = 16, 1.1  # ends are located to a sixteenth of the tolerance; before that to 10 %
+# shares of the 5 %: all early looks together; each main look, of the rest
+_EARLY = 0.1
+_MAIN = 0.8
+_GROWTH = 2
+_EARLY_GROWTH = 4
+_FEWEST = 160
+_ROWS = (
+    8  # draws are requested in multiples of 8: a pass checks inferred results instead of padding
+)
+_SCAN = 16
+_LOCATE = 32
+# draws of the first main look, relative to the draws that give the requested mean width: nine in
+# ten searches end there
+_MARGIN = 1.6
+# passes of a search: a fixed number, and per draw of the last look
+_FIXED = 500
+_EACH = 1.8
+# ends are located to a sixteenth of the tolerance; before that to 10 %
+_FINE = 16
+_COARSE = 1.1
 _STEEPEST = 0.3  # or of this share of the width on a linear model, if that is more: saves passes
 _CHECKED = 0.1  # share of the inferred results that are checked at both ends of the interval
 _NON_MONOTONE = 0.05
@@ -52,9 +67,11 @@ class Look:
     Attributes:
         draws: n.
         alpha: probability that its interval is wrong.
-        main: whether the interval is expected to be narrow enough; earlier looks end only easy searches.
-        few, many: at a level where P[flip] is exactly 1 - p, ``few`` or fewer flips have probability at most alpha/2, and so have
-            ``many`` or more; -1 and n + 1 if no number qualifies.
+        main: whether the interval is expected to be narrow enough; earlier looks end only easy
+            searches.
+        few, many: at a level where P[flip] is exactly 1 - p, ``few`` or fewer flips have
+            probability at most alpha/2, and so have ``many`` or more; -1 and n + 1 if no number
+            qualifies.
     """
 
     draws: int
@@ -96,36 +113,48 @@ class SearchPlan:
     def looks(self) -> tuple[Look, ...]:
         """All looks, fixed before the first draw; their alphas sum to less than 5 %.
 
-        The first main look has 1.6 times the draws that on average give the requested width on a linear model with two
-        classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each later look has twice as many. Early looks prepare the next look,
-        and end searches if p falls steeply, or does not cross the threshold between the smallest level and the largest.
+        The first main look has 1.6 times the draws that on average give the requested width on a
+        linear model with two classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each
+        later look has twice as many. Early looks prepare the next look, and end searches if p falls
+        steeply, or does not cross the threshold between the smallest level and the largest.
         """
         from scipy.special import ndtri
 
         alpha = 1.0 - CONFIDENCE
         main = alpha * (1.0 - _EARLY) * _MAIN
         deviations = float(-ndtri(main / 2))
-        draws = _MARGIN * self._per_square_deviation * (2 * deviations / math.log1p(self.tolerance)) ** 2
+        draws = (
+            _MARGIN
+            * self._per_square_deviation
+            * (2 * deviations / math.log1p(self.tolerance)) ** 2
+        )
         first = _round_up(max(_FEWEST, min(draws, (self.most - _FIXED) / _EACH)))
-        early = [n for k in range(20, 0, -1) if (n := _round_up(first / _EARLY_GROWTH**k)) >= _FEWEST]
+        early = [
+            n for k in range(20, 0, -1) if (n := _round_up(first / _EARLY_GROWTH**k)) >= _FEWEST
+        ]
         share = alpha * _EARLY / max(1, len(early))
         looks = [Look(n, share, False, *critical_counts(n, self.flips, share / 2)) for n in early]
         n = first
         while not looks or not looks[-1].main or _FIXED + _EACH * n <= self.most:
             looks.append(Look(n, main, True, *critical_counts(n, self.flips, main / 2)))
-            n, main = n * _GROWTH, main * (1.0 - _MAIN)
+            n = n * _GROWTH
+            main = main * (1.0 - _MAIN)
         return tuple(looks)
 
     def usual_width(self, look: Look) -> float:
         """The mean width of a look's interval on a linear model, in ln level."""
         from scipy.special import ndtri
 
-        return -2.0 * float(ndtri(look.alpha / 2)) * math.sqrt(self._per_square_deviation / look.draws)
+        return (
+            -2.0 * float(ndtri(look.alpha / 2)) * math.sqrt(self._per_square_deviation / look.draws)
+        )
 
     @property
     def usual_passes(self) -> int:
         """The typical number of passes of a search: the mean on a linear model."""
-        return min(self.most, int(1.55 * next(look for look in self.looks if look.main).draws) + 600)
+        return min(
+            self.most, int(1.55 * next(look for look in self.looks if look.main).draws) + 600
+        )
 
     @property
     def _per_square_deviation(self) -> float:
@@ -145,7 +174,8 @@ def critical_counts(draws: int, share: float, tail: float) -> tuple[int, int]:
         tail: largest probability of each.
 
     Returns:
-        (largest k with P[B <= k] <= tail, or -1; smallest k with P[B >= k] <= tail, or n + 1), B ~ Binomial(n, share).
+        (largest k with P[B <= k] <= tail, or -1; smallest k with P[B >= k] <= tail, or n + 1), B ~
+        Binomial(n, share).
     """
     from scipy.special import bdtr, bdtrc
 
@@ -160,12 +190,15 @@ class Tolerance:
     """The level at which p crosses the threshold.
 
     Attributes:
-        value: the level of the crossing; the cap if p is above the threshold at the cap, 0 if p is below at the smallest level searched.
-        lower, upper: 95 % interval; the upper end is infinite if p at the cap is above the threshold, or undecided.
+        value: the level of the crossing; the cap if p is above the threshold at the cap, 0 if p is
+            below at the smallest level searched.
+        lower, upper: 95 % interval; the upper end is infinite if p at the cap is above the
+            threshold, or undecided.
         censored: whether p at the cap is above the threshold.
-        reached: whether the interval, cut to the range from the smallest level to the cap, is as narrow as requested; false if
-            ``most`` came first, or draws are non-monotone.
-        non_monotone: more than a twentieth of the checked inferred results were wrong; no narrower interval is tried.
+        reached: whether the interval, cut to the range from the smallest level to the cap, is as
+            narrow as requested; false if ``most`` came first, or draws are non-monotone.
+        non_monotone: more than a twentieth of the checked inferred results were wrong; no narrower
+            interval is tried.
         std_error: standard error of the value, None at an end of the range.
         samples: draws behind the interval.
         passes: number of results requested.
@@ -189,24 +222,29 @@ class Tolerance:
 
 
 def find_tolerance(plan: SearchPlan) -> Steps[Tolerance]:
-    """The level at which P[draw j keeps the class at this level] falls below ``plan.level``, as a computation that requests results.
+    """The level at which P[draw j keeps the class at this level] falls below ``plan.level``, as a
+    computation that requests results.
 
-    Draw j has the same random variables at every level. Let T_j be the level at which it flips: if each draw flips once,
-    P[keep at t] = P[T > t], the tolerance t* is the (1 - p)-quantile of T, and the order statistics T_(few + 1) and T_(many) of n draws
-    enclose it: B = #{j: T_j <= t*} is Binomial(n, 1 - p), and t* lies outside only if B <= few or B >= many, with probability at most
-    alpha. This does not depend on the choice of levels. The looks have fixed numbers of draws, and their alphas sum to 5 %, so the search
-    may end at any look.
+    Draw j has the same random variables at every level. Let T_j be the level at which it flips: if
+    each draw flips once, P[keep at t] = P[T > t], the tolerance t* is the (1 - p)-quantile of T,
+    and the order statistics T_(few + 1) and T_(many) of n draws enclose it: B = #{j: T_j <= t*} is
+    Binomial(n, 1 - p), and t* lies outside only if B <= few or B >= many, with probability at most
+    alpha. This does not depend on the choice of levels. The looks have fixed numbers of draws, and
+    their alphas sum to 5 %, so the search may end at any look.
 
-    An order statistic takes few results: a draw that keeps the class at a level is inferred to keep it at all lower levels. All n draws
-    are computed only at a level slightly above t*; at lower levels only the draws that flipped there, a share of about 1 - p.
+    An order statistic takes few results: a draw that keeps the class at a level is inferred to keep
+    it at all lower levels. All n draws are computed only at a level slightly above t*; at lower
+    levels only the draws that flipped there, a share of about 1 - p.
 
-    If draws may flip back, few or many draws still flip at t* with probability at most alpha, so the interval still holds if the
-    *number* of flips passes each of the two bounds only once as the level rises. But inferred results may then be wrong: a share of
-    them is checked at both ends; if any is wrong, all are checked, and the ends move outwards until the flips seen there are at most
-    ``few`` and at least ``many``. (A check of a tenth of the results misses 30 wrong results in 4 % of the cases.)
+    If draws may flip back, few or many draws still flip at t* with probability at most alpha, so
+    the interval still holds if the *number* of flips passes each of the two bounds only once as the
+    level rises. But inferred results may then be wrong: a share of them is checked at both ends; if
+    any is wrong, all are checked, and the ends move outwards until the flips seen there are at most
+    ``few`` and at least ``many``. (A check of a tenth of the results misses 30 wrong results in 4 %
+    of the cases.)
 
-    If p itself crosses the threshold more than once, the value is the first crossing from below, as far as 16 draws at octaves from
-    the smallest level on can tell.
+    If p itself crosses the threshold more than once, the value is the first crossing from below, as
+    far as 16 draws at octaves from the smallest level on can tell.
 
     Args:
         plan: the search.
@@ -214,13 +252,17 @@ def find_tolerance(plan: SearchPlan) -> Steps[Tolerance]:
     Returns:
         A generator: see :data:`Steps`, and :func:`run_all`.
 
-    Source: order statistics as confidence limits of quantiles: Thompson, Annals of Mathematical Statistics 7 (1936); common random
+    Source: order statistics as confidence limits of quantiles: Thompson, Annals of Mathematical
+    Statistics 7 (1936); common random
         numbers; looks at fixed times: Bonferroni.
     """
     return _Search(plan).run()
 
 
-def run_all(searches: Sequence[Steps[T]], answer: Callable[[Sequence[int], Sequence[DrawRequest]], Sequence[Ints]]) -> list[T]:
+def run_all(
+    searches: Sequence[Steps[T]],
+    answer: Callable[[Sequence[int], Sequence[DrawRequest]], Sequence[Ints]],
+) -> list[T]:
     """Run searches side by side, so that their draws share passes.
 
     Args:
@@ -235,14 +277,17 @@ def run_all(searches: Sequence[Steps[T]], answer: Callable[[Sequence[int], Seque
 
     def advance(index: int, results: Ints | None) -> None:
         try:
-            requests[index] = next(searches[index]) if results is None else searches[index].send(results)
+            requests[index] = (
+                next(searches[index]) if results is None else searches[index].send(results)
+            )
         except StopIteration as end:
             returned[index] = end.value
 
     for index in range(len(searches)):
         advance(index, None)
     while requests:
-        waiting, current = list(requests), list(requests.values())
+        waiting = list(requests)
+        current = list(requests.values())
         requests.clear()
         for index, results in zip(waiting, answer(waiting, current), strict=True):
             advance(index, results)
@@ -267,15 +312,18 @@ class _Ends(NamedTuple):
 
 
 class _Search:
-    """The state of a search: for each draw, the highest level at which it kept the class and the lowest at which it flipped."""
+    """The state of a search: for each draw, the highest level at which it kept the class and the
+    lowest at which it flipped."""
 
     def __init__(self, plan: SearchPlan) -> None:
         self.plan = plan
-        self.kept, self.flipped = np.zeros(0), np.zeros(0)
+        self.kept = np.zeros(0)
+        self.flipped = np.zeros(0)
         self.to = np.zeros(0, dtype=np.int64)
         self.passes = self.checked = self.reversals = 0
         self.seen: dict[float, int] = {}  # flips among the draws of this look, by level
-        self.top, self.value = plan.cap, plan.cap
+        self.top = plan.cap
+        self.value = plan.cap
         self.best: _Ends | None = None
 
     def run(self) -> Steps[Tolerance]:
@@ -315,24 +363,33 @@ class _Search:
         self._use_draws(look.draws)
         yield from self._raise_top(look.many)
         if self.seen.get(plan.cap, look.draws) <= look.few:
-            self.best, self.value = _Ends(look, plan.cap, math.inf), plan.cap
+            self.best = _Ends(look, plan.cap, math.inf)
+            self.value = plan.cap
             return True
         if not look.main and not (yield from self._promising(look)):
             self.best = self._seen_at(look)
             self.value = min(self.best.upper, plan.cap)
             return self._reached
         fine = 1.0 + max(plan.tolerance, _STEEPEST * plan.usual_width(look)) / _FINE
-        lower, _ = yield from self._bracket(look.few + 1, fine)  # from below: a draw that flips there also flips higher up
+        # from below: a draw that flips there also flips higher up
+        lower, _ = yield from self._bracket(look.few + 1, fine)
         below, above = yield from self._bracket(math.ceil(look.draws * plan.flips), fine)
-        self.value = above if below == 0 else math.sqrt(below * above) if math.isfinite(above) else below
+        self.value = (
+            above if below == 0 else math.sqrt(below * above) if math.isfinite(above) else below
+        )
         _, upper = yield from self._bracket(look.many, fine)
         self.best = yield from self._checked(_Ends(look, lower, upper))
         return self._reached or self._non_monotone
 
     def _seen_at(self, look: Look) -> _Ends:
         """The interval from the levels seen so far."""
-        upper = min((level for level, flips in self.seen.items() if flips >= look.many), default=math.inf)
-        lower = max((level for level, flips in self.seen.items() if flips <= look.few and level < upper), default=0.0)
+        upper = min(
+            (level for level, flips in self.seen.items() if flips >= look.many), default=math.inf
+        )
+        lower = max(
+            (level for level, flips in self.seen.items() if flips <= look.few and level < upper),
+            default=0.0,
+        )
         return _Ends(look, lower, upper)
 
     def _promising(self, look: Look) -> Steps[bool]:
@@ -346,9 +403,14 @@ class _Search:
 
     @property
     def _reached(self) -> bool:
-        """Whether the interval, cut to the range from the smallest level to the cap, is as narrow as requested."""
-        best, floor, cap = self.best, self.plan.floor, self.plan.cap
-        return best is not None and min(best.upper, cap) <= max(best.lower, floor) * (1.0 + self.plan.tolerance)
+        """Whether the interval, cut to the range from the smallest level to the cap, is as narrow
+        as requested."""
+        best = self.best
+        floor = self.plan.floor
+        cap = self.plan.cap
+        return best is not None and min(best.upper, cap) <= max(best.lower, floor) * (
+            1.0 + self.plan.tolerance
+        )
 
     @property
     def _non_monotone(self) -> bool:
@@ -359,7 +421,8 @@ class _Search:
         look, lower, upper = self.best or _Ends(Look(0, 0.0, False, -1, 1), 0.0, math.inf)
         inside = lower > 0 and math.isfinite(upper)
         flips = self.to[(self.flipped <= upper) & np.isfinite(self.flipped)]
-        deviation = math.sqrt(look.draws * self.plan.level * self.plan.flips)  # of the number of flips
+        # of the number of flips
+        deviation = math.sqrt(look.draws * self.plan.level * self.plan.flips)
         return Tolerance(
             value=0.0 if upper <= self.plan.floor else min(max(self.value, lower), upper),
             lower=lower,
@@ -367,7 +430,9 @@ class _Search:
             censored=lower >= self.plan.cap,
             reached=self._reached,
             non_monotone=self._non_monotone,
-            std_error=deviation / max(1, look.many - look.few) * (upper - lower) if inside else None,
+            std_error=deviation / max(1, look.many - look.few) * (upper - lower)
+            if inside
+            else None,
             samples=look.draws,
             passes=self.passes,
             checked=self.checked,
@@ -378,17 +443,20 @@ class _Search:
     def _checked(self, ends: _Ends) -> Steps[_Ends]:
         """Check a share of the inferred results at both ends, or all results if any was wrong."""
         look, lower, upper = ends
-        step, every = 1.0 + self.plan.tolerance / _ROWS, np.arange(look.draws)
+        step = 1.0 + self.plan.tolerance / _ROWS
+        every = np.arange(look.draws)
         before = self.reversals
         for end in (lower, upper):
             if 0 < end < math.inf:
                 yield from self._check(end)
         if self.reversals > before:
             while lower > 0 and (yield from self._direct(lower, every)).sum() > look.few:
-                lower, step = (lower / step if lower / step >= self.plan.floor else 0.0), step * step
+                lower = lower / step if lower / step >= self.plan.floor else 0.0
+                step = step * step
             step = 1.0 + self.plan.tolerance / _ROWS
             while upper < math.inf and (yield from self._direct(upper, every)).sum() < look.many:
-                upper, step = (upper * step if upper * step <= self.plan.cap else math.inf), step * step
+                upper = upper * step if upper * step <= self.plan.cap else math.inf
+                step = step * step
         return _Ends(look, lower, upper)
 
     def _check(self, level: float) -> Steps[None]:
@@ -405,37 +473,51 @@ class _Search:
             self.top = min(self.top * min(2.0, 1.05 * max(1.0, further)), self.plan.cap)
 
     def _bracket(self, rank: int, ratio: float) -> Steps[tuple[float, float]]:
-        """Levels (a, b] around the flip of this rank, b <= a * ratio: fewer draws flip at a, and at least ``rank`` at b.
+        """Levels (a, b] around the flip of this rank, b <= a * ratio: fewer draws flip at a, and at
+        least ``rank`` at b.
 
         Returns:
-            (a, b); (0, floor) if ``rank`` draws flip at the smallest level, (cap, inf) if fewer flip at the cap. The top becomes b.
+            (a, b); (0, floor) if ``rank`` draws flip at the smallest level, (cap, inf) if fewer
+            flip at the cap. The top becomes b.
         """
-        floor, cap = self.plan.floor, self.plan.cap
+        floor = self.plan.floor
+        cap = self.plan.cap
         for turn in range(200):
-            above = min((level for level, flips in self.seen.items() if flips >= rank), default=math.inf)
-            below = max((level for level, flips in self.seen.items() if flips < rank and level < above), default=0.0)
+            above = min(
+                (level for level, flips in self.seen.items() if flips >= rank), default=math.inf
+            )
+            below = max(
+                (level for level, flips in self.seen.items() if flips < rank and level < above),
+                default=0.0,
+            )
             if not math.isfinite(above):
                 return cap, above
             if above <= floor:
                 break
             if below > 0 and above <= below * ratio:
                 break
-            yield from self._count(max(floor, self._guess(rank, below, above, math.sqrt(ratio), turn)))
+            yield from self._count(
+                max(floor, self._guess(rank, below, above, math.sqrt(ratio), turn))
+            )
         self.top = above
         return below, above
 
     def _guess(self, rank: int, below: float, above: float, margin: float, turn: int) -> float:
-        """A level inside (below, above), by linear interpolation in coordinates that make a linear model straight."""
-        place, high = self._place(rank), self._place(self.seen[above])
+        """A level inside (below, above), by linear interpolation in coordinates that make a linear
+        model straight."""
+        place = self._place(rank)
+        high = self._place(self.seen[above])
         if below == 0:
             return above * min(1 / margin, max(0.25, math.exp(place - high) / margin))
-        low, width = self._place(self.seen[below]), math.log(above / below)
+        low = self._place(self.seen[below])
+        width = math.log(above / below)
         share = 0.5 if turn % 4 == 3 or high <= low else (place - low) / (high - low)
         at = share * width + math.log(margin) * (1 if turn % 2 else -1)
         return below * math.exp(min(0.9 * width, max(0.1 * width, at)))
 
     def _place(self, flips: int) -> float:
-        """-ln z, z = Phi^-1(1 - share of flips): ln level plus a constant for a linear model with two classes."""
+        """-ln z, z = Phi^-1(1 - share of flips): ln level plus a constant for a linear model with
+        two classes."""
         from scipy.special import ndtri
 
         return -math.log(max(0.05, float(ndtri(1 - (flips + 0.5) / (len(self.kept) + 1)))))
@@ -443,7 +525,8 @@ class _Search:
     def _use_draws(self, draws: int) -> None:
         """Use ``draws`` draws from now on; results of earlier draws stay known."""
         new = draws - len(self.kept)
-        self.kept, self.flipped = np.append(self.kept, np.zeros(new)), np.append(self.flipped, np.full(new, np.inf))
+        self.kept = np.append(self.kept, np.zeros(new))
+        self.flipped = np.append(self.flipped, np.full(new, np.inf))
         self.to = np.append(self.to, np.zeros(new, dtype=np.int64))
         self.seen = {}
 
@@ -474,7 +557,9 @@ class _Search:
             raise _OutOfPassesError
         results = yield DrawRequest(level, draws)
         self.passes += len(draws)
-        flips, kept, flipped = results != KEPT, self.kept[draws], self.flipped[draws]
+        flips = results != KEPT
+        kept = self.kept[draws]
+        flipped = self.flipped[draws]
         inferred = (kept > level) | (flipped < level)
         self.checked += int(inferred.sum())
         self.reversals += int((inferred & (flips != (flipped < level))).sum())

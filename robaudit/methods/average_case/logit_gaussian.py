@@ -1,4 +1,5 @@
-"""`logit_gaussian`: the probability that jointly normal margins, fitted to noisy forward passes, all stay positive."""
+"""`logit_gaussian`: the probability that jointly normal margins, fitted to noisy forward passes,
+all stay positive."""
 
 from __future__ import annotations
 
@@ -39,50 +40,76 @@ SURE = 0.999
 COMPETITIVE = 64
 _EDGE = 1e-15
 _LOGITS = {"cpu": 1 << 21, "other": 1 << 26}  # values of noisy copies held at once
-_VALUES = {"cpu": 1 << 17, "other": 1 << 24}  # values of the pairs without each group, processed at once
-_CDF, _CDF_APART = 1e-3, 4e-3  # tolerated errors: of the value, and of the values without each group (shared points: their errors cancel)
+# values of the pairs without each group, processed at once
+_VALUES = {
+    "cpu": 1 << 17,
+    "other": 1 << 24,
+}
+# tolerated errors: of the value, and of the values without each group (shared points: their errors
+# cancel)
+_CDF = 1e-3
+_CDF_APART = 4e-3
 _VISIBLE = 2e-3
 _ROUNDING = 1e-5
-_TAIL_MULTIPLE = 3.0  # a skewness of .5 changes the tail beyond 3 standard deviations by 2.4 times its size (Edgeworth)
+# a skewness of .5 changes the tail beyond 3 standard deviations by 2.4 times its size (Edgeworth)
+_TAIL_MULTIPLE = 3.0
 
 
 class LogitGaussian(Estimator):
-    """P[N(m, S) > 0 in every component], m and S the mean and covariance of the margins over noisy *forward* passes.
+    """P[N(m, S) > 0 in every component], m and S the mean and covariance of the margins over noisy
+    *forward* passes.
 
-    Under input noise the margins g_i(x + eps) of a network are close to jointly normal. Antithetic pairs (+eps, -eps) remove the odd
-    part of the margins from the error of their mean; the multivariate normal CDF does the rest. It needs no gradients: any model works.
-    Exact for linear models as the draws grow (the mean is exact at once).
+    Under input noise the margins g_i(x + eps) of a network are close to jointly normal. Antithetic
+    pairs (+eps, -eps) remove the odd part of the margins from the error of their mean; the
+    multivariate normal CDF does the rest. It needs no gradients: any model works. Exact for linear
+    models as the draws grow (the mean is exact at once).
 
-    Skewed margins, singly or jointly, shift the probability away from the normal value. The same pairs estimate the shift
-    (:func:`~robaudit.numerics.margins.reflection_shift`); the value is corrected by the part that exceeds sampling error, which is
-    exactly zero for most normal margins (``fit.skew_correction``).
+    Skewed margins, singly or jointly, shift the probability away from the normal value. The same
+    pairs estimate the shift (:func:`~robaudit.numerics.margins.reflection_shift`); the value is
+    corrected by the part that exceeds sampling error, which is exactly zero for most normal margins
+    (``fit.skew_correction``).
 
-    The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
-    error of as many normal draws, and contains the intervals of the value and of the fully corrected value. It is approximate: it does not
-    cover the remaining bias. So summaries, gates and comparisons use the votes of the same passes, which are unbiased
-    (:meth:`robaudit.runs.frame.Columns.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %):
-    an image judged non-normal gets the value of its votes, and ``note`` says so. So does an image whose fit lies outside the 99.9 %
-    interval of its votes, as with logits that are tied or rounded to a few steps.
+    The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit
+    scale), never narrower than the standard error of as many normal draws, and contains the
+    intervals of the value and of the fully corrected value. It is approximate: it does not cover
+    the remaining bias. So summaries, gates and comparisons use the votes of the same passes, which
+    are unbiased (:meth:`robaudit.runs.frame.Columns.by_votes`). Skewness and kurtosis of the
+    deciding margin are tested (false alarms at most 1 %): an image judged non-normal gets the value
+    of its votes, and ``note`` says so. So does an image whose fit lies outside the 99.9 % interval
+    of its votes, as with logits that are tied or rounded to a few steps.
 
-    Noise of a few variables that affect the whole image (fog, blur, rotation) does not give normal margins: under it every value
-    comes from the votes.
+    Noise of a few variables that affect the whole image (fog, blur, rotation) does not give normal
+    margins: under it every value comes from the votes.
 
-    The pairs of an image are coupled in frames of 48, so that terms quadratic in a patch of 48 values nearly cancel in the mean
-    (:func:`robaudit.noise.frames.orthogonal_frame`); each single draw is exactly normal. The standard error assumes independent
-    pairs and is somewhat too large.
+    The pairs of an image are coupled in frames of 48, so that terms quadratic in a patch of 48
+    values nearly cancel in the mean (:func:`robaudit.noise.frames.orthogonal_frame`); each single
+    draw is exactly normal. The standard error assumes independent pairs and is somewhat too large.
 
-    It fails for heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, if
-    there are too few draws for the test to see them: the bias is then one or two hundredths. Check with `mc`.
+    It fails for heavy or light tails (even orders are not corrected), as in deep fully connected
+    networks at large noise, if there are too few draws for the test to see them: the bias is then
+    one or two hundredths. Check with `mc`.
 
-    Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
+    Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes;
+    jackknife: Efron 1982.
     """
 
-    quantity, needs, interval = P_ROBUST, Need.LEVEL, Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    quantity = P_ROBUST
+    needs = Need.LEVEL
+    interval = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
     summary = "normal CDF of the margins, their moments from noisy forward passes"
-    prefer = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
+    prefer = (
+        "convolutional and residual networks: tens of forward passes, no gradients; checked "
+        "for normality, not proof"
+    )
     source = "robaudit; Han et al., p_mvn-cdf for the CDF"
 
-    samples: int = Field(96, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
+    samples: int = Field(
+        96,
+        ge=16,
+        le=10**6,
+        multiple_of=16,
+        description="noisy copies of each image, a multiple of 16",
+    )
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the draws."""
@@ -96,8 +123,11 @@ class LogitGaussian(Estimator):
         """Draw a few images at a time, and fit all together."""
         if not batch.noise.random:
             return looked_once(batch)
-        predicted, others = batch.predicted.cpu(), batch.others.cpu()
-        winners, bits, statistics = list[Tensor](), list[str](), list[Statistics]()
+        predicted = batch.predicted.cpu()
+        others = batch.others.cpu()
+        winners = list[Tensor]()
+        bits = list[str]()
+        statistics = list[Statistics]()
         step = max(1, _LOGITS[_kind(batch.x)] // (self.samples * batch.classes))
         for images in torch.arange(len(predicted)).split(step):
             g, won = _draw(batch, images.tolist(), self.samples)
@@ -105,13 +135,21 @@ class LogitGaussian(Estimator):
             bits += packed(won == predicted[images, None])
             if batch.noise.nearly_normal:
                 statistics.append(Statistics.of(g))
-        fits: Sequence[MarginFit | None] = fitted(statistics) if statistics else [None] * len(winners)
+        fits: Sequence[MarginFit | None] = (
+            fitted(statistics) if statistics else [None] * len(winners)
+        )
         results = []
-        for label, other, won, text, fit in zip(predicted.tolist(), others, winners, bits, fits, strict=True):
+        for label, other, won, text, fit in zip(
+            predicted.tolist(), others, winners, bits, fits, strict=True
+        ):
             kept = won == label
-            stored = text if kept.any() and not kept.all() and len(won) <= MOST_STORED_DRAWS else None
+            stored = (
+                text if kept.any() and not kept.all() and len(won) <= MOST_STORED_DRAWS else None
+            )
             counts = torch.bincount(won[won >= 0], minlength=batch.classes).tolist()
-            votes = Votes(tuple(counts), int((won < 0).sum()), int((kept[0::2] != kept[1::2]).sum()), stored)
+            votes = Votes(
+                tuple(counts), int((won < 0).sum()), int((kept[0::2] != kept[1::2]).sum()), stored
+            )
             if fit is not None and fit.normal and not contradicted(fit.value, votes, label):
                 results.append(fit.result(votes, flips_to=int(other[int(fit.deciding)])))
             else:
@@ -120,13 +158,18 @@ class LogitGaussian(Estimator):
 
 
 def _draw(batch: ImageBatch, images: list[int], draws: int) -> tuple[Tensor, Tensor]:
-    """Margins of noisy copies (images, draws, classes - 1), float64, and winning classes (images, draws) on the host, -1 if not finite."""
+    """Margins of noisy copies (images, draws, classes - 1), float64, and winning classes (images,
+    draws) on the host, -1 if not finite."""
     target = batch.predicted[images]
-    logits = torch.empty((len(images) * draws, batch.classes), dtype=torch.float64, device=target.device)
+    logits = torch.empty(
+        (len(images) * draws, batch.classes), dtype=torch.float64, device=target.device
+    )
     for noisy, part in batch.noisy_logits(draws, images, pairs=True, frames=True):
         logits[noisy.image * draws + noisy.draw] = part.double()
     g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
-    return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()
+    return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(
+        len(images), draws
+    ).cpu()
 
 
 def _kind(x: Tensor) -> str:
@@ -137,9 +180,11 @@ class MarginFit(NamedTuple):
     """The normal fit of an image.
 
     Attributes:
-        value, lower, upper, std_error: P[N(m, S) > 0], corrected for skewness, with its jackknife interval and standard error.
+        value, lower, upper, std_error: P[N(m, S) > 0], corrected for skewness, with its jackknife
+            interval and standard error.
         error: numerical error of the CDF, including omitted classes.
-        correction: the part of the value that corrects for skewness; exactly 0 without visible skewness.
+        correction: the part of the value that corrects for skewness; exactly 0 without visible
+            skewness.
         deciding: index of the margin with the smallest m / s.
         skewness, kurtosis: of that margin.
         normal: whether both pass the normality test, and the margin varies.
@@ -163,7 +208,8 @@ class MarginFit(NamedTuple):
         return NormalFit(round(self.skewness, 6), round(self.kurtosis, 6), correction)
 
     def result(self, votes: Votes, *, flips_to: int) -> Result:
-        """The result, with the votes of the same copies, which gates and the accuracy under noise use."""
+        """The result, with the votes of the same copies, which gates and the accuracy under noise
+        use."""
         return Result(
             value=self.value,
             lower=self.lower,
@@ -182,10 +228,13 @@ class Statistics(NamedTuple):
     """The statistics of the margins for the fit, an entry per image.
 
     Attributes:
-        mean, covariance: of the competing margins, from all pairs and without each group (batch, 1 + groups, k), (..., k, k).
-        shift: :func:`~robaudit.numerics.margins.reflection_shift`, from the same pairs (batch, 1 + groups).
+        mean, covariance: of the competing margins, from all pairs and without each group (batch, 1
+            + groups, k), (..., k, k).
+        shift: :func:`~robaudit.numerics.margins.reflection_shift`, from the same pairs (batch, 1 +
+            groups).
         pairs: number of pairs (batch,), float64.
-        mean_variance: variance of the deciding margin's mean, relative to the margin's variance (batch,).
+        mean_variance: variance of the deciding margin's mean, relative to the margin's variance
+            (batch,).
         deciding: index of the margin with the smallest m / s (batch,).
         omitted: failure probability of the margins that do not compete, sum Phi(-z) (batch,).
         skewness, kurtosis, p_value: shape of the deciding margin (batch,).
@@ -204,13 +253,18 @@ class Statistics(NamedTuple):
 
     @classmethod
     def of(cls, g: Tensor) -> Statistics:
-        """From margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of 8."""
+        """From margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of
+        8."""
         even, odd = halves(torch.nan_to_num(g, nan=-1e30, posinf=1e30, neginf=-1e30))
-        mean, v_even = mean_over(even, 1), variance_over(even, 1)
+        mean = mean_over(even, 1)
+        v_even = variance_over(even, 1)
         variance = v_even + mean_over(odd.square(), 1)
-        z = torch.where(variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf))
+        z = torch.where(
+            variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf)
+        )
         order = z.argsort(dim=1, stable=True)
-        first, left = order[:, :1], z.gather(1, order[:, COMPETITIVE:])
+        first = order[:, :1]
+        left = z.gather(1, order[:, COMPETITIVE:])
         omitted = total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(mean[:, 0])
         share = torch.where(variance > 0, v_even / torch.where(variance > 0, variance, 1.0), 0.0)
         chosen = order[:, :COMPETITIVE, None].transpose(1, 2)
@@ -227,24 +281,35 @@ class Statistics(NamedTuple):
 
 
 def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, covariance and reflection shift from all pairs and without each group of pairs, (batch, 1 + groups, ...) each."""
+    """Mean, covariance and reflection shift from all pairs and without each group of pairs, (batch,
+    1 + groups, ...) each."""
     statistics = []
     for e, o in ((even, odd), (without_each_group(even, GROUPS), without_each_group(odd, GROUPS))):
         moments = pair_moments(e, o)
-        statistics.append([x.unflatten(0, (-1, len(even))) for x in (moments.mean, moments.covariance, reflection_shift(e, o))])
-    mean, covariance, shift = (torch.cat(both).transpose(0, 1) for both in zip(*statistics, strict=True))
+        statistics.append(
+            [
+                x.unflatten(0, (-1, len(even)))
+                for x in (moments.mean, moments.covariance, reflection_shift(e, o))
+            ]
+        )
+    mean, covariance, shift = (
+        torch.cat(both).transpose(0, 1) for both in zip(*statistics, strict=True)
+    )
     return mean, covariance, shift
 
 
 def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
-    """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
+    """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a
+    delete-one-group jackknife over the pairs.
 
-    The correction is :func:`~robaudit.numerics.margins.reflection_shift`, D, times max(0, 1 - 2 se_D^2 / D^2): a value that passes
-    for normal is unchanged, bit by bit. The interval contains the value's interval and the same interval around the fully corrected value.
+    The correction is :func:`~robaudit.numerics.margins.reflection_shift`, D, times max(0, 1 - 2
+    se_D^2 / D^2): a value that passes for normal is unchanged, bit by bit. The interval contains
+    the value's interval and the same interval around the fully corrected value.
 
-    Only the competing classes enter the CDF: at most 64, by smallest m / s; the failure probability of the others, sum Phi(-z), is
-    added to ``error``, up to the value itself. On the probit scale the standard error is the larger of the jackknife's and the delta
-    method's sqrt(V_even / (h s^2) + z^2 / (4 h)) for h pairs: normal draws give no smaller error.
+    Only the competing classes enter the CDF: at most 64, by smallest m / s; the failure probability
+    of the others, sum Phi(-z), is added to ``error``, up to the value itself. On the probit scale
+    the standard error is the larger of the jackknife's and the delta method's sqrt(V_even / (h s^2)
+    + z^2 / (4 h)) for h pairs: normal draws give no smaller error.
     """
     from scipy.stats import t as student
 
@@ -252,38 +317,51 @@ def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
     # One call for all images and groups: a call costs more than its rows.
     tolerance = torch.full_like(s.shift, _CDF_APART)
     tolerance[:, 0] = _CDF
-    p, errors = (x.view(s.shift.shape) for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1), tolerance.flatten()))
-    plain, left_out = p[:, 0], p[:, 1:].T
+    p, errors = (
+        x.view(s.shift.shape)
+        for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1), tolerance.flatten())
+    )
+    plain = p[:, 0]
+    left_out = p[:, 1:].T
     error = errors[:, 0] + torch.minimum(s.omitted, plain)
-    shift, shifts = s.shift[:, 0], s.shift[:, 1:].T
+    shift = s.shift[:, 0]
+    shifts = s.shift[:, 1:].T
     weight = _shrinkage(shift, _jackknife(shifts))
     value = _shifted(plain, weight * shift)
     delta = _delta(s.mean_variance, s.pairs, _probit(plain))
     spread = torch.maximum(_jackknife(_probit(_shifted(left_out, weight * shifts))), delta)
     reach = float(student.ppf(0.975, GROUPS - 1)) * spread
-    centres = torch.stack([_probit(value), _probit(_shifted(plain, shift))])  # corrected, and fully corrected
+    # corrected, and fully corrected
+    centres = torch.stack([_probit(value), _probit(_shifted(plain, shift))])
     lower = torch.minimum(normal_cdf(centres - reach).amin(0) - error, value).clamp_min(0)
     upper = torch.maximum(normal_cdf(centres + reach).amax(0) + error, value).clamp_max(1)
-    std_error = hypot(torch.maximum(_density(centres[0]) * spread, _density(_probit(plain)) * delta), error / 3)
+    std_error = hypot(
+        torch.maximum(_density(centres[0]) * spread, _density(_probit(plain)) * delta), error / 3
+    )
     shape = s.deciding, s.skewness, s.kurtosis, s.p_value > FALSE_ALARMS
-    table = torch.stack([x.double() for x in (value, lower, upper, std_error, error, value - plain, *shape)], 1)
+    table = torch.stack(
+        [x.double() for x in (value, lower, upper, std_error, error, value - plain, *shape)], 1
+    )
     return [MarginFit(*row) for row in table.tolist()]
 
 
 def _jackknife(left_out: Tensor) -> Tensor:
-    """The jackknife standard error from the values without each group: (groups, batch) -> (batch,)."""
+    """The jackknife standard error from the values without each group: (groups, batch) ->
+    (batch,)."""
     groups = len(left_out)
     return ((groups - 1) ** 2 / groups * variance_over(left_out, 0)).sqrt()
 
 
 def _shrinkage(shift: Tensor, error: Tensor) -> Tensor:
-    """The shrinkage factor of a shift, max(0, 1 - 2 error^2 / shift^2): exactly 0 below 1.4 standard errors and for rounding errors."""
+    """The shrinkage factor of a shift, max(0, 1 - 2 error^2 / shift^2): exactly 0 below 1.4
+    standard errors and for rounding errors."""
     square = shift.square().clamp_min(_ROUNDING**2)
     return torch.where(shift.abs() > _ROUNDING, 1 - 2 * error.square() / square, 0.0).clamp_min(0)
 
 
 def _shifted(value: Tensor, shift: Tensor) -> Tensor:
-    """value + shift, at most half way to 0 or 1, and at most 3 p (1 - p): skewness changes a small tail by a multiple of its size."""
+    """value + shift, at most half way to 0 or 1, and at most 3 p (1 - p): skewness changes a small
+    tail by a multiple of its size."""
     most = _TAIL_MULTIPLE * value * (1 - value)
     shift = torch.maximum(torch.minimum(shift, most), -most)
     return value + torch.minimum(torch.maximum(shift, -value / 2), (1 - value) / 2)
@@ -309,13 +387,15 @@ def _delta(mean_variance: Tensor, pairs: Tensor, centre: Tensor) -> Tensor:
 
 
 def vote_error(kept: Tensor) -> float:
-    """The standard error of the share of antithetic copies that keep the class (draws,), pairs in turn.
+    """The standard error of the share of antithetic copies that keep the class (draws,), pairs in
+    turn.
 
-    They carry as much information as draws / (1 + rho) independent copies, rho > 0 the correlation of a pair's two indicators;
-    draws / 2 if all copies agree.
+    They carry as much information as draws / (1 + rho) independent copies, rho > 0 the correlation
+    of a pair's two indicators; draws / 2 if all copies agree.
     """
     kept = kept.double()
-    n, p = len(kept), float(kept.mean())
+    n = len(kept)
+    p = float(kept.mean())
     variance = p * (1 - p)
     rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
     return math.sqrt(max(variance, 1 / (4 * n)) / (n / (1 + max(0.0, rho))))
@@ -334,7 +414,8 @@ def contradicted(value: float, votes: Votes, predicted: int) -> bool:
 
 
 def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None = None) -> Result:
-    """The result from the votes, for an image whose margins are not normal, or whose fit the votes rule out.
+    """The result from the votes, for an image whose margins are not normal, or whose fit the votes
+    rule out.
 
     Args:
         votes: of the noisy copies.
@@ -342,7 +423,8 @@ def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None =
         predicted: the class of the clean image.
         fit: the rejected fit; None under noise that does not give normal margins.
     """
-    n, p = len(kept), float(kept.double().mean())
+    n = len(kept)
+    p = float(kept.double().mean())
     shape = None if fit is None else fit._replace(correction=0.0).shape
     lower, upper = antithetic_share(round(p * n), votes.split or 0, n)
     note = ""
@@ -351,7 +433,10 @@ def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None =
     elif fit is not None and fit.normal:
         note = f"the fit of the margins, {fit.value:.3f}, is far off the votes: decided by votes"
     elif fit is not None:
-        note = f"margins are not normal (skewness {fit.skewness:.2f}, kurtosis {fit.kurtosis:.2f}): decided by votes"
+        note = (
+            f"margins are not normal (skewness {fit.skewness:.2f}, kurtosis "
+            f"{fit.kurtosis:.2f}): decided by votes"
+        )
     return Result(
         value=p,
         lower=min(p, float(lower)),

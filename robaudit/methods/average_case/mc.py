@@ -1,6 +1,8 @@
-"""`mc`: the fraction of noisy copies that keep the predicted class, with a fixed or adaptive number of draws.
+"""`mc`: the fraction of noisy copies that keep the predicted class, with a fixed or adaptive number
+of draws.
 
-Adaptive stopping looks only at an image's own counts after fixed numbers of draws: its row depends on no other image.
+Adaptive stopping looks only at an image's own counts after fixed numbers of draws: its row depends
+on no other image.
 """
 
 from __future__ import annotations
@@ -26,40 +28,63 @@ from robaudit.runs.rows import packed
 _HALF_WIDTH = 1.96  # of a 95 % interval, in standard errors
 _LEARN = 0.24  # of pq / tolerance^2 draws: about a tenth of the draws that the tolerance takes
 _LEARN_MOST = 0.1  # of max_samples
-_USUAL_TO_DECIDE, _USUAL_FOR_TOLERANCE = 1000, 0.26
+_USUAL_TO_DECIDE = 1000
+_USUAL_FOR_TOLERANCE = 0.26
 
 
 class MonteCarlo(Estimator):
-    """p = (noisy copies classified as the clean image) / samples, with the exact binomial (Clopper-Pearson) interval.
+    """p = (noisy copies classified as the clean image) / samples, with the exact binomial
+    (Clopper-Pearson) interval.
 
-    Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(samples)). It counts every class's votes,
-    which also gives the accuracy under noise. Prefer it whenever you can afford it: it is the reference for all other estimators.
+    Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(samples)).
+    It counts every class's votes, which also gives the accuracy under noise. Prefer it whenever you
+    can afford it: it is the reference for all other estimators.
 
-    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time). It stops once its
-    interval is no wider than 2 x 1.96 times the tolerance, or lies wholly above or below the probability to decide, whichever comes
-    first. A row that reached the tolerance without a decision, or ``max_samples`` without either, says "undecided". The images still open
-    share full batches. The interval is then a confidence sequence
-    (:func:`robaudit.numerics.sequences.confidence_sequence`): 95 % however often you look, at the price of being 1.5 to 1.8 times as
-    wide as Clopper-Pearson at the same draws. The share of an image that stopped early is biased to the side where it stopped, by less
-    than its interval says, and so is a mean over these images (by .01 on ResNet20 at sigma .05): take fixed ``samples`` for
+    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth
+    more each time). It stops once its interval is no wider than 2 x 1.96 times the tolerance, or
+    lies wholly above or below the probability to decide, whichever comes first. A row that reached
+    the tolerance without a decision, or ``max_samples`` without either, says "undecided". The
+    images still open share full batches. The interval is then a confidence sequence
+    (:func:`robaudit.numerics.sequences.confidence_sequence`): 95 % however often you look, at the
+    price of being 1.5 to 1.8 times as wide as Clopper-Pearson at the same draws. The share of an
+    image that stopped early is biased to the side where it stopped, by less than its interval says,
+    and so is a mean over these images (by .01 on ResNet20 at sigma .05): take fixed ``samples`` for
     means. A tolerance saves draws only where most images are near 0 or 1.
 
-    Source: Han et al., Average-case robustness, section 3.1 (p_mc); the sequence: Robbins 1970, Howard et al. 2021.
+    Source: Han et al., Average-case robustness, section 3.1 (p_mc); the sequence: Robbins 1970,
+    Howard et al. 2021.
     """
 
-    quantity, needs, interval = P_ROBUST, Need.LEVEL, Interval(IntervalKind.CLOPPER_PEARSON)
+    quantity = P_ROBUST
+    needs = Need.LEVEL
+    interval = Interval(IntervalKind.CLOPPER_PEARSON)
     summary = "fraction of noisy copies that keep the predicted class"
-    prefer = "the reference: unbiased for any model, with an exact interval; costs `samples` forward passes"
+    prefer = (
+        "the reference: unbiased for any model, with an exact interval; costs `samples` "
+        "forward passes"
+    )
     source = "Han et al., p_mc"
 
     samples: int = Field(1000, ge=1, le=10**8, description="noisy copies of each image")
     tolerance: float | None = Field(
-        None, gt=0, lt=1, description="standard error at which an image stops, instead of a fixed number of copies"
+        None,
+        gt=0,
+        lt=1,
+        description="standard error at which an image stops, instead of a fixed number of copies",
     )
     decide: float | None = Field(
-        None, gt=0, lt=1, description="probability: an image stops when its interval lies on one side of it, instead of a fixed number"
+        None,
+        gt=0,
+        lt=1,
+        description="probability: an image stops when its interval lies on one side of it, "
+        "instead of a fixed number",
     )
-    max_samples: int = Field(100_000, ge=FIRST, le=10**8, description="with a tolerance or a decision: the most copies of an image")
+    max_samples: int = Field(
+        100_000,
+        ge=FIRST,
+        le=10**8,
+        description="with a tolerance or a decision: the most copies of an image",
+    )
 
     @property
     def fixed_draws(self) -> int | None:
@@ -67,7 +92,8 @@ class MonteCarlo(Estimator):
         return self.samples if self._rule is None else None
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass and a pass per draw; with a tolerance or a decision a typical number (:func:`usual_draws`)."""
+        """The clean pass and a pass per draw; with a tolerance or a decision a typical number
+        (:func:`usual_draws`)."""
         rule = self._rule
         return 1 + (self.samples if rule is None else usual_draws(rule)), 0
 
@@ -78,13 +104,22 @@ class MonteCarlo(Estimator):
         predicted: list[int] = batch.predicted.tolist()
         if (rule := self._rule) is not None:
             return sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
-        n, stored = self.samples, self.samples <= MOST_STORED_DRAWS
-        bits = torch.empty((len(predicted), n), dtype=torch.bool, device=batch.x.device) if stored else None
+        n = self.samples
+        stored = self.samples <= MOST_STORED_DRAWS
+        bits = (
+            torch.empty((len(predicted), n), dtype=torch.bool, device=batch.x.device)
+            if stored
+            else None
+        )
         counts: list[list[int]] = count_votes(batch, range(len(predicted)), 0, n, bits).tolist()
         kept = [row[t] for row, t in zip(counts, predicted, strict=True)]
         errors = [math.sqrt(k / n * (1 - k / n) / (n - 1)) if n > 1 else None for k in kept]
         lower, upper = (ends.tolist() for ends in clopper_pearson(kept, [n] * len(kept)))
-        texts = [None] * len(kept) if bits is None else [t if 0 < k < n else None for k, t in zip(kept, packed(bits), strict=True)]
+        texts = (
+            [None] * len(kept)
+            if bits is None
+            else [t if 0 < k < n else None for k, t in zip(kept, packed(bits), strict=True)]
+        )
         return [
             _result(*row, interval=self.interval, bits=text)
             for *row, text in zip(counts, predicted, lower, upper, errors, texts, strict=True)
@@ -98,7 +133,8 @@ class MonteCarlo(Estimator):
 
 
 def looked_once(batch: ImageBatch) -> list[Result]:
-    """Results from one copy of each image, for deterministic noise: p is 0 or 1, and exactly known."""
+    """Results from one copy of each image, for deterministic noise: p is 0 or 1, and exactly
+    known."""
     counts: list[list[int]] = count_votes(batch, range(len(batch.x)), 0, 1).tolist()
     exact = Interval(IntervalKind.EXACT)
     return [
@@ -118,7 +154,8 @@ def _result(
     note: str = "",
     bits: str | None = None,
 ) -> Result:
-    votes, broken = tuple(counts[:-1]), counts[-1]
+    votes = tuple(counts[:-1])
+    broken = counts[-1]
     n = sum(counts)
     lost = f"{broken} noisy copies gave non-finite logits, counted as flips" if broken else ""
     return Result(
@@ -139,7 +176,8 @@ class Rule:
     """When an image stops.
 
     Attributes:
-        tolerance: standard error: stop once the 95 % sequence is no wider than 2 x 1.96 times it; None: ignored.
+        tolerance: standard error: stop once the 95 % sequence is no wider than 2 x 1.96 times it;
+            None: ignored.
         decide: probability: stop once the sequence lies wholly on one side of it; None: ignored.
         most: draws at which the image stops anyway.
     """
@@ -169,11 +207,13 @@ class Rule:
 class Sequences:
     """The confidence sequences of a chunk's images.
 
-    For a decision, :func:`robaudit.numerics.sequences.deciding_sequence` uses all draws. For a tolerance the number of draws is known
-    in advance up to p (1 - p), and the first tenth of them is spent on the prior: their Jeffreys posterior. The sequence then uses
-    the draws that follow, and is [0, 1] before. The prior is fixed before those draws, so the martingale starts at 1 there, and
-    Ville's inequality holds; this takes seven tenths of the draws that Jeffreys' prior needs on all of them. If the interval does not
-    contain the share over all draws, it is extended to it.
+    For a decision, :func:`robaudit.numerics.sequences.deciding_sequence` uses all draws. For a
+    tolerance the number of draws is known in advance up to p (1 - p), and the first tenth of them
+    is spent on the prior: their Jeffreys posterior. The sequence then uses the draws that follow,
+    and is [0, 1] before. The prior is fixed before those draws, so the martingale starts at 1
+    there, and Ville's inequality holds; this takes seven tenths of the draws that Jeffreys' prior
+    needs on all of them. If the interval does not contain the share over all draws, it is extended
+    to it.
 
     Args:
         images: number of images.
@@ -182,7 +222,9 @@ class Sequences:
 
     def __init__(self, images: int, rule: Rule) -> None:
         self._rule = rule
-        self._kept, self._lost = np.zeros(images), np.zeros(images)  # counts that the prior has learned from
+        # counts that the prior has learned from
+        self._kept = np.zeros(images)
+        self._lost = np.zeros(images)
         self._ready = np.full(images, self._learned(0.0, 0.0, FIRST / 2))
 
     def look(self, images: NDArray[np.int64], kept: Floats, lost: Floats) -> tuple[Floats, Floats]:
@@ -201,23 +243,34 @@ class Sequences:
         ready = self._ready[images]
         first = ~ready & self._learned(kept, lost, kept + lost)
         begin = images[first]
-        self._kept[begin], self._lost[begin], self._ready[begin] = kept[first], lost[first], True
-        kept0, lost0 = self._kept[images], self._lost[images]
+        self._kept[begin] = kept[first]
+        self._lost[begin] = lost[first]
+        self._ready[begin] = True
+        kept0 = self._kept[images]
+        lost0 = self._lost[images]
         prior = Prior((1.0,), (0.5 + kept0,), (0.5 + lost0,))
-        lower, upper = confidence_sequence(np.where(ready, kept - kept0, 0.0), np.where(ready, lost - lost0, 0.0), prior=prior)
+        lower, upper = confidence_sequence(
+            np.where(ready, kept - kept0, 0.0), np.where(ready, lost - lost0, 0.0), prior=prior
+        )
         share = kept / (kept + lost)
         return np.minimum(lower, share), np.maximum(upper, share)
 
-    def _learned(self, kept: Floats | float, lost: Floats | float, draws: Floats | float) -> NDArray[np.bool_]:
+    def _learned(
+        self, kept: Floats | float, lost: Floats | float, draws: Floats | float
+    ) -> NDArray[np.bool_]:
         """Whether the prior has its tenth of the draws, or a tenth of the most draws."""
         tolerance = self._rule.tolerance or np.inf
         total = np.add(kept, lost)
         variance = np.add(kept, 1.0) * np.add(lost, 1.0) / (total + 2.0) ** 2
-        learned: NDArray[np.bool_] = np.asarray(draws >= np.minimum(_LEARN * variance / tolerance**2, _LEARN_MOST * self._rule.most))
+        learned: NDArray[np.bool_] = np.asarray(
+            draws >= np.minimum(_LEARN * variance / tolerance**2, _LEARN_MOST * self._rule.most)
+        )
         return learned
 
 
-def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]) -> list[Result]:
+def sample(
+    rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]
+) -> list[Result]:
     """Draw until every image meets the rule.
 
     Args:
@@ -228,27 +281,43 @@ def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int],
     Returns:
         The result of each image, in order.
     """
-    sequences, target = Sequences(len(predicted), rule), np.asarray(predicted, dtype=np.int64)
+    sequences = Sequences(len(predicted), rule)
+    target = np.asarray(predicted, dtype=np.int64)
 
     def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[Result | None]:
         kept = votes[np.arange(len(images)), target[images]].astype(np.float64)
         lower, upper = sequences.look(images, kept, draws - kept)
         stop = rule.narrow(lower, upper) | rule.decided(lower, upper) | (draws >= rule.most)
-        rows = zip(stop.tolist(), votes.tolist(), target[images].tolist(), lower.tolist(), upper.tolist(), strict=True)
+        rows = zip(
+            stop.tolist(),
+            votes.tolist(),
+            target[images].tolist(),
+            lower.tolist(),
+            upper.tolist(),
+            strict=True,
+        )
         return [_stopped(rule, *row) if done else None for done, *row in rows]
 
     return in_rounds(len(predicted), rule.most, count, look)
 
 
-def _stopped(rule: Rule, counts: Sequence[int], predicted: int, lower: float, upper: float) -> Result:
+def _stopped(
+    rule: Rule, counts: Sequence[int], predicted: int, lower: float, upper: float
+) -> Result:
     n = sum(counts)
     p = (counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
-    error, interval = math.sqrt(p * (1 - p) / (n + 1)), Interval(IntervalKind.CONFIDENCE_SEQUENCE)
-    return _result(counts, predicted, lower, upper, error, interval=interval, note=rule.remark(lower, upper))
+    error = math.sqrt(p * (1 - p) / (n + 1))
+    interval = Interval(IntervalKind.CONFIDENCE_SEQUENCE)
+    return _result(
+        counts, predicted, lower, upper, error, interval=interval, note=rule.remark(lower, upper)
+    )
 
 
 def usual_draws(rule: Rule) -> int:
-    """The typical number of draws, for planning: for a decision, the mean over a network's images; for a tolerance, at p = .9."""
+    """The typical number of draws, for planning: for a decision, the mean over a network's images;
+    for a tolerance, at p = .9."""
     to_decide = rule.most if rule.decide is None else _USUAL_TO_DECIDE
-    for_tolerance = rule.most if rule.tolerance is None else int(_USUAL_FOR_TOLERANCE / rule.tolerance**2)
+    for_tolerance = (
+        rule.most if rule.tolerance is None else int(_USUAL_FOR_TOLERANCE / rule.tolerance**2)
+    )
     return max(FIRST, min(rule.most, to_decide, for_tolerance))

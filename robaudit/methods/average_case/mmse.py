@@ -1,4 +1,5 @@
-"""`mmse`: the robustness of the best linear fit of the margins under the noise, and `mmse_mvs`, the same through the mv-sigmoid."""
+"""`mmse`: the robustness of the best linear fit of the margins under the noise, and `mmse_mvs`, the
+same through the mv-sigmoid."""
 
 from __future__ import annotations
 
@@ -24,52 +25,73 @@ _AT_ONCE = 2**20  # gradient values averaged at once
 
 
 class Mmse(FewClasses):
-    """Phi_R(z) with c_i = mean_j g_i(x + eps_j) and u_i = mean_j grad g_i(x + eps_j): the least-squares linear fit under the noise.
+    """Phi_R(z) with c_i = mean_j g_i(x + eps_j) and u_i = mean_j grad g_i(x + eps_j): the
+    least-squares linear fit under the noise.
 
-    t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error in z with standard
-    deviation 1/sqrt(samples)). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
-    covers sampling and, to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of
-    linearising, so rows say "approximate" (docs/research/coverage.md measures coverage). Prefer it to `taylor` for networks, and
-    `mc` to both if you can afford it. The paper finds 5 to 10 samples enough; 500 to 1,000 are converged.
+    t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws
+    leave an error in z with standard deviation 1/sqrt(samples)). The interval is a delete-one-group
+    jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it covers sampling and,
+    to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias
+    of linearising, so rows say "approximate" (docs/research/coverage.md measures coverage). Prefer
+    it to `taylor` for networks, and `mc` to both if you can afford it. The paper finds 5 to 10
+    samples enough; 500 to 1,000 are converged.
 
-    Source: Han et al., Average-case robustness, Proposition 3.3 (p_mmse; Stein's lemma in appendix A.1); section 3.2.3 (p_mmse_mvs).
+    Source: Han et al., Average-case robustness, Proposition 3.3 (p_mmse; Stein's lemma in appendix
+    A.1); section 3.2.3 (p_mmse_mvs).
     """
 
     interval = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
     summary = "normal CDF of the margins, linearised over the noise"
-    prefer = "smooth networks with few classes, when mc is too expensive; its interval leaves out the linearisation bias"
+    prefer = (
+        "smooth networks with few classes, when mc is too expensive; its interval leaves "
+        "out the linearisation bias"
+    )
     source = "Han et al., p_mmse"
 
     samples: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
-    pairs: bool = Field(True, description="antithetic pairs (+eps, -eps); false is the published form")
+    pairs: bool = Field(
+        True, description="antithetic pairs (+eps, -eps); false is the published form"
+    )
 
     @model_validator(mode="after")
     def _even(self) -> Self:
         if self.pairs and self.samples % 2:
-            raise ValueError(f"pairs need an even number of samples, got {self.samples}; take {self.samples + 1} or pairs: false")
+            raise ValueError(
+                f"pairs need an even number of samples, got {self.samples}; take "
+                f"{self.samples + 1} or pairs: false"
+            )
         return self
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, a forward pass per draw, a backward pass per draw and margin, and the passes that select classes."""
+        """The clean pass, a forward pass per draw, a backward pass per draw and margin, and the
+        passes that select classes."""
         most = self.most(classes)
-        return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
+        return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (
+            most or classes - 1
+        )
 
     def linear(self, batch: ImageBatch) -> LinearFit:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
         groups = min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
-        return batch.noisy_linear(self.samples, pairs=self.pairs, groups=groups, most=self.most(batch.classes))
+        return batch.noisy_linear(
+            self.samples, pairs=self.pairs, groups=groups, most=self.most(batch.classes)
+        )
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Fit, put the margins through the link, and repeat without each group for the interval."""
         linear = self.linear(batch)
-        selection, (z, r) = linear.selection, _fitted_limits(batch, linear)
+        selection = linear.selection
+        (z, r) = _fitted_limits(batch, linear)
         n = len(batch.x)
         probabilities, errors, notes = linked(self.link, z, r, selection, n)
         p, *left_out = probabilities.split(n)
         spread: Iterable[Sequence[float | None]] = [(None, None, None)] * n  # for a single group
         if left_out:
             ends = jackknife(p, left_out, *_SCALES[self.link])
-            spread = zip(*(end.tolist() for end in (ends if errors is None else ends.widened(errors[:n]))), strict=True)
+            spread = zip(
+                *(end.tolist() for end in (ends if errors is None else ends.widened(errors[:n]))),
+                strict=True,
+            )
         forwards, _ = self.passes(batch.classes)
         taken = (self.samples * selection.counts).tolist()
         rows = zip(p.tolist(), spread, batch.nearest(z[:n], selection), taken, notes, strict=True)
@@ -105,26 +127,33 @@ class MmseMvSigmoid(Mmse):
 
 
 def _fitted_limits(batch: ImageBatch, linear: LinearFit) -> tuple[Tensor, Tensor]:
-    """z and R of the mean fit over all groups, and then, if there are several, without each group: (1 + left out) * images rows.
+    """z and R of the mean fit over all groups, and then, if there are several, without each group:
+    (1 + left out) * images rows.
 
-    The gradients' covariances are computed a few images at a time, so that memory holds the gradients only once.
+    The gradients' covariances are computed a few images at a time, so that memory holds the
+    gradients only once.
     """
     whole: list[int] = linear.counts.tolist()
     left_out = range(len(whole) if len(whole) > 1 else 0)
-    fits = [whole, *([0 if g == without else count for g, count in enumerate(whole)] for without in left_out)]
+    fits = [
+        whole,
+        *([0 if g == without else count for g, count in enumerate(whole)] for without in left_out),
+    ]
     mean = torch.cat([_weighted(linear.mean, counts) for counts in fits])
     rows, k = mean.shape
     covariance = torch.empty((rows, k, k), dtype=torch.float64, device=mean.device)
     few = max(1, _AT_ONCE // max(1, linear.gradients[0, 0].numel()))
     for counts, fit in zip(fits, covariance.chunk(len(fits)), strict=True):
-        for gradients, x, out in zip(linear.gradients.split(few), batch.x.split(few), fit.split(few), strict=True):
+        for gradients, x, out in zip(
+            linear.gradients.split(few), batch.x.split(few), fit.split(few), strict=True
+        ):
             out.copy_(batch.gram(_weighted(gradients, counts), x))
     return standardise(mean, batch.amplitude**2 * covariance)
 
 
 def _weighted(values: Tensor, counts: Sequence[int]) -> Tensor:
-    """Mean over the groups (dimension 1), weighted by their counts. Element by element, so that a result does not depend on the
-    number of images: matrix products would add in another order.
+    """Mean over the groups (dimension 1), weighted by their counts. Element by element, so that a
+    result does not depend on the number of images: matrix products would add in another order.
     """
     weights = [count / sum(counts) for count in counts]
     total = values[:, 0] * weights[0]

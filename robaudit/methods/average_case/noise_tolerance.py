@@ -1,4 +1,5 @@
-"""`noise_tolerance`: the largest noise level at which an image keeps its class with a given probability."""
+"""`noise_tolerance`: the largest noise level at which an image keeps its class with a given
+probability."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
-from robaudit.methods.average_case.level_search import KEPT, DrawRequest, SearchPlan, Tolerance, find_tolerance, run_all
+from robaudit.methods.average_case.level_search import (
+    KEPT,
+    DrawRequest,
+    SearchPlan,
+    Tolerance,
+    find_tolerance,
+    run_all,
+)
 from robaudit.noise.base import AdditiveNoise, Noise, Shape, shape_of
 from robaudit.noise.process import DrawPool
 from robaudit.numerics.margins import ease
@@ -25,36 +33,50 @@ _ORDER_STATISTICS = Interval(IntervalKind.OTHER, remark="order-statistics")
 
 
 class NoiseTolerance(Estimator):
-    """t* = the level at which P[argmax f(noisy x) = argmax f(x)] falls below ``level``, in the unit of the noise's level.
+    """t* = the level at which P[argmax f(noisy x) = argmax f(x)] falls below ``level``, in the unit
+    of the noise's level.
 
-    With ``uniform`` noise it is the isotropic trade-off eps*(alpha) of Giraudon et al., alpha = 1 - level, in the ball of its norm.
+    With ``uniform`` noise it is the isotropic trade-off eps*(alpha) of Giraudon et al., alpha = 1 -
+    level, in the ball of its norm.
 
-    Draw j uses the same normal variables at every level, as in ``mc``, so it flips at a level of its own, and t* is the
-    (1 - level)-quantile of these levels. The 95 % interval lies between two order statistics: it needs no model of how p depends on the
-    level, and holds at all looks together (:func:`robaudit.methods.average_case.level_search.find_tolerance` has the proof, also
+    Draw j uses the same normal variables at every level, as in ``mc``, so it flips at a level of
+    its own, and t* is the (1 - level)-quantile of these levels. The 95 % interval lies between two
+    order statistics: it needs no model of how p depends on the level, and holds at all looks
+    together (:func:`robaudit.methods.average_case.level_search.find_tolerance` has the proof, also
     for draws that flip back). Nearly all draws need a pass at a single level only.
 
-    p need not fall as the level rises: with much noise a network may see one class everywhere, and shifts jump by pixels. The value is
-    *a crossing*: p is at least ``level`` just below it and less just above; it is the first crossing as far as 16 draws at each octave
-    can tell.
+    p need not fall as the level rises: with much noise a network may see one class everywhere, and
+    shifts jump by pixels. The value is *a crossing*: p is at least ``level`` just below it and less
+    just above; it is the first crossing as far as 16 draws at each octave can tell.
 
-    If p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the tolerance is larger. If p is already
-    below at the smallest level searched, cap / 8192, the value is 0. For noise that is not additive the default of ``cap`` is the largest
-    level, halved until it is valid for the image. If ``most`` passes do not suffice, the interval comes from the last complete look, and a
-    note says so.
+    If p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the
+    tolerance is larger. If p is already below at the smallest level searched, cap / 8192, the value
+    is 0. For noise that is not additive the default of ``cap`` is the largest level, halved until
+    it is valid for the image. If ``most`` passes do not suffice, the interval comes from the last
+    complete look, and a note says so.
 
-    Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness (isotropic trade-off); intervals of quantiles: Thompson 1936.
+    Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness (isotropic trade-off);
+    intervals of quantiles: Thompson 1936.
     """
 
-    quantity, needs, interval = TOLERANCE, Need.NOISE | Need.RANDOM, _ORDER_STATISTICS
+    quantity = TOLERANCE
+    needs = Need.NOISE | Need.RANDOM
+    interval = _ORDER_STATISTICS
     summary = "the largest noise level that keeps the class with probability `level`"
-    prefer = "how much noise an image can take, in the noise's own unit, rather than what a chosen level does to it"
+    prefer = (
+        "how much noise an image can take, in the noise's own unit, rather than what a "
+        "chosen level does to it"
+    )
     source = "Giraudon et al., isotropic trade-off"
 
     level: float = Field(0.95, gt=0.5, le=0.9999, description="probability to keep the class")
-    tolerance: float = Field(0.1, ge=0.001, le=1, description="relative width of the interval at which an image is done")
+    tolerance: float = Field(
+        0.1, ge=0.001, le=1, description="relative width of the interval at which an image is done"
+    )
     most: int = Field(50_000, ge=1000, le=10**7, description="the most passes for an image")
-    cap: float | None = Field(None, gt=0, description="the largest level searched; default: a standard deviation of 1")
+    cap: float | None = Field(
+        None, gt=0, description="the largest level searched; default: a standard deviation of 1"
+    )
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, and typical passes of the search."""
@@ -77,10 +99,13 @@ class NoiseTolerance(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search all images side by side."""
-        plan, pool = self._plan(self.largest(batch), batch.noise.least), batch.engine.pool(batch.x, batch.ids, batch.at.noise)
+        plan = self._plan(self.largest(batch), batch.noise.least)
+        pool = batch.engine.pool(batch.x, batch.ids, batch.at.noise)
         predicted: NDArray[np.int64] = batch.predicted.cpu().numpy()
 
-        def answer(images: Sequence[int], requests: Sequence[DrawRequest]) -> list[NDArray[np.int64]]:
+        def answer(
+            images: Sequence[int], requests: Sequence[DrawRequest]
+        ) -> list[NDArray[np.int64]]:
             answers = _results(batch, images, requests, predicted, pool)
             for image, results in zip(images, answers, strict=True):
                 batch.lost[image] += int((results == batch.classes).sum())
@@ -99,7 +124,8 @@ class NoiseTolerance(Estimator):
         Raises:
             SpecError: the cap is not valid for images of this size.
         """
-        shape, form = shape_of(batch.x), batch.noise
+        shape = shape_of(batch.x)
+        form = batch.noise
         if self.cap is not None:
             form.check(shape, [self.cap])
             return self.cap
@@ -111,15 +137,39 @@ class NoiseTolerance(Estimator):
     def _plan(self, cap: float, least: float) -> SearchPlan:
         return SearchPlan(self.level, self.tolerance, self.most, cap, least)
 
-    def _estimate(self, plan: SearchPlan, result: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Result:
+    def _estimate(
+        self,
+        plan: SearchPlan,
+        result: Tolerance,
+        lost: int,
+        classes: int,
+        difficulty: float,
+        margin: float,
+    ) -> Result:
         remarks = (
             (result.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
-            (0 < result.lower < plan.cap and math.isinf(result.upper), f"undecided at the cap, {plan.cap:g}"),
-            (result.upper <= plan.floor, f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"),
-            (not result.reached and not result.non_monotone, f"undecided: the tolerance was not reached in {self.most} passes"),
-            (not result.reached and result.non_monotone, "undecided: many draws flip back as the level rises"),
+            (
+                0 < result.lower < plan.cap and math.isinf(result.upper),
+                f"undecided at the cap, {plan.cap:g}",
+            ),
+            (
+                result.upper <= plan.floor,
+                f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}",
+            ),
+            (
+                not result.reached and not result.non_monotone,
+                f"undecided: the tolerance was not reached in {self.most} passes",
+            ),
+            (
+                not result.reached and result.non_monotone,
+                "undecided: many draws flip back as the level rises",
+            ),
         )
-        numbers = {"samples": result.samples, "checked": result.checked, "reversals": result.reversals}
+        numbers = {
+            "samples": result.samples,
+            "checked": result.checked,
+            "reversals": result.reversals,
+        }
         return Result(
             value=result.value,
             lower=result.lower,
@@ -136,14 +186,33 @@ class NoiseTolerance(Estimator):
 
 
 def _results(
-    batch: ImageBatch, images: Sequence[int], requests: Sequence[DrawRequest], predicted: NDArray[np.int64], pool: DrawPool | None
+    batch: ImageBatch,
+    images: Sequence[int],
+    requests: Sequence[DrawRequest],
+    predicted: NDArray[np.int64],
+    pool: DrawPool | None,
 ) -> list[NDArray[np.int64]]:
-    """The class that each draw flips to; ``KEPT`` without a flip, and the number of classes if its logits are not finite."""
-    levels, draws = [request.level for request in requests], [request.draws for request in requests]
-    batches = batch.engine.chosen_logits(batch.x, batch.ids, batch.at.noise, images, levels, draws, pool)
-    winners = torch.cat([torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes) for logits in batches]).cpu().numpy()
+    """The class that each draw flips to; ``KEPT`` without a flip, and the number of classes if its
+    logits are not finite."""
+    levels = [request.level for request in requests]
+    draws = [request.draws for request in requests]
+    batches = batch.engine.chosen_logits(
+        batch.x, batch.ids, batch.at.noise, images, levels, draws, pool
+    )
+    winners = (
+        torch.cat(
+            [
+                torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes)
+                for logits in batches
+            ]
+        )
+        .cpu()
+        .numpy()
+    )
     sizes = [len(numbers) for numbers in draws]
-    results: NDArray[np.int64] = np.where(winners == np.repeat(predicted[list(images)], sizes), KEPT, winners)
+    results: NDArray[np.int64] = np.where(
+        winners == np.repeat(predicted[list(images)], sizes), KEPT, winners
+    )
     return np.split(results, np.cumsum(sizes)[:-1])
 
 

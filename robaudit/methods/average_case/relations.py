@@ -6,12 +6,24 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from robaudit.runs.rows import Row
-from robaudit.stats.relations import PROBABILITY, BoundingPair, Relation, Setting, approximate, failure_claims
+from robaudit.stats.relations import (
+    PROBABILITY,
+    BoundingPair,
+    Relation,
+    Setting,
+    approximate,
+    failure_claims,
+)
 
 
 def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    """Measurements of the same probability by different estimators, except approximations, which are known to differ."""
-    measured = [(row, ends) for row in rows if not approximate(row) and (ends := failure_claims(row, setting)) is not None]
+    """Measurements of the same probability by different estimators, except approximations, which
+    are known to differ."""
+    measured = [
+        (row, ends)
+        for row in rows
+        if not approximate(row) and (ends := failure_claims(row, setting)) is not None
+    ]
     for (row, first), (other, second) in itertools.permutations(measured, 2):
         if row.at == other.at:
             yield BoundingPair(f"p_fail at {row.at}", first[0], second[1])

@@ -10,14 +10,17 @@ from robaudit.levels import NoiseLevel
 from robaudit.plugins import reference
 from robaudit.results import Result
 
-_FEWEST, _TOLERABLE = 10, 0.01
+_FEWEST = 10
+_TOLERABLE = 0.01
 
 
 class FitReview:
-    """The distance of an estimator's fits at one noise level from the votes of the same copies, over images that noise can flip.
+    """The distance of an estimator's fits at one noise level from the votes of the same copies,
+    over images that noise can flip.
 
-    The votes of a single image are too coarse to judge its fit. Their average is unbiased for any distribution of the margins: it
-    reveals margins that are skewed, and margins that are each nearly normal but not jointly.
+    The votes of a single image are too coarse to judge its fit. Their average is unbiased for any
+    distribution of the margins: it reveals margins that are skewed, and margins that are each
+    nearly normal but not jointly.
     """
 
     def __init__(self) -> None:
@@ -26,7 +29,12 @@ class FitReview:
     def add(self, result: Result, predicted: int) -> None:
         """Add a result, if it is a fit that votes can judge."""
         votes = result.votes
-        if result.fit is not None and 0.001 < result.value < 0.999 and votes is not None and votes.draws:
+        if (
+            result.fit is not None
+            and 0.001 < result.value < 0.999
+            and votes is not None
+            and votes.draws
+        ):
             self._above.append(result.value - votes.of(predicted) / votes.draws)
 
     def warnings(self, name: str, at: NoiseLevel) -> list[str]:
@@ -38,4 +46,6 @@ class FitReview:
             return []
         where = f"{abs(mean):.3f} {'above' if mean > 0 else 'below'} the votes of the same copies"
         about = f"{name}: its values at {at}"
-        return [f"{about} are {where}, on average over {len(self._above)} images: use {reference()}"]
+        return [
+            f"{about} are {where}, on average over {len(self._above)} images: use {reference()}"
+        ]

@@ -1,4 +1,5 @@
-"""Genz's separation of variables: a normal orthant probability as the mean of a product over uniform points."""
+"""Genz's separation of variables: a normal orthant probability as the mean of a product over
+uniform points."""
 
 from __future__ import annotations
 
@@ -19,42 +20,54 @@ _SQRT_HALF = math.sqrt(0.5)
 
 
 class OrderedFactor(NamedTuple):
-    """P[C y <= limits] for independent standard normal y; row i reads `y_i <= limit_i - sum_{j<i} slope_ij y_j`."""
+    """P[C y <= limits] for independent standard normal y; row i reads `y_i <= limit_i - sum_{j<i}
+    slope_ij y_j`."""
 
     limit: Tensor  # (rows, width), over the conditional standard deviation; +inf beyond the rank
     slope: Tensor  # (rows, width, width), strictly lower triangular
     rank: Tensor  # (rows,), int64: number of variables that matter
-    estimate: Tensor  # (rows,): rough probability, with each variable conditional on truncated means; exact for rank 0 and 1
+    # (rows,): rough probability, with each variable conditional on truncated means; exact for rank
+    # 0 and 1
+    estimate: Tensor
     rest: Tensor  # (rows,): sum of Phi(-z_i) over all variables but the first
     omitted: Tensor  # (rows,): the same over those beyond the rank
 
 
 def ordered_factor(upper: Tensor, correlation: Tensor, truncation: float) -> OrderedFactor:
-    """The Cholesky factor of each correlation, the smallest limit first, up to the variables that hardly ever fail.
+    """The Cholesky factor of each correlation, the smallest limit first, up to the variables that
+    hardly ever fail.
 
-    A row ends where the union bound on the remaining variables is below half of `truncation` times the probability so far. A variable
-    determined by earlier variables (a singular matrix) gets a conditional variance of 1e-8, which moves p by 2e-5 at most.
+    A row ends where the union bound on the remaining variables is below half of `truncation` times
+    the probability so far. A variable determined by earlier variables (a singular matrix) gets a
+    conditional variance of 1e-8, which moves p by 2e-5 at most.
 
     Args:
         upper: limits z (rows, k), float64, above -inf.
         correlation: (rows, k, k), positive semi-definite with unit diagonal.
-        truncation: relative mass that may be omitted; 0 omits only limits so high that Phi(-z) is zero.
+        truncation: relative mass that may be omitted; 0 omits only limits so high that Phi(-z) is
+            zero.
 
     Returns:
         The factor; on the CPU each row depends only on its own inputs.
 
     Source:
-        Genz and Bretz (2009), Computation of Multivariate Normal and t Probabilities, section 4.1.3.
+        Genz and Bretz (2009), Computation of Multivariate Normal and t Probabilities, section
+        4.1.3.
     """
     rows, k = upper.shape
     limit, order = upper.sort(dim=-1, stable=True)
-    beyond = pad(normal_cdf(-limit).flip(-1).cumsum(-1).flip(-1), (0, 1))  # (rows, k + 1): mass of a variable and all later variables
+    # (rows, k + 1): mass of a variable and all later variables
+    beyond = pad(normal_cdf(-limit).flip(-1).cumsum(-1).flip(-1), (0, 1))
     columns = upper.new_zeros(k, rows, k)  # by pivot
-    variance, mean = torch.ones_like(upper), torch.zeros_like(upper)  # conditional on the pivots at their truncated means
-    estimate, rank = torch.ones_like(upper[:, 0]), torch.zeros_like(order[:, 0])
+    # conditional on the pivots at their truncated means
+    variance = torch.ones_like(upper)
+    mean = torch.zeros_like(upper)
+    estimate = torch.ones_like(upper[:, 0])
+    rank = torch.zeros_like(order[:, 0])
     index = torch.arange(rows, device=upper.device)
     for i in range(k):
-        more = (rank == i) & (beyond[:, i] > (0.5 * truncation * estimate if i else 0.0))  # the first is exact at no cost
+        # the first is exact at no cost
+        more = (rank == i) & (beyond[:, i] > (0.5 * truncation * estimate if i else 0.0))
         if i % _LOOKS == 0 and not bool(more.any()):
             break
         rank += more
@@ -85,7 +98,8 @@ def ordered_factor(upper: Tensor, correlation: Tensor, truncation: float) -> Ord
 
 
 def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
-    """The integrand prod_i Phi(t_i), with t_i = limit_i - sum_{j<i} slope_ij y_j and y_i = Phi^-1(u_i Phi(t_i)).
+    """The integrand prod_i Phi(t_i), with t_i = limit_i - sum_{j<i} slope_ij y_j and y_i =
+    Phi^-1(u_i Phi(t_i)).
 
     Its mean over uniform u is the orthant probability.
 
@@ -101,10 +115,13 @@ def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
         Genz (1992), J. Comput. Graph. Stat. 1, equation (5).
     """
     width = limit.shape[1]
-    left = (limit.T * _SQRT_HALF).unsqueeze(-1).repeat(1, 1, points.shape[1])  # t / sqrt 2: (width, rows, points)
-    slopes = slope.permute(2, 1, 0).contiguous().unsqueeze(-1)  # by the variable acting on later variables: (width, width, rows, 1)
+    # t / sqrt 2: (width, rows, points)
+    left = (limit.T * _SQRT_HALF).unsqueeze(-1).repeat(1, 1, points.shape[1])
+    # by the variable acting on later variables: (width, width, rows, 1)
+    slopes = slope.permute(2, 1, 0).contiguous().unsqueeze(-1)
     product = torch.ones_like(left[0])
-    phi, y = torch.empty_like(product), torch.empty_like(product)
+    phi = torch.empty_like(product)
+    y = torch.empty_like(product)
     for i in range(width):
         torch.erfc(left[i].neg_(), out=phi).mul_(0.5)
         product.mul_(phi)

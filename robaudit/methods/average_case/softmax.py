@@ -14,20 +14,24 @@ from robaudit.results import Result
 
 
 class Softmax(Estimator):
-    """softmax_t(f(x) / T) of the predicted class t: one forward pass, no noise, the same value at every level.
+    """softmax_t(f(x) / T) of the predicted class t: one forward pass, no noise, the same value at
+    every level.
 
-    A baseline: it ranks images only weakly by robustness and is not a probability, so it has its own quantity
-    (confidence). It equals `taylor_mvs` exactly when all ||u_i|| = k and T = sigma k.
+    A baseline: it ranks images only weakly by robustness and is not a probability, so it has its
+    own quantity (confidence). It equals `taylor_mvs` exactly when all ||u_i|| = k and T = sigma k.
 
     Source: Han et al., Average-case robustness, Lemma A.4 (p_softmax).
     """
 
-    quantity, needs = CONFIDENCE, Need.LEVEL
+    quantity = CONFIDENCE
+    needs = Need.LEVEL
     summary = "softmax score of the predicted class on the clean image"
     prefer = "never as a measure of robustness: the free baseline to compare with"
     source = "Han et al., p_softmax"
 
-    temperature: float = Field(1.0, gt=0, allow_inf_nan=False, description="logits are divided by it")
+    temperature: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="logits are divided by it"
+    )
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass."""

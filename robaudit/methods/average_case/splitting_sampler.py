@@ -1,4 +1,5 @@
-"""Multilevel splitting in Gaussian space for failures too rare for plain sampling, for any score."""
+"""Multilevel splitting in Gaussian space for failures too rare for plain sampling, for any
+score."""
 
 from __future__ import annotations
 
@@ -13,13 +14,17 @@ import torch
 from torch import Tensor
 
 Judge = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Points (rows, *shape) and their lanes (rows,) -> scores (rows,) float64, failures at >= 0, and labels (rows,)."""
+"""Points (rows, *shape) and their lanes (rows,) -> scores (rows,) float64, failures at >= 0, and
+labels (rows,)."""
 
 Draw = Callable[[int, int, int], Iterable[Tensor]]
-"""Lane, number n and start -> n standard normal draws of the lane from number ``start`` on, in blocks (m, *shape)."""
+"""Lane, number n and start -> n standard normal draws of the lane from number ``start`` on, in
+blocks (m, *shape)."""
 
 TARGET = 0.3
-_GAIN, _LEAST_STEP, _MOST_STEP = 1.0, 1e-3, 10.0
+_GAIN = 1.0
+_LEAST_STEP = 1e-3
+_MOST_STEP = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,9 @@ class Lane:
     """An independent run of splitting.
 
     Attributes:
-        state: ``measured``; ``below``: the probability of the level fell below p_min before enough particles failed; ``stuck``: all
-            particles have the same score, so there is no next level.
+        state: ``measured``; ``below``: the probability of the level fell below p_min before enough
+            particles failed; ``stuck``: all particles have the same score, so there is no next
+            level.
         log_p: natural log of the estimate, or of the last level's probability, an upper bound of p.
         variance: variance of log_p in the ideal case: sum over the factors f of (1 - f) / (f N).
         factors: shares of survivors, and last the share of failures.
@@ -86,14 +92,17 @@ class Lane:
 def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane]:
     """P[score(z) >= 0] for z ~ N(0, I), in independent lanes that advance in lock-step.
 
-    Each lane: N particles; while fewer than a tenth fail, the level L becomes the .9 N-th smallest score, the particles strictly above
-    survive (a factor survivors / N) and are cloned to N, equally often; then each particle moves 10 times by
-    z' = (z + s xi) / sqrt(1 + s^2), which preserves N(0, I), if score(z') > L; s adapts towards an acceptance of .3. The last factor is
-    the share with score >= 0. If a tenth fails at once this is plain Monte Carlo. The product is unbiased if the particles at a level
-    are independent, and nearly unbiased with moves. Its relative variance is then about (log p / log .1) .9 / (.1 N).
+    Each lane: N particles; while fewer than a tenth fail, the level L becomes the .9 N-th smallest
+    score, the particles strictly above survive (a factor survivors / N) and are cloned to N,
+    equally often; then each particle moves 10 times by z' = (z + s xi) / sqrt(1 + s^2), which
+    preserves N(0, I), if score(z') > L; s adapts towards an acceptance of .3. The last factor is
+    the share with score >= 0. If a tenth fails at once this is plain Monte Carlo. The product is
+    unbiased if the particles at a level are independent, and nearly unbiased with moves. Its
+    relative variance is then about (log p / log .1) .9 / (.1 N).
 
-    Equal scores (quantised networks): only strictly higher particles survive, and the factor counts them; if more than a tenth share the
-    highest score, the level is the next lower score; if all scores are equal the lane is stuck.
+    Equal scores (quantised networks): only strictly higher particles survive, and the factor counts
+    them; if more than a tenth share the highest score, the level is the next lower score; if all
+    scores are equal the lane is stuck.
 
     A lane depends only on its draws. Finished lanes leave the batch.
 
@@ -103,25 +112,44 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane
         lanes: number of independent runs.
         schedule: the parameters.
 
-    Source: Cerou et al. 2012, Sequential Monte Carlo for rare event estimation; Webb et al. 2019 (networks); Brehier et al. 2016
+    Source: Cerou et al. 2012, Sequential Monte Carlo for rare event estimation; Webb et al. 2019
+        (networks); Brehier et al. 2016
     (unbiasedness).
     """
-    n, runs, active = schedule.particles, [Lane() for _ in range(lanes)], list(range(lanes))
+    n = schedule.particles
+    runs = [Lane() for _ in range(lanes)]
+    active = list(range(lanes))
     z = torch.stack([torch.cat(list(draw(lane, n, 0))) for lane in active])
     scores, labels = _judged(judge, z, active)
     for run in runs:
         run.calls += n
     for number in range(schedule.most_levels * 10):
-        going = [row for row, lane in enumerate(active) if _raise_level(runs[lane], scores[row], labels[row], schedule)]
+        going = [
+            row
+            for row, lane in enumerate(active)
+            if _raise_level(runs[lane], scores[row], labels[row], schedule)
+        ]
         if not going:
             return runs
         if len(going) < len(active):
-            z, scores, labels, active = z[going], scores[going], labels[going], [active[row] for row in going]
+            z = z[going]
+            scores = scores[going]
+            labels = labels[going]
+            active = [active[row] for row in going]
         start = n * (1 + number * (schedule.moves + 1))
         for row, lane in enumerate(active):
             _clone(z[row], scores[row], labels[row], runs[lane].level, partial(draw, lane), start)
         for move in range(1, schedule.moves + 1):
-            _move(judge, draw, z, scores, labels, [runs[lane] for lane in active], active, start + n * move)
+            _move(
+                judge,
+                draw,
+                z,
+                scores,
+                labels,
+                [runs[lane] for lane in active],
+                active,
+                start + n * move,
+            )
     for lane in active:
         runs[lane].state = "stuck"
     return runs
@@ -141,7 +169,8 @@ def _raise_level(lane: Lane, scores: Tensor, labels: Tensor, schedule: Schedule)
     if cut >= 0:
         failing = labels[scores >= 0].tolist()
         lane.factor(len(failing), len(scores))
-        lane.state, lane.labels = "measured", Counter(failing)
+        lane.state = "measured"
+        lane.labels = Counter(failing)
         return False
     above = int((scores > cut).sum())
     if above == 0:
@@ -160,10 +189,19 @@ def _raise_level(lane: Lane, scores: Tensor, labels: Tensor, schedule: Schedule)
     return True
 
 
-def _clone(z: Tensor, scores: Tensor, labels: Tensor, level: float, draw: Callable[[int, int], Iterable[Tensor]], start: int) -> None:
-    """Replace the particles at or below the level by clones of the others, equally many of each; the remainder at random."""
+def _clone(
+    z: Tensor,
+    scores: Tensor,
+    labels: Tensor,
+    level: float,
+    draw: Callable[[int, int], Iterable[Tensor]],
+    start: int,
+) -> None:
+    """Replace the particles at or below the level by clones of the others, equally many of each;
+    the remainder at random."""
     survivors = (scores > level).nonzero()[:, 0]
-    n, k = len(scores), len(survivors)
+    n = len(scores)
+    k = len(survivors)
     if n % k:
         first = torch.cat([block.flatten(1)[:, 0] for block in draw(k, start)])
         survivors = survivors[first.argsort(stable=True)]
@@ -173,20 +211,32 @@ def _clone(z: Tensor, scores: Tensor, labels: Tensor, level: float, draw: Callab
 
 
 def _move(
-    judge: Judge, draw: Draw, z: Tensor, scores: Tensor, labels: Tensor, runs: Sequence[Lane], lanes: Sequence[int], start: int
+    judge: Judge,
+    draw: Draw,
+    z: Tensor,
+    scores: Tensor,
+    labels: Tensor,
+    runs: Sequence[Lane],
+    lanes: Sequence[int],
+    start: int,
 ) -> None:
     """Move every particle of the lanes once."""
     proposal = torch.empty_like(z)
     for out, particles, lane, run in zip(proposal, z, lanes, runs, strict=True):
-        torch.add(particles, torch.cat(list(draw(lane, len(particles), start))), alpha=run.step, out=out).mul_(
-            1 / math.sqrt(1 + run.step**2)
-        )
+        torch.add(
+            particles, torch.cat(list(draw(lane, len(particles), start))), alpha=run.step, out=out
+        ).mul_(1 / math.sqrt(1 + run.step**2))
     new, label = _judged(judge, proposal, lanes)
-    accepted = new > torch.tensor([run.level for run in runs], dtype=torch.float64, device=z.device)[:, None]
+    accepted = (
+        new
+        > torch.tensor([run.level for run in runs], dtype=torch.float64, device=z.device)[:, None]
+    )
     for old, other in ((z, proposal), (scores, new), (labels, label)):
         old[accepted] = other[accepted]
     for run, count in zip(runs, accepted.sum(1).tolist(), strict=True):
         run.accepted += count
         run.proposed += z.shape[1]
         run.calls += z.shape[1]
-        run.step = min(_MOST_STEP, max(_LEAST_STEP, run.step * math.exp(_GAIN * (count / z.shape[1] - TARGET))))
+        run.step = min(
+            _MOST_STEP, max(_LEAST_STEP, run.step * math.exp(_GAIN * (count / z.shape[1] - TARGET)))
+        )

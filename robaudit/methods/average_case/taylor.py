@@ -1,4 +1,5 @@
-"""`taylor`: the robustness of the tangent at the clean image, and `taylor_mvs`, the same through the mv-sigmoid."""
+"""`taylor`: the robustness of the tangent at the clean image, and `taylor_mvs`, the same through
+the mv-sigmoid."""
 
 from __future__ import annotations
 
@@ -13,13 +14,16 @@ from robaudit.results import Result
 
 
 class Taylor(FewClasses):
-    """Phi_R(z) with z_i = g_i(x) / (sigma ||u_i||), u_i = grad g_i(x), R the correlations of the u_i . eps.
+    """Phi_R(z) with z_i = g_i(x) / (sigma ||u_i||), u_i = grad g_i(x), R the correlations of the
+    u_i . eps.
 
-    Exact for linear models. For other models it sees only the slope at the clean image and is usually far too optimistic; it claims no
-    interval. Prefer `mmse`, or `mc` if you can afford it. Cost: two forward and classes - 1 backward passes, for all sigmas; with
-    more than 33 classes 10 forward and 8 to ``classes`` backward passes, at each sigma.
+    Exact for linear models. For other models it sees only the slope at the clean image and is
+    usually far too optimistic; it claims no interval. Prefer `mmse`, or `mc` if you can afford it.
+    Cost: two forward and classes - 1 backward passes, for all sigmas; with more than 33 classes 10
+    forward and 8 to ``classes`` backward passes, at each sigma.
 
-    Source: Han et al., Average-case robustness, Lemma 3.1 and Proposition 3.1 (p_taylor); section 3.2.3 (p_taylor_mvs).
+    Source: Han et al., Average-case robustness, Lemma 3.1 and Proposition 3.1 (p_taylor); section
+    3.2.3 (p_taylor_mvs).
     """
 
     needs = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE
@@ -28,24 +32,33 @@ class Taylor(FewClasses):
     source = "Han et al., p_taylor"
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, a differentiated pass, a backward pass per margin, and beyond 33 classes the passes that select."""
+        """The clean pass, a differentiated pass, a backward pass per margin, and beyond 33 classes
+        the passes that select."""
         most = self.most(classes)
         return 2 + (0 if most is None else SELECTING_FORWARDS), most or classes - 1
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
-        """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the link."""
+        """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the
+        link."""
         tangent = batch.tangent(self.most(batch.classes))
-        selection, (z, r) = tangent.selection, standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
+        selection = tangent.selection
+        (z, r) = standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
         p, _, notes = linked(self.link, z, r, selection, len(z))
         forwards, _ = self.passes(batch.classes)
-        rows = zip(p.tolist(), batch.nearest(z, selection), selection.counts.tolist(), notes, strict=True)
-        return [Result(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
+        rows = zip(
+            p.tolist(), batch.nearest(z, selection), selection.counts.tolist(), notes, strict=True
+        )
+        return [
+            Result(value=v, flips_to=c, forwards=forwards, backwards=k, note=note)
+            for v, c, k, note in rows
+        ]
 
 
 class TaylorMvSigmoid(Taylor):
     """1 / (1 + sum_i exp(-z_i)) with the z of `taylor`, which needs neither covariance nor CDF.
 
-    An approximation of an approximation: the published cheap form, smooth in its inputs. No interval.
+    An approximation of an approximation: the published cheap form, smooth in its inputs. No
+    interval.
 
     Source: Han et al., Average-case robustness, section 3.2.3 (p_taylor_mvs).
     """

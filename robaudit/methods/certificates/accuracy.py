@@ -1,7 +1,9 @@
-"""Certified accuracy: the share of images whose class is certified, and is the label, within a given radius.
+"""Certified accuracy: the share of images whose class is certified, and is the label, within a
+given radius.
 
-Unlike all rows, it is relative to the label: an image counts at radius r only where the certified class is its label and the certified
-radius is r or more. An image that is certified for another class, or not certified at all, counts as not certified.
+Unlike all rows, it is relative to the label: an image counts at radius r only where the certified
+class is its label and the certified radius is r or more. An image that is certified for another
+class, or not certified at all, counts as not certified.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ from robaudit.stats.bootstrap import BOOTSTRAP, percentiles
 from robaudit.stats.summary import Share, share
 
 Mask = NDArray[np.bool_]
-LACKING = "has no certified radii", "add certified_radius, margin_radius or smoothed_margin to its estimators"
+LACKING = (
+    "has no certified radii",
+    "add certified_radius, margin_radius or smoothed_margin to its estimators",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +44,16 @@ class Certificates:
     Attributes:
         key: of the result.
         radii: certified (n,), 0 where nothing is.
-        right: whether the certified class is the label (n,); ``wrong``: whether it is another class. Neither: nothing is certified.
+        right: whether the certified class is the label (n,); ``wrong``: whether it is another
+            class. Neither: nothing is certified.
         correct: whether the network itself classifies the clean image correctly (n,).
         unlabelled: images left out, because they have no label.
         not_finite: images without a finite radius, which count as not certified.
-        alpha: the largest probability that an image's certificate is false; 0 where rows state none.
+        alpha: the largest probability that an image's certificate is false; 0 where rows state
+            none.
         possible: the largest radius that could have been certified; infinite where rows state none.
-        asked: the radius in question, where the estimator stopped once that was decided: at other radii it may have certified less than it
-            could. None without such a radius.
+        asked: the radius in question, where the estimator stopped once that was decided: at other
+            radii it may have certified less than it could. None without such a radius.
     """
 
     key: Annotated[GroupKey, Inline()]
@@ -93,12 +100,14 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True)
 class Curve(Record):
-    """Certified accuracy against radius, at 0 and at each radius where it falls: just beyond it, the next value holds.
+    """Certified accuracy against radius, at 0 and at each radius where it falls: just beyond it,
+    the next value holds.
 
     Attributes:
         radii: ascending, the first 0 (m,).
         counts: images certified there (m,).
-        values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, pointwise.
+        values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals,
+            pointwise.
     """
 
     radii: Annotated[Floats, Field(serialization_alias="radius")]
@@ -114,12 +123,13 @@ class CertifiedAccuracy(Record):
 
     Attributes:
         certificates: of at least one image.
-        confidence: of the intervals, which are for the population. For these images all numbers are exact.
+        confidence: of the intervals, which are for the population. For these images all numbers are
+            exact.
         clean: share of images that the network itself classifies correctly.
         wrong: share certified for a class other than the label.
         abstains: share without a certificate.
-        mean: average certified radius, 0 where the certified class is not the label, with its bootstrap interval; without one for a single
-            image.
+        mean: average certified radius, 0 where the certified class is not the label, with its
+            bootstrap interval; without one for a single image.
         median: of the same radii.
         largest: of the same radii.
     """
@@ -129,7 +139,11 @@ class CertifiedAccuracy(Record):
     clean: Annotated[Share, Field(serialization_alias="clean_accuracy")]
     wrong: Annotated[Share, Field(serialization_alias="wrong_class")]
     abstains: Share
-    mean: Annotated[Estimate, Nested("MeanRadius", "value", "lower", "upper"), Field(serialization_alias="mean_radius")]
+    mean: Annotated[
+        Estimate,
+        Nested("MeanRadius", "value", "lower", "upper"),
+        Field(serialization_alias="mean_radius"),
+    ]
     median: Annotated[float, Field(serialization_alias="median_radius")]
     largest: Annotated[float, Field(serialization_alias="largest_radius")]
 
@@ -155,7 +169,11 @@ class CertifiedAccuracy(Record):
     def at(self, radius: float) -> Share:
         """Certified accuracy at a radius of 0 or more; at 0, the share with any positive radius."""
         certificates = self.certificates
-        return share(int((certificates.right & (certificates.radii >= radius)).sum()), certificates.images, self.confidence)
+        return share(
+            int((certificates.right & (certificates.radii >= radius)).sum()),
+            certificates.images,
+            self.confidence,
+        )
 
     def curve(self) -> Curve:
         """Certified accuracy at every radius."""
@@ -189,28 +207,40 @@ class AccuracyAtRadii(Record):
         return tuple(ShareAtRadius(radius, self.accuracy.at(radius)) for radius in self.radii)
 
 
-def certificates_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
+def certificates_of(
+    run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+) -> list[Certificates]:
     """The certificates of each result that has some, in the run's order.
 
-    A row whose certified class is missing, or whose radius is 0 or no finite number, certifies nothing.
+    A row whose certified class is missing, or whose radius is 0 or no finite number, certifies
+    nothing.
 
     Raises:
         RunError: the results named have no certified radii, or the run no labels.
     """
-    results = measuring(run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING)
+    results = measuring(
+        run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING
+    )
     return [_certificates(columns, str(run.path)) for columns in results]
 
 
 def _certificates(columns: Columns, where: str) -> Certificates:
     labelled = columns.take(columns.label != NO_CLASS)
     if not len(labelled):
-        raise RunError(where, "has no labels, and certified accuracy compares with them", "audit labelled images")
-    finite, values = np.isfinite(labelled.values), labelled.values
+        raise RunError(
+            where,
+            "has no labels, and certified accuracy compares with them",
+            "audit labelled images",
+        )
+    finite = np.isfinite(labelled.values)
+    values = labelled.values
     certified = np.where(finite & (values > 0.0), labelled.certified_class, np.nan)
     right = certified == labelled.label
     wrong = ~np.isnan(certified) & ~right
     radii = np.where(right | wrong, values, 0.0)
-    alpha, possible, asked = columns.alpha, columns.largest, columns.asked
+    alpha = columns.alpha
+    possible = columns.largest
+    asked = columns.asked
     largest = math.inf if np.isnan(possible).any() else float(possible.max())
     return Certificates(
         key=columns.key,
@@ -226,18 +256,24 @@ def _certificates(columns: Columns, where: str) -> Certificates:
     )
 
 
-def certified_accuracy(certificates: Certificates, confidence: float = ROW_CONFIDENCE) -> CertifiedAccuracy:
+def certified_accuracy(
+    certificates: Certificates, confidence: float = ROW_CONFIDENCE
+) -> CertifiedAccuracy:
     """Certified accuracy of one result.
 
-    The mean radius over all images, 0 where the certified class is not the label, is known as ACR, average certified radius.
+    The mean radius over all images, 0 where the certified class is not the label, is known as ACR,
+    average certified radius.
 
     Args:
         certificates: at least one image.
-        confidence: of the intervals: Clopper-Pearson over images of shares, percentiles of 2,000 bootstrap replicates of the mean.
+        confidence: of the intervals: Clopper-Pearson over images of shares, percentiles of 2,000
+            bootstrap replicates of the mean.
 
-    Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing; the mean: Zhai et al. 2020, MACER.
+    Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized
+        smoothing; the mean: Zhai et al. 2020, MACER.
     """
-    n, counted = certificates.images, certificates.counted
+    n = certificates.images
+    counted = certificates.counted
     abstains = n - int(certificates.right.sum()) - int(certificates.wrong.sum())
     bounds = percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"]
     return CertifiedAccuracy(

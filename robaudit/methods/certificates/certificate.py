@@ -9,7 +9,8 @@ from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import Certificate, Result
 
 CERTIFICATE = Interval(IntervalKind.LOWER_BOUND)
-"""A certified radius is a lower bound: the true radius is at least as large, with the stated confidence."""
+"""A certified radius is a lower bound: the true radius is at least as large, with the stated
+confidence."""
 UNSTATED = Certificate()
 
 

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Measured, Method, counted
 from robaudit.gates.statistics import Argument, Statistic
-from robaudit.methods.certificates.accuracy import CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.methods.certificates.accuracy import (
+    CertifiedAccuracy,
+    certificates_of,
+    certified_accuracy,
+)
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED
 from robaudit.spec.gates import Gate
@@ -22,36 +26,56 @@ def _accuracy(evidence: Evidence) -> CertifiedAccuracy:
         RunError: the run has no labels.
     """
     key = evidence.key
-    (certificates,) = (own for own in certificates_of(evidence.run, [key.estimator], key.at.choice) if own.key == key)
+    (certificates,) = (
+        own
+        for own in certificates_of(evidence.run, [key.estimator], key.at.choice)
+        if own.key == key
+    )
     return certified_accuracy(certificates, evidence.basis.confidence)
 
 
 def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
     """Certified accuracy at the radius of the gate, which is exact for these images.
 
-    Beyond the largest radius that could have been certified it is 0. If images stopped once another radius was decided, it is a lower
-    bound: the gate can pass, but not fail.
+    Beyond the largest radius that could have been certified it is 0. If images stopped once another
+    radius was decided, it is a lower bound: the gate can pass, but not fail.
     """
-    accuracy, basis = evidence.once(_accuracy), evidence.basis
+    accuracy = evidence.once(_accuracy)
+    basis = evidence.basis
     radius = gate.arguments["radius"]
     certificates = accuracy.certificates
-    certified, images, remarks = accuracy.at(radius), certificates.images, tuple(_of_certificates(radius, accuracy))
+    certified = accuracy.at(radius)
+    images = certificates.images
+    remarks = tuple(_of_certificates(radius, accuracy))
     if radius > certificates.possible:
-        return Measured(basis.estimate(0.0, (0.0, 0.0), Method.EXACT), images=images, remarks=remarks)
+        return Measured(
+            basis.estimate(0.0, (0.0, 0.0), Method.EXACT), images=images, remarks=remarks
+        )
     if certificates.asked in (None, radius):
         return counted(certified.count, certified.total, basis, remarks=remarks)
     least = certified.estimate.lower if basis.population else certified.value
     stuck = "run it without decide, or with decide at this radius"
-    return Measured(basis.estimate(certified.value, (least or 0.0, 1.0), "lower bound"), stuck=stuck, images=images, remarks=remarks)
+    return Measured(
+        basis.estimate(certified.value, (least or 0.0, 1.0), "lower bound"),
+        stuck=stuck,
+        images=images,
+        remarks=remarks,
+    )
 
 
 def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str]:
     certificates = accuracy.certificates
     if radius > certificates.possible:
         name = ResultName.parse(certificates.key.estimator).estimator
-        yield f"{name} could not have certified more than {certificates.possible:.4g}: more draws or another noise level reach further"
+        yield (
+            f"{name} could not have certified more than {certificates.possible:.4g}: more "
+            "draws or another noise level reach further"
+        )
     if certificates.asked not in (None, radius):
-        yield f"images stopped once it was decided whether {certificates.asked:g} is certified: at other radii more may be certified"
+        yield (
+            f"images stopped once it was decided whether {certificates.asked:g} is certified: "
+            "at other radii more may be certified"
+        )
     if accuracy.abstains.count:
         yield f"nothing certified for {accuracy.abstains.count} of {certificates.images} images"
     if accuracy.wrong.count:
@@ -65,6 +89,9 @@ def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str
 CERTIFIED_ACCURACY = Statistic(
     _certified_accuracy,
     needs=(CERTIFIED.name,),
-    lacking=("there are no certified radii", "add certified_radius, margin_radius or smoothed_margin to the estimators"),
+    lacking=(
+        "there are no certified radii",
+        "add certified_radius, margin_radius or smoothed_margin to the estimators",
+    ),
     arguments=(Argument("radius", lambda _: (0.0, math.inf), "a radius"),),
 )

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.errors import SpecError
-from robaudit.methods.certificates.accuracy import AccuracyAtRadii, CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.methods.certificates.accuracy import (
+    AccuracyAtRadii,
+    CertifiedAccuracy,
+    certificates_of,
+    certified_accuracy,
+)
 from robaudit.names import ResultName
 from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
 from robaudit.quantities import CERTIFIED
@@ -41,7 +46,8 @@ _BEYOND = "not certifiable"
 
 
 def read_radii(texts: Sequence[str], where: str) -> tuple[float, ...] | None:
-    """The requested radii without repeats, ascending; None: every radius where certified accuracy falls.
+    """The requested radii without repeats, ascending; None: every radius where certified accuracy
+    falls.
 
     Raises:
         SpecError: a radius is not a number, or is negative.
@@ -53,7 +59,9 @@ def read_radii(texts: Sequence[str], where: str) -> tuple[float, ...] | None:
     radii = {number(where, text): text for text in texts}
     for value, text in radii.items():
         if value < 0.0:
-            raise SpecError(f"{where} {text}", "is not a radius", "give 0 or a positive number, or all")
+            raise SpecError(
+                f"{where} {text}", "is not a radius", "give 0 or a positive number, or all"
+            )
     return tuple(sorted(radii))
 
 
@@ -64,19 +72,23 @@ def _asked(ask: Ask) -> tuple[float, ...] | None:
 
 
 class CertifiedSection(Section[CertifiedAccuracy]):
-    """Certified accuracy: the share of images whose class provably stays the same within a radius, and is the label."""
+    """Certified accuracy: the share of images whose class provably stays the same within a radius,
+    and is the label."""
 
     title = "Certified accuracy"
     place = 20
     words = (
-        "The share of images whose class provably stays the same within a radius, and is the label: unlike robustness under noise, it is "
-        "relative to the label. A result of a noise level is about the network smoothed by that noise, any other about the network itself."
+        "The share of images whose class provably stays the same within a radius, and is the "
+        "label: unlike robustness under noise, it is "
+        "relative to the label. A result of a noise level is about the network smoothed by that "
+        "noise, any other about the network itself."
     )
     options = (
         SectionOption(
             "radius",
             "R|all",
-            "certified: at this radius (repeatable), or at every one where it falls. Default: 0, 0.25, 0.5, ...",
+            "certified: at this radius (repeatable), or at every one where it falls. Default: 0, "
+            "0.25, 0.5, ...",
             read_radii,
         ),
     )
@@ -87,32 +99,51 @@ class CertifiedSection(Section[CertifiedAccuracy]):
 
     def records(self, run: Run, ask: Ask) -> list[CertifiedAccuracy]:
         """The certified accuracy of each result."""
-        return [certified_accuracy(certificates) for certificates in certificates_of(run, ask.estimators, ask.levels)]
+        return [
+            certified_accuracy(certificates)
+            for certificates in certificates_of(run, ask.estimators, ask.levels)
+        ]
 
     def tables(self, entries: Sequence[Entry[CertifiedAccuracy]], ask: Ask) -> Iterator[Table]:
-        """A table for each norm, with a column for each result, runs side by side; the notes are below the last.
+        """A table for each norm, with a column for each result, runs side by side; the notes are
+        below the last.
 
         Raises:
             SpecError: every radius is requested.
         """
         if _asked(ask) is None:
-            raise SpecError("--radius all", "is too long for a table", "add --format csv or --format json")
+            raise SpecError(
+                "--radius all", "is too long for a table", "add --format csv or --format json"
+            )
         named = _named(entries)
         norms = list(dict.fromkeys(accuracy.certificates.key.norm for _, accuracy in named))
         for norm in norms:
-            alike = [(title, accuracy) for title, accuracy in named if accuracy.certificates.key.norm == norm]
+            alike = [
+                (title, accuracy)
+                for title, accuracy in named
+                if accuracy.certificates.key.norm == norm
+            ]
             table = _table(alike, _asked(ask) or usual_radii([accuracy for _, accuracy in alike]))
             yield replace(table, notes=tuple(_notes(named))) if norm == norms[-1] else table
 
     def figure(self, entries: Sequence[Entry[CertifiedAccuracy]], ask: Ask) -> Sketch:
-        """Certified accuracy against radius: a panel for each norm, a step curve with its band for each of the first twelve results."""
+        """Certified accuracy against radius: a panel for each norm, a step curve with its band for
+        each of the first twelve results."""
         keys = [_parts(entry) for entry in entries]
         named = dict(zip(names := list(dict.fromkeys(keys)), told_apart(names), strict=True))
         styles = dict(list(zip(named.values(), styles_of(names), strict=True))[:_MOST_LINES])
-        lines = [(named[key], entry.record) for key, entry in zip(keys, entries, strict=True) if named[key] in styles]
+        lines = [
+            (named[key], entry.record)
+            for key, entry in zip(keys, entries, strict=True)
+            if named[key] in styles
+        ]
 
         def draw(ax: Axes, norm: str, _: PictureSize) -> None:
-            curves = [(styles[name], accuracy) for name, accuracy in lines if accuracy.certificates.key.norm == norm]
+            curves = [
+                (styles[name], accuracy)
+                for name, accuracy in lines
+                if accuracy.certificates.key.norm == norm
+            ]
             end = 1.05 * max(*(accuracy.largest for _, accuracy in curves), 1e-12)
             for style, accuracy in curves:
                 _curve(ax, accuracy, end, style)
@@ -133,7 +164,8 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         )
 
     def document(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> dict[str, Any]:
-        """The numbers of the table, at the requested radii, at all, or at the usual radii of this result."""
+        """The numbers of the table, at the requested radii, at all, or at the usual radii of this
+        result."""
         every = _asked(ask) is None
         steps = {"curve": entry.record.curve().document()} if every else {}
         radii = _asked(ask) or usual_radii([entry.record])
@@ -142,25 +174,49 @@ class CertifiedSection(Section[CertifiedAccuracy]):
     def lines(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each number."""
         certificates = entry.record.certificates
-        numbers_of = _steps(entry.record) if _asked(ask) is None else _statistics(entry.record, _asked(ask) or usual_radii([entry.record]))
+        numbers_of = (
+            _steps(entry.record)
+            if _asked(ask) is None
+            else _statistics(entry.record, _asked(ask) or usual_radii([entry.record]))
+        )
         for values in numbers_of:
-            yield {**certificates.key.document(), "norm": certificates.key.norm, **dict(zip(_COLUMNS, values, strict=True))}
+            yield {
+                **certificates.key.document(),
+                "norm": certificates.key.norm,
+                **dict(zip(_COLUMNS, values, strict=True)),
+            }
 
 
 def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
-    """0, .25, .5, .75, ... up to the largest radius that counts, in other round steps where .25 does not suit it, eight at most;
-    and the radii that estimators were asked about."""
+    """0, .25, .5, .75, ... up to the largest radius that counts, in other round steps where .25
+    does not suit it, eight at most; and the radii that estimators were asked about."""
     largest = max((accuracy.largest for accuracy in every), default=0.0)
     step = next((step for step in _STEPS if largest < step * (_MOST_RADII + 1)), _STEPS[-1])
     usual = 0.25 if 0.25 <= largest < 0.25 * (_MOST_RADII + 1) else step
-    steps = {float(f"{i * usual:.12g}") for i in range(min(math.floor(largest / usual), _MOST_RADII) + 1)}
-    return tuple(sorted(steps | {accuracy.certificates.asked for accuracy in every if accuracy.certificates.asked is not None}))
+    steps = {
+        float(f"{i * usual:.12g}") for i in range(min(math.floor(largest / usual), _MOST_RADII) + 1)
+    }
+    return tuple(
+        sorted(
+            steps
+            | {
+                accuracy.certificates.asked
+                for accuracy in every
+                if accuracy.certificates.asked is not None
+            }
+        )
+    )
 
 
 def _named(entries: Sequence[Entry[CertifiedAccuracy]]) -> list[tuple[str, CertifiedAccuracy]]:
-    """The results with their titles, runs side by side: "certified_radius at sigma 0.25", without the norm, after the run's name."""
-    places = {key: i for i, key in enumerate(dict.fromkeys(entry.record.certificates.key for entry in entries))}
-    several, named = len(by_name(entries)) > 1, []
+    """The results with their titles, runs side by side: "certified_radius at sigma 0.25", without
+    the norm, after the run's name."""
+    places = {
+        key: i
+        for i, key in enumerate(dict.fromkeys(entry.record.certificates.key for entry in entries))
+    }
+    several = len(by_name(entries)) > 1
+    named = []
     for entry in sorted(entries, key=lambda entry: places[entry.record.certificates.key]):
         key = entry.record.certificates.key
         title = str(replace(key, estimator=ResultName.parse(key.estimator).estimator))
@@ -169,20 +225,35 @@ def _named(entries: Sequence[Entry[CertifiedAccuracy]]) -> list[tuple[str, Certi
 
 
 def _table(block: Sequence[tuple[str, CertifiedAccuracy]], radii: Sequence[float]) -> Table:
-    """A line for each radius and number, and a column for each of these results, all of one norm."""
+    """A line for each radius and number, and a column for each of these results, all of one
+    norm."""
     accuracies = [accuracy for _, accuracy in block]
     lines: list[tuple[str, list[str]]] = [
         ("clean accuracy", [numbers.percents(accuracy.clean.estimate) for accuracy in accuracies]),
-        *((_radius_text(radius), [_at(accuracy, radius) for accuracy in accuracies]) for radius in radii),
-        ("another class certified", [numbers.percents(accuracy.wrong.estimate) for accuracy in accuracies]),
-        ("nothing certified", [numbers.percents(accuracy.abstains.estimate) for accuracy in accuracies]),
+        *(
+            (_radius_text(radius), [_at(accuracy, radius) for accuracy in accuracies])
+            for radius in radii
+        ),
+        (
+            "another class certified",
+            [numbers.percents(accuracy.wrong.estimate) for accuracy in accuracies],
+        ),
+        (
+            "nothing certified",
+            [numbers.percents(accuracy.abstains.estimate) for accuracy in accuracies],
+        ),
         ("mean radius", [_mean(accuracy) for accuracy in accuracies]),
         ("median radius", [f"{accuracy.median:.4g}" for accuracy in accuracies]),
         ("largest radius", [f"{accuracy.largest:.4g}" for accuracy in accuracies]),
     ]
     reach = [accuracy.certificates.possible for accuracy in accuracies]
     if any(map(math.isfinite, reach)):
-        lines.append(("largest possible", [f"{most:.4g}" if math.isfinite(most) else numbers.NONE for most in reach]))
+        lines.append(
+            (
+                "largest possible",
+                [f"{most:.4g}" if math.isfinite(most) else numbers.NONE for most in reach],
+            )
+        )
     sizes = [accuracy.certificates.images for accuracy in accuracies]
     if len(set(sizes)) > 1:
         lines.insert(0, ("images", [f"{size:,}" for size in sizes]))
@@ -196,42 +267,85 @@ def _table(block: Sequence[tuple[str, CertifiedAccuracy]], radii: Sequence[float
 
 
 def _notes(named: Sequence[tuple[str, CertifiedAccuracy]]) -> Iterator[str]:
-    """How to read the numbers, what they leave out, and the error probability of the certificates."""
+    """How to read the numbers, what they leave out, and the error probability of the
+    certificates."""
     every = [accuracy for _, accuracy in named]
-    yield "At r: share of images whose class is certified within r, and is the label; r > 0: within any radius."
+    yield (
+        "At r: share of images whose class is certified within r, and is the label; r > 0: "
+        "within any radius."
+    )
     yield f"[ ] 95 % interval, {LIKE_THESE}, each alone. For {THESE_IMAGES} the shares are exact."
     yield "Mean, median and largest radius: 0 where the certified class is not the label."
     if any(math.isfinite(accuracy.certificates.possible) for accuracy in every):
-        yield "Largest possible: with these options, for any image; larger radii are not certifiable."
-    for alpha in dict.fromkeys(accuracy.certificates.alpha for accuracy in every if accuracy.certificates.alpha):
-        same_alpha = [accuracy.certificates for accuracy in every if accuracy.certificates.alpha == alpha]
-        names = ", ".join(dict.fromkeys(ResultName.parse(accuracy.key.estimator).estimator for accuracy in same_alpha))
+        yield (
+            "Largest possible: with these options, for any image; larger radii are not certifiable."
+        )
+    for alpha in dict.fromkeys(
+        accuracy.certificates.alpha for accuracy in every if accuracy.certificates.alpha
+    ):
+        same_alpha = [
+            accuracy.certificates for accuracy in every if accuracy.certificates.alpha == alpha
+        ]
+        names = ", ".join(
+            dict.fromkeys(
+                ResultName.parse(accuracy.key.estimator).estimator for accuracy in same_alpha
+            )
+        )
         most = max(accuracy.false_at_most for accuracy in same_alpha)
-        yield f"{names}: a certificate is false with probability at most {alpha:g}: at most {most:.2g} expected among as many."
+        yield (
+            f"{names}: a certificate is false with probability at most {alpha:g}: at most "
+            f"{most:.2g} expected among as many."
+        )
     for title, accuracy in named:
         certificates = accuracy.certificates
         if certificates.asked is not None:
-            yield f"{title}: images stopped once r >= {certificates.asked:g} was decided: lower bounds at other radii."
+            yield (
+                f"{title}: images stopped once r >= {certificates.asked:g} was decided: lower "
+                "bounds at other radii."
+            )
         if certificates.unlabelled:
             yield f"{title}: {count(certificates.unlabelled, 'image')} without a label left out."
         if certificates.not_finite:
-            yield f"{title}: {count(certificates.not_finite, 'image')} without a finite radius, not certified."
+            yield (
+                f"{title}: {count(certificates.not_finite, 'image')} without a finite radius, "
+                "not certified."
+            )
 
 
 _COLUMNS = ("statistic", "radius", "count", "images", "value", "lower", "upper")
 _CERTIFIED = "certified_accuracy"
 
 
-def _statistics(accuracy: CertifiedAccuracy, radii: Sequence[float]) -> Iterator[tuple[object, ...]]:
+def _statistics(
+    accuracy: CertifiedAccuracy, radii: Sequence[float]
+) -> Iterator[tuple[object, ...]]:
     """The numbers of the table."""
-    images, possible = accuracy.certificates.images, accuracy.certificates.possible
-    shares = [("clean_accuracy", None, accuracy.clean), *((_CERTIFIED, radius, accuracy.at(radius)) for radius in radii)]
-    for name, radius, share in [*shares, ("wrong_class", None, accuracy.wrong), ("abstains", None, accuracy.abstains)]:
+    images = accuracy.certificates.images
+    possible = accuracy.certificates.possible
+    shares = [
+        ("clean_accuracy", None, accuracy.clean),
+        *((_CERTIFIED, radius, accuracy.at(radius)) for radius in radii),
+    ]
+    for name, radius, share in [
+        *shares,
+        ("wrong_class", None, accuracy.wrong),
+        ("abstains", None, accuracy.abstains),
+    ]:
         yield name, radius, share.count, share.total, share.value, *share.estimate.ends
     yield "mean_radius", None, None, images, accuracy.mean.value, *accuracy.mean.ends
     others = {"median": accuracy.median, "largest": accuracy.largest}
-    yield from ((f"{name}_radius", None, None, images, value, None, None) for name, value in others.items())
-    yield "largest_possible", None, None, images, possible if math.isfinite(possible) else None, None, None
+    yield from (
+        (f"{name}_radius", None, None, images, value, None, None) for name, value in others.items()
+    )
+    yield (
+        "largest_possible",
+        None,
+        None,
+        images,
+        possible if math.isfinite(possible) else None,
+        None,
+        None,
+    )
 
 
 def _steps(accuracy: CertifiedAccuracy) -> Iterator[tuple[object, ...]]:
@@ -247,17 +361,26 @@ def _radius_text(radius: float) -> str:
 
 
 def _at(accuracy: CertifiedAccuracy, radius: float) -> str:
-    return _BEYOND if radius > accuracy.certificates.possible else numbers.percents(accuracy.at(radius).estimate)
+    return (
+        _BEYOND
+        if radius > accuracy.certificates.possible
+        else numbers.percents(accuracy.at(radius).estimate)
+    )
 
 
 def _mean(accuracy: CertifiedAccuracy) -> str:
     mean = accuracy.mean
-    return f"{mean.value:.3g} {numbers.rough_interval(*mean.ends)}" if mean.has_interval else f"{mean.value:.4g}"
+    return (
+        f"{mean.value:.3g} {numbers.rough_interval(*mean.ends)}"
+        if mean.has_interval
+        else f"{mean.value:.4g}"
+    )
 
 
 # --- the figure
 
-_MOST_LINES, _MOST_STEPS = 12, 400
+_MOST_LINES = 12
+_MOST_STEPS = 400
 Line = tuple[str, CertifiedAccuracy]
 """The name of a line, and its result."""
 
@@ -265,22 +388,33 @@ Line = tuple[str, CertifiedAccuracy]
 def _parts(entry: Entry[CertifiedAccuracy]) -> tuple[str, str, str]:
     """Run, estimator without the norm, and level."""
     key = entry.record.certificates.key
-    return entry.name, ResultName.parse(key.estimator).estimator, "" if key.at.level is None else str(key.at)
+    return (
+        entry.name,
+        ResultName.parse(key.estimator).estimator,
+        "" if key.at.level is None else str(key.at),
+    )
 
 
 def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
     images = span([accuracy.certificates.images for _, accuracy in lines])
     yield (
         f"Share of {images} images whose class is certified within the radius, and is the label. "
-        f"Band: 95 % Clopper-Pearson interval, {LIKE_THESE}, each radius alone. Ring: clean accuracy of the network itself."
+        f"Band: 95 % Clopper-Pearson interval, {LIKE_THESE}, each radius alone. Ring: clean "
+        "accuracy of the network itself."
     )
     for name, accuracy in lines:
-        words = [f"mean radius {accuracy.mean.value:.3g} {numbers.rough_interval(*accuracy.mean.ends)}".rstrip()]
+        words = [
+            f"mean radius {accuracy.mean.value:.3g} "
+            f"{numbers.rough_interval(*accuracy.mean.ends)}".rstrip()
+        ]
         words.append(f"nothing certified {numbers.percents(accuracy.abstains.estimate)}")
         if np.isfinite(accuracy.certificates.possible):
             words.append(f"at most {accuracy.certificates.possible:.3g} possible")
         if accuracy.certificates.asked is not None:
-            words.append(f"a lower bound but at {accuracy.certificates.asked:g}, which its images were asked about")
+            words.append(
+                f"a lower bound but at {accuracy.certificates.asked:g}, which its images were "
+                "asked about"
+            )
         yield f"{name}{f' ({accuracy.certificates.key.norm})' if accuracy.certificates.key.norm else ''}: {', '.join(words)}."
     if left:
         yield f"Not shown: {', '.join(left)}."
@@ -291,13 +425,18 @@ def _curve(ax: Axes, accuracy: CertifiedAccuracy, end: float, style: dict[str, A
 
     Beyond the largest possible radius there is neither line nor band.
     """
-    curve, last = accuracy.curve(), min(end, accuracy.certificates.possible)
+    curve = accuracy.curve()
+    last = min(end, accuracy.certificates.possible)
     beyond = accuracy.at(2.0 * end).estimate  # nothing is certified there
     lower, upper = beyond.bounds or (0.0, 1.0)
-    at = np.unique(np.linspace(0, len(curve.radii) - 1, min(len(curve.radii), _MOST_STEPS)).round().astype(int))
+    at = np.unique(
+        np.linspace(0, len(curve.radii) - 1, min(len(curve.radii), _MOST_STEPS)).round().astype(int)
+    )
     radii = np.append(curve.radii[at], max(last, accuracy.largest))
     columns = ((curve.values, beyond.value), (curve.lowers, lower), (curve.uppers, upper))
     values, lowers, uppers = (np.append(column[at], zero) for column, zero in columns)
-    ax.fill_between(radii, lowers, uppers, step="pre", color=style["color"], alpha=0.13, linewidth=0, zorder=1.5)
+    ax.fill_between(
+        radii, lowers, uppers, step="pre", color=style["color"], alpha=0.13, linewidth=0, zorder=1.5
+    )
     ax.step(radii, values, where="pre", zorder=3, **style)
     ax.plot([0.0], [accuracy.clean.value], **ring(style["color"]))

@@ -12,22 +12,31 @@ from robaudit.results import Result
 
 
 class MarginRadius(LipschitzCertificate):
-    """min over j of (z_c - z_j) / K_cj, c the predicted class and K_cj a Lipschitz constant of z_c - z_j: no shorter perturbation flips it.
+    """min over j of (z_c - z_j) / K_cj, c the predicted class and K_cj a Lipschitz constant of z_c
+    - z_j: no shorter perturbation flips it.
 
-    A proof, not a measurement: (z_c - z_j)(x + d) >= (z_c - z_j)(x) - K_cj |d| > 0 for |d| below the radius. The constants hold everywhere,
-    so the radius is often far below any attack's; how far depends on the network (1-Lipschitz layers: hardly; ordinary deep networks:
-    uselessly far). Exact for linear networks.
+    A proof, not a measurement: (z_c - z_j)(x + d) >= (z_c - z_j)(x) - K_cj |d| > 0 for |d| below
+    the radius. The constants hold everywhere, so the radius is often far below any attack's; how
+    far depends on the network (1-Lipschitz layers: hardly; ordinary deep networks: uselessly far).
+    Exact for linear networks.
 
-    A computed constant includes the model's own normalisation. A margin counts only as far as it exceeds the possible rounding
-    error of the network (:func:`robaudit.methods.certificates.lipschitz.rounding`). A declared K of the logits gives K_cj = sqrt(2) K in l2
-    and 2 K in linf.
+    A computed constant includes the model's own normalisation. A margin counts only as far as it
+    exceeds the possible rounding error of the network
+    (:func:`robaudit.methods.certificates.lipschitz.rounding`). A declared K of the logits gives
+    K_cj = sqrt(2) K in l2 and 2 K in linf.
 
-    Source: Tsuzuku, Sato and Sugiyama 2018, Lipschitz-margin training; Smoothed robustness analysis, corollary 2.1.
+    Source: Tsuzuku, Sato and Sugiyama 2018, Lipschitz-margin training; Smoothed robustness
+    analysis, corollary 2.1.
     """
 
     needs = Need.NOTHING
-    summary = "a radius within which the class provably stays, from a Lipschitz constant of the network"
-    prefer = "a proof for the network itself, at the price of one pass; far too small for most deep networks"
+    summary = (
+        "a radius within which the class provably stays, from a Lipschitz constant of the network"
+    )
+    prefer = (
+        "a proof for the network itself, at the price of one pass; far too small for most "
+        "deep networks"
+    )
     source = "Tsuzuku et al. 2018; Smoothed robustness analysis, corollary 2.1"
 
     def passes(self, classes: int) -> tuple[int, int]:
@@ -40,19 +49,37 @@ class MarginRadius(LipschitzCertificate):
         Raises:
             ModelError: the network has no constant, or the images contradict the declared constant.
         """
-        bound, logits, predicted = self.bound(batch), batch.logits, batch.predicted
+        bound = self.bound(batch)
+        logits = batch.logits
+        predicted = batch.predicted
         own = logits.gather(1, predicted[:, None])  # (images, 1)
-        margins = own - logits - rounding(batch, logits, bound.of_margins("l2", predicted), bound.span)
+        margins = (
+            own - logits - rounding(batch, logits, bound.of_margins("l2", predicted), bound.span)
+        )
         itself = torch.arange(batch.classes, device=logits.device) == predicted[:, None]
         by_norm = []
         for norm in self.norm:
             constants = bound.of_margins(norm, predicted)
             radii = torch.where(itself, torch.inf, furthest(margins, constants))
             radius, nearest = radii.min(1)
-            numbers = (radius, (own - logits).gather(1, nearest[:, None])[:, 0], constants.gather(1, nearest[:, None])[:, 0], predicted)
-            by_norm.append([self._row(bound.constant[norm], *row) for row in zip(*(n.tolist() for n in numbers), strict=True)])
+            numbers = (
+                radius,
+                (own - logits).gather(1, nearest[:, None])[:, 0],
+                constants.gather(1, nearest[:, None])[:, 0],
+                predicted,
+            )
+            by_norm.append(
+                [
+                    self._row(bound.constant[norm], *row)
+                    for row in zip(*(n.tolist() for n in numbers), strict=True)
+                ]
+            )
         return list(zip(*by_norm, strict=True))
 
-    def _row(self, network: float, radius: float, margin: float, constant: float, predicted: int) -> Result:
+    def _row(
+        self, network: float, radius: float, margin: float, constant: float, predicted: int
+    ) -> Result:
         numbers = {"margin": margin, "lipschitz": constant, "lipschitz_of_logits": network}
-        return certificate(radius, predicted, predicted, (1, 0), note=self.remark(), numbers=numbers)
+        return certificate(
+            radius, predicted, predicted, (1, 0), note=self.remark(), numbers=numbers
+        )

@@ -33,11 +33,14 @@ class Lipschitz:
     """Lipschitz constants of the logits z and of their differences.
 
     Attributes:
-        constant: K with |z(x) - z(y)| <= K |x - y| for all x and y, both in l2 or both in linf, by norm.
-        margins: constants of z_c - z_j with respect to a norm of the pixels (classes, classes), float64, by norm; 0 on the diagonal.
+        constant: K with |z(x) - z(y)| <= K |x - y| for all x and y, both in l2 or both in linf, by
+            norm.
+        margins: constants of z_c - z_j with respect to a norm of the pixels (classes, classes),
+            float64, by norm; 0 on the diagonal.
         declared: whether the user declared them.
-        span: the largest l2 norm of an intermediate result, relative to the bound on its change by a pixel perturbation of norm 1: a
-            perturbation of norm eps * span is as large as the effect of rounding. 0: not known.
+        span: the largest l2 norm of an intermediate result, relative to the bound on its change by
+            a pixel perturbation of norm 1: a perturbation of norm eps * span is as large as the
+            effect of rounding. 0: not known.
     """
 
     constant: dict[str, float]
@@ -47,20 +50,34 @@ class Lipschitz:
 
     @staticmethod
     def of_declared(constant: dict[str, float], classes: int, pixels: int) -> Lipschitz:
-        """Declared constants of the logits, in one or both norms: z_c - z_j changes by at most sqrt(2) K |x - y|_2 and 2 K |x - y|_inf.
+        """Declared constants of the logits, in one or both norms: z_c - z_j changes by at most
+        sqrt(2) K |x - y|_2 and 2 K |x - y|_inf.
 
         A norm without a constant takes the other's: |d|_inf <= |d|_2 <= sqrt(pixels) |d|_inf.
         """
-        own = {"l2": math.sqrt(2.0) * constant.get("l2", math.inf), "linf": 2.0 * constant.get("linf", math.inf)}
-        best = {"l2": min(own["l2"], own["linf"]), "linf": min(own["linf"], math.sqrt(pixels) * own["l2"])}
-        of_logits = {"l2": min(constant.get("l2", math.inf), math.sqrt(classes) * constant.get("linf", math.inf))}
-        of_logits["linf"] = min(constant.get("linf", math.inf), math.sqrt(pixels) * constant.get("l2", math.inf))
+        own = {
+            "l2": math.sqrt(2.0) * constant.get("l2", math.inf),
+            "linf": 2.0 * constant.get("linf", math.inf),
+        }
+        best = {
+            "l2": min(own["l2"], own["linf"]),
+            "linf": min(own["linf"], math.sqrt(pixels) * own["l2"]),
+        }
+        of_logits = {
+            "l2": min(
+                constant.get("l2", math.inf), math.sqrt(classes) * constant.get("linf", math.inf)
+            )
+        }
+        of_logits["linf"] = min(
+            constant.get("linf", math.inf), math.sqrt(pixels) * constant.get("l2", math.inf)
+        )
         other = 1.0 - torch.eye(classes, dtype=torch.float64)
         margins = {norm: rounded_up(value, 4) * other for norm, value in best.items()}
         return Lipschitz(of_logits, margins, declared=True)
 
     def of_margins(self, norm: str, predicted: Tensor) -> Tensor:
-        """Constants of z_y - z_j for every class j (images, classes), y the predicted class (images,)."""
+        """Constants of z_y - z_j for every class j (images, classes), y the predicted class
+        (images,)."""
         return self.margins[norm].to(predicted.device)[predicted]
 
     def of_loss(self, norm: str, predicted: Tensor) -> Tensor:
@@ -74,17 +91,21 @@ _Both = tuple[Reach, Reach]
 
 @once_a_model
 def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
-    """Constants of the map from pixels to logits, including the model's normalisation; computed once per model.
+    """Constants of the map from pixels to logits, including the model's normalisation; computed
+    once per model.
 
-    Every operation between pixels and logits is bounded separately, and the bounds are multiplied along the graph of one pass: products
-    with fixed weights by their largest singular value (convolutions: :func:`robaudit.numerics.lipschitz.convolution`), batch norms
-    together with the convolution in front of them, sums by the sum of the branches, concatenations by the root of their squares. Bounds in
-    l2 and in linf are carried along, and each step takes the smallest bound that follows from either. Clipping of pixels is 1-Lipschitz. A
-    margin z_c - z_j takes |w_c - w_j| in place of the norm of the last linear layer, so that the bound of a linear network is exact, and
-    never more than sqrt(2) K in l2 and 2 K in linf; a log-softmax at the end does not change margins.
+    Every operation between pixels and logits is bounded separately, and the bounds are multiplied
+    along the graph of one pass: products with fixed weights by their largest singular value
+    (convolutions: :func:`robaudit.numerics.lipschitz.convolution`), batch norms together with the
+    convolution in front of them, sums by the sum of the branches, concatenations by the root of
+    their squares. Bounds in l2 and in linf are carried along, and each step takes the smallest
+    bound that follows from either. Clipping of pixels is 1-Lipschitz. A margin z_c - z_j takes |w_c
+    - w_j| in place of the norm of the last linear layer, so that the bound of a linear network is
+    exact, and never more than sqrt(2) K in l2 and 2 K in linf; a log-softmax at the end does not
+    change margins.
 
-    The bound holds for the network in exact arithmetic. Operations without a rule, such as comparisons, are refused, and so are numbers
-    taken out of tensors, as far as torch shows it.
+    The bound holds for the network in exact arithmetic. Operations without a rule, such as
+    comparisons, are refused, and so are numbers taken out of tensors, as far as torch shows it.
 
     Args:
         model: pixels to logits.
@@ -110,7 +131,9 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
 
 def _refusal(model: LogitModel, why: str) -> ModelError:
     remedy = "declare it, if you know one: lipschitz: {l2: K, source: where it is from}"
-    return ModelError(model.name, f"has no Lipschitz constant that could be computed: {why}", remedy)
+    return ModelError(
+        model.name, f"has no Lipschitz constant that could be computed: {why}", remedy
+    )
 
 
 class _Walk:
@@ -118,30 +141,48 @@ class _Walk:
 
     def __init__(self, graph: Graph, pixels: int, eps: float) -> None:
         self._eps = eps
-        self.reach: dict[Step, _Both] = {graph.steps[0]: (Reach(1.0, 1.0), Reach(math.sqrt(pixels), 1.0))}
+        self.reach: dict[Step, _Both] = {
+            graph.steps[0]: (Reach(1.0, 1.0), Reach(math.sqrt(pixels), 1.0))
+        }
         self.span = 0.0
         self._folded = {
             step
             for step, users in graph.users().items()
-            if step.name in CONVOLUTIONS and [user.name in NORMALISATIONS for user in users] == [True]
+            if step.name in CONVOLUTIONS
+            and [user.name in NORMALISATIONS for user in users] == [True]
         }
 
     def visit(self, step: Step) -> None:
         """Bound an operation from the bounds of its operands."""
-        rule, operands = rule_of(step), step.operands
+        rule = rule_of(step)
+        operands = step.operands
         if step.eps > self._eps:
             raise NoRuleError("it rounds to less precision than the model's")
         if step in self._folded:
             return
         inner = operands[0].step
-        if inner in self._folded:  # a batch norm and the convolution in front of it, as one convolution
-            (before,), scale = inner.operands, channel_scale(step)
-            self._enter(step, _through(self.reach[before.step], convolution_norms(inner, before, scale), step.values))
+        if (
+            inner in self._folded
+        ):  # a batch norm and the convolution in front of it, as one convolution
+            (before,) = inner.operands
+            scale = channel_scale(step)
+            self._enter(
+                step,
+                _through(
+                    self.reach[before.step], convolution_norms(inner, before, scale), step.values
+                ),
+            )
             self._compare(inner, float(scale.abs().amax()), step)
         else:
-            moved = [_through(self.reach[operand.step], rule.norms(step, operand), step.values) for operand in operands]
+            moved = [
+                _through(self.reach[operand.step], rule.norms(step, operand), step.values)
+                for operand in operands
+            ]
             self._enter(
-                step, moved[0] if rule.several is None else (rule.several([a for a, _ in moved]), rule.several([b for _, b in moved]))
+                step,
+                moved[0]
+                if rule.several is None
+                else (rule.several([a for a, _ in moved]), rule.several([b for _, b in moved])),
             )
 
     def _enter(self, step: Step, reach: _Both) -> None:
@@ -149,7 +190,8 @@ class _Walk:
         self._compare(step, 1.0, step)
 
     def _compare(self, step: Step, scale: float, known: Step) -> None:
-        """Raise the span to the size of a result, times the gain from there to an operation of known reach, over that reach."""
+        """Raise the span to the size of a result, times the gain from there to an operation of
+        known reach, over that reach."""
         reach = self.reach[known][0].l2
         if reach > 0:
             self.span = max(self.span, scale * step.size / reach)
@@ -160,38 +202,62 @@ def _through(reach: _Both, norms: Norms, values: int) -> _Both:
 
 
 def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
-    """Pull the differences of logits back through the last linear operations, and take the smallest bound on the way."""
-    classes, step, output = graph.classes, graph.steps[-1], 0
+    """Pull the differences of logits back through the last linear operations, and take the smallest
+    bound on the way."""
+    classes = graph.classes
+    step = graph.steps[-1]
+    output = 0
     rows = torch.eye(classes, dtype=torch.float64, device=step.device)  # (classes, values)
     constant = [walk.reach[step][0].l2, walk.reach[step][1].linf]
-    best = [torch.full((classes, classes), math.inf, dtype=torch.float64, device=step.device) for _ in range(2)]
+    best = [
+        torch.full((classes, classes), math.inf, dtype=torch.float64, device=step.device)
+        for _ in range(2)
+    ]
     selects = True  # every row has at most one nonzero value: products are exact
     while step in walk.reach:  # not folded into the batch norm behind it
-        l2, l1 = _apart(rows, 2.0), _apart(rows, 1.0)
+        l2 = _apart(rows, 2.0)
+        l1 = _apart(rows, 1.0)
         for i in range(2):
-            best[i] = torch.minimum(best[i], torch.minimum(l2 * walk.reach[step][i].l2, l1 * walk.reach[step][i].linf))
+            best[i] = torch.minimum(
+                best[i], torch.minimum(l2 * walk.reach[step][i].l2, l1 * walk.reach[step][i].linf)
+            )
         if len(step.operands) != 1:
             break
         (operand,) = step.operands
         matrix = fixed_matrix(step, operand)
-        if step.name == "log_softmax" and operand.shape == (1, rows.shape[1]) and bool((rows.sum(1) == rows[0].sum()).all()):
+        if (
+            step.name == "log_softmax"
+            and operand.shape == (1, rows.shape[1])
+            and bool((rows.sum(1) == rows[0].sum()).all())
+        ):
             constant = [walk.reach[operand.step][0].l2, walk.reach[operand.step][1].linf]
         elif rule_of(step).moves(step, operand):
             rows = step.pulled_back(operand, rows, output)
-        elif matrix is not None and matrix.dim() == 2 and selects and rows.shape[1] == matrix.shape[0]:
-            rows, selects = rows @ matrix, False
+        elif (
+            matrix is not None
+            and matrix.dim() == 2
+            and selects
+            and rows.shape[1] == matrix.shape[0]
+        ):
+            rows = rows @ matrix
+            selects = False
         else:
             break
-        step, output = operand.step, operand.output
+        step = operand.step
+        output = operand.output
     off_diagonal = 1.0 - torch.eye(classes, dtype=torch.float64)
     up = rounded_up(1.0, _MANY_LAYERS)
-    margins = {norm: (bound * up).cpu() * off_diagonal for norm, bound in zip(("l2", "linf"), best, strict=True)}
+    margins = {
+        norm: (bound * up).cpu() * off_diagonal
+        for norm, bound in zip(("l2", "linf"), best, strict=True)
+    }
     of_logits = {norm: value * up for norm, value in zip(("l2", "linf"), constant, strict=True)}
     return Lipschitz(of_logits, margins, declared=False, span=walk.span)
 
 
 def _apart(rows: Tensor, order: float) -> Tensor:
-    """Bounds of |a_i - a_j| in l1 or l2 for rows whose numbers were rounded once or twice (rows, rows)."""
+    """Bounds of |a_i - a_j| in l1 or l2 for rows whose numbers were rounded once or twice (rows,
+    rows)."""
     size: Tensor = torch.linalg.vector_norm(rows, order, dim=1)
     sums = size[:, None] + size
     if len(rows) > _MOST_CLASSES:

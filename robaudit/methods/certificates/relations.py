@@ -28,7 +28,8 @@ from robaudit.stats.relations import (
     rounding,
 )
 
-_UNIFORM, _LAPLACE = "uniform", "laplace"
+_UNIFORM = "uniform"
+_LAPLACE = "laplace"
 _RADII = (1e-3, 1e-6)  # relative and absolute rounding of radii
 
 
@@ -41,22 +42,27 @@ def _is_vote(row: Row) -> bool:
 
 
 def _certified(row: Row) -> float | None:
-    """The lower bound on the radius by a certificate, or by a closed form less its rounding; None for other results."""
+    """The lower bound on the radius by a certificate, or by a closed form less its rounding; None
+    for other results."""
     if row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT:
         return max(0.0, row.value - rounding(row))
     return row.value if row.quantity == CERTIFIED.name and row.value > 0.0 else None
 
 
 def _witnessed(row: Row) -> float | None:
-    """The upper bound on the radius by an observed flip, or by a closed form plus its rounding; None for other results."""
+    """The upper bound on the radius by an observed flip, or by a closed form plus its rounding;
+    None for other results."""
     seen = row.interval.kind in (IntervalKind.UPPER_BOUND, IntervalKind.EXACT)
     return row.value + rounding(row) if row.quantity == RADIUS.name and seen else None
 
 
 def _share(vote: Row) -> End:
-    """The lower bound on the class probability in a majority vote's certificate; recomputed where the row has its counts."""
+    """The lower bound on the class probability in a majority vote's certificate; recomputed where
+    the row has its counts."""
     proof = vote.certificate or Certificate()
-    bound, kept, draws = proof.p_lower or 0.0, proof.kept, proof.draws
+    bound = proof.p_lower or 0.0
+    kept = proof.kept
+    draws = proof.draws
     if kept is None or draws is None:
         return lambda _: bound
     return lambda tail: min(bound, float(p_lower(kept, draws, tail)))
@@ -65,9 +71,10 @@ def _share(vote: Row) -> End:
 def leaving(noise: NoiseEntry, level: float, pixels: int, order: float, radius: float) -> float:
     """An upper bound of P[|e| > radius] of the noise e in a norm; 1 where nothing is known.
 
-    Gaussian: |e|^2 / sigma^2 is chi-squared with d degrees of freedom, and the d values are independent. Laplace of standard deviation
-    sigma: |e|_1 is gamma of shape d and scale sigma / sqrt 2. Uniform: shares of volumes. Balls of other norms contain one of these.
-    Clipping moves no pixel away from the image, so it only helps.
+    Gaussian: |e|^2 / sigma^2 is chi-squared with d degrees of freedom, and the d values are
+    independent. Laplace of standard deviation sigma: |e|_1 is gamma of shape d and scale sigma /
+    sqrt 2. Uniform: shares of volumes. Balls of other norms contain one of these. Clipping moves no
+    pixel away from the image, so it only helps.
     """
     from scipy.special import chdtrc, erfc, gammaincc
 
@@ -80,10 +87,15 @@ def leaving(noise: NoiseEntry, level: float, pixels: int, order: float, radius: 
         return -math.expm1(pixels * math.log1p(-outside)) if outside < 1.0 else 1.0
 
     if noise["kind"] == GAUSSIAN:
-        return min(float(chdtrc(pixels, (within(2.0) / level) ** 2)), each(float(erfc(within(math.inf) / level / math.sqrt(2.0)))))
+        return min(
+            float(chdtrc(pixels, (within(2.0) / level) ** 2)),
+            each(float(erfc(within(math.inf) / level / math.sqrt(2.0)))),
+        )
     if noise["kind"] == _LAPLACE:
         scale = level / math.sqrt(2.0)
-        return min(float(gammaincc(pixels, within(1.0) / scale)), each(math.exp(-within(math.inf) / scale)))
+        return min(
+            float(gammaincc(pixels, within(1.0) / scale)), each(math.exp(-within(math.inf) / scale))
+        )
     if noise["kind"] == _UNIFORM:
         inside = within(math.inf if noise.get("norm", "linf") == "linf" else 2.0)
         if noise.get("support") == "sphere":
@@ -103,23 +115,41 @@ def _radii(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     for (low, radius), (high, flip) in itertools.product(least, most):
         if low is not high and (factor := setting.factor(low, high)) is not None:
             wrong = low if high.interval.kind is IntervalKind.UPPER_BOUND else None
-            yield BoundingPair(f"radius ({ResultName.parse(low.estimator).part})", fixed(low, radius), fixed(high, factor * flip), wrong)
+            yield BoundingPair(
+                f"radius ({ResultName.parse(low.estimator).part})",
+                fixed(low, radius),
+                fixed(high, factor * flip),
+                wrong,
+            )
 
 
 def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     certified = [
         (row, bound / (1.0 + _RADII[0]) - _RADII[1])
         for row in rows
-        if row.at.noise is None and row.certified_class in (None, row.predicted) and (bound := _certified(row)) and norm_of(row) is not None
+        if row.at.noise is None
+        and row.certified_class in (None, row.predicted)
+        and (bound := _certified(row))
+        and norm_of(row) is not None
     ]
     for row in rows:
-        noise, measured = setting.noises.get(row.noise), failure_claims(row, setting)
+        noise = setting.noises.get(row.noise)
+        measured = failure_claims(row, setting)
         if noise is None or measured is None or setting.pixels is None:
             continue
         for proof, radius in certified:
-            bound = leaving(noise, row.level, setting.pixels, norm_of(proof) or 2.0, radius) if radius > 0 else 1.0
+            bound = (
+                leaving(noise, row.level, setting.pixels, norm_of(proof) or 2.0, radius)
+                if radius > 0
+                else 1.0
+            )
             if bound < 1.0:
-                yield BoundingPair(f"p_fail at {row.at}", measured[0], fixed(proof, bound), proof if bound == 0.0 else None)
+                yield BoundingPair(
+                    f"p_fail at {row.at}",
+                    measured[0],
+                    fixed(proof, bound),
+                    proof if bound == 0.0 else None,
+                )
 
 
 def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
@@ -130,7 +160,11 @@ def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
             if row.at == vote.at and (measured := failure_claims(row, setting)) is not None:
                 number = f"p_fail at {row.at}"
                 if vote.certified_class == row.predicted:
-                    yield BoundingPair(number, measured[0], Claim(vote, partial(_others, _share(vote)), random=True))
+                    yield BoundingPair(
+                        number,
+                        measured[0],
+                        Claim(vote, partial(_others, _share(vote)), random=True),
+                    )
                 else:
                     yield BoundingPair(number, Claim(vote, _share(vote), random=True), measured[1])
 
@@ -142,7 +176,8 @@ def _others(share: End, tail: float) -> float:
 
 WITNESSED = Relation(
     "certified <= witnessed",
-    "no flip is nearer than a certificate of the network, or its exact radius, allows: r_inf <= r_2 <= r_1, r_p <= d^(1/p - 1/q) r_q",
+    "no flip is nearer than a certificate of the network, or its exact radius, allows: r_inf <= "
+    "r_2 <= r_1, r_p <= d^(1/p - 1/q) r_q",
     "definition of a certificate; Hoelder's inequality between norms",
     _RADII,
     _radii,

@@ -1,4 +1,5 @@
-"""`smoothed_attack`: the norm of the smallest perturbation that changes the majority vote under noise, as found by attacks."""
+"""`smoothed_attack`: the norm of the smallest perturbation that changes the majority vote under
+noise, as found by attacks."""
 
 from __future__ import annotations
 
@@ -27,40 +28,75 @@ from robaudit.results import Result, Searched
 
 PURPOSE = "smoothed attack"
 _LEVEL = 0.001  # level of the test that another class is ahead, over all tries
-_SCREEN, _STEPS = 1000, 5  # copies at each point of the ray, and bisections between two of its points
-_RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)  # beyond the flip of the soft vote, in units of its distance or of the noise, whichever is larger
-_TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)  # beyond the first flip on the ray, in the same unit: verified in turn
+# copies at each point of the ray, and bisections between two of its points
+_SCREEN = 1000
+_STEPS = 5
+# beyond the flip of the soft vote, in units of its distance or of the noise, whichever is larger
+_RAY = (
+    -0.2,
+    0.0,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+)
+# beyond the first flip on the ray, in the same unit: verified in turn
+_TRIES = (
+    0.0,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+)
 _AHEAD = 2.0  # standard errors by which another class leads at a flip
 _TINY = 1e-12
-_CANDIDATES, _TARGETS = 5, 2  # classes with a linearised boundary, and chains from the image towards the nearest of these
+# classes with a linearised boundary, and chains from the image towards the nearest of these
+_CANDIDATES = 5
+_TARGETS = 2
 
 
 class SmoothedAttack(SearchedRadius):
-    """The norm of the smallest perturbation that changes the majority vote, as found by a search: an upper bound.
+    """The norm of the smallest perturbation that changes the majority vote, as found by a search:
+    an upper bound.
 
-    The smoothed class at a point is the majority class of its noisy copies. The search of `radius_attack`
-    (:func:`robaudit.methods.radius.minimal_norm.shared_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the
-    mean softmax: a gradient takes `copies` passes.
-    The ray to the flip of the soft vote is searched for the flip of the vote itself, with 1,000 copies (at most `verify`) at each of about
-    ten points. A flip counts only if another class is significantly ahead of the image's smoothed class among `verify` fresh copies (an
-    exact sign test, level .001 over at most five tries): apart from the error probabilities of the test and the certificate, no value is
-    below the certified radius of the same norm.
+    The smoothed class at a point is the majority class of its noisy copies. The search of
+    `radius_attack` (:func:`robaudit.methods.radius.minimal_norm.shared_flips`) runs on the soft
+    vote of `copies` fixed noisy copies, log of the mean softmax: a gradient takes `copies` passes.
+    The ray to the flip of the soft vote is searched for the flip of the vote itself, with 1,000
+    copies (at most `verify`) at each of about ten points. A flip counts only if another class is
+    significantly ahead of the image's smoothed class among `verify` fresh copies (an exact sign
+    test, level .001 over at most five tries): apart from the error probabilities of the test and
+    the certificate, no value is below the certified radius of the same norm.
 
-    Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed classifiers, for the gradient of the
-    soft vote; for the search see :mod:`robaudit.methods.radius.minimal_norm`.
+    Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed
+    classifiers, for the gradient of the soft vote; for the search see
+    :mod:`robaudit.methods.radius.minimal_norm`.
     """
 
     needs = Need.LEVEL | Need.GRADIENTS
-    summary = "the norm of the smallest perturbation that changes the majority vote under noise, as attacks find it"
+    summary = (
+        "the norm of the smallest perturbation that changes the majority vote under noise, "
+        "as attacks find it"
+    )
     prefer = "how far a certified_radius is from the truth: it lies between the two"
     source = "Salman et al. 2019; DeepFool, DDN, FMN, FAB"
 
-    norm: Norms = Field(("l2",), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
+    norm: Norms = Field(
+        ("l2",),
+        description="of the perturbations, for pixels in [0, 1]; each is a result of its own",
+    )
     copies: int = Field(64, ge=1, le=10**5, description="noisy copies of a point in the soft vote")
-    verify: int = Field(10_000, ge=50, le=10**7, description="noisy copies for the class of the image, and for the class of a point")
+    verify: int = Field(
+        10_000,
+        ge=50,
+        le=10**7,
+        description="noisy copies for the class of the image, and for the class of a point",
+    )
     restarts: int = Field(2, ge=0, le=1000, description="chains from noise")
     steps: int = Field(10, ge=1, le=10**5, description="gradients of each chain")
-    polish: int = Field(15, ge=0, le=10**5, description="gradients of the last chain, from the best point")
+    polish: int = Field(
+        15, ge=0, le=10**5, description="gradients of the last chain, from the best point"
+    )
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The most passes of an image; usually one of the five tries is enough."""
@@ -72,7 +108,11 @@ class SmoothedAttack(SearchedRadius):
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
         """Refuse noise that depends on the pixels or has no certificates to compare with."""
-        return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
+        return (
+            ""
+            if theorem_of(form) is not None
+            else "it searches under gaussian, laplace and uniform noise in the box"
+        )
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
@@ -89,33 +129,53 @@ class SmoothedAttack(SearchedRadius):
         flips, passes = flips_of(batch, batch.x[0].numel() * self.copies, search)
         passes = [(self.verify + forwards, backwards) for forwards, backwards in passes]
         by_norm = [
-            self._rows(batch, votes, f, torch.cat(counts), passes, self.limit(norm, shape_of(batch.x)))
+            self._rows(
+                batch, votes, f, torch.cat(counts), passes, self.limit(norm, shape_of(batch.x))
+            )
             for norm, f, counts in zip(self.norm, flips, ahead, strict=True)
         ]
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
-        return Search(norm, self.clip, cap, _CANDIDATES, _TARGETS, self.restarts, self.steps, self.polish)
+        return Search(
+            norm, self.clip, cap, _CANDIDATES, _TARGETS, self.restarts, self.steps, self.polish
+        )
 
-    def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> tuple[Flips, Tensor]:
+    def _nearest(
+        self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm
+    ) -> tuple[Flips, Tensor]:
         """Search the soft vote, then the vote along the rays.
 
         Returns:
-            The flips, and the copies of each for the class of the image's vote and for the class of the flip (images, 2).
+            The flips, and the copies of each for the class of the image's vote and for the class of
+            the flip (images, 2).
         """
-        vote, search = SoftVote(batch, y[group], group, self.copies, PURPOSE), self._search(norm, self.limit(norm, shape_of(batch.x)))
+        vote = SoftVote(batch, y[group], group, self.copies, PURPOSE)
+        search = self._search(norm, self.limit(norm, shape_of(batch.x)))
         uniforms = partial(restart_uniforms, batch, group, f"{PURPOSE} {norm}")
-        (soft,) = shared_flips(vote.logits, vote.slopes, batch.x[group], y[group], [search], uniforms)
-        rays = _Rays(batch, group, soft.pixels - batch.x[group], y[group], self.verify, clipped=self.clip)
+        (soft,) = shared_flips(
+            vote.logits, vote.slopes, batch.x[group], y[group], [search], uniforms
+        )
+        rays = _Rays(
+            batch, group, soft.pixels - batch.x[group], y[group], self.verify, clipped=self.clip
+        )
         rays.verify(soft.found.nonzero()[:, 0])
         sizes = size((rays.nearest.double() - batch.x[group].double()).flatten(1), norm)
         radius = torch.where(rays.flipped, sizes, torch.inf)
         forwards = rays.spent + self.copies * (1 + soft.forwards)
-        flips = Flips(rays.nearest, radius, rays.label, self.copies * soft.gradients, forwards, rays.lost)
+        flips = Flips(
+            rays.nearest, radius, rays.label, self.copies * soft.gradients, forwards, rays.lost
+        )
         return flips, torch.stack([rays.kept, rays.other], 1)
 
     def _rows(
-        self, batch: ImageBatch, votes: Tensor, flips: Flips, counts: Tensor, passes: Sequence[tuple[int, int]], cap: float
+        self,
+        batch: ImageBatch,
+        votes: Tensor,
+        flips: Flips,
+        counts: Tensor,
+        passes: Sequence[tuple[int, int]],
+        cap: float,
     ) -> list[Result]:
         first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
@@ -125,10 +185,14 @@ class SmoothedAttack(SearchedRadius):
             Searched(label=c, kept=kept, other=other) if hit else Searched(label=c)
             for c, kept, other, hit in zip(*(column.tolist() for column in columns), strict=True)
         ]
-        radius, lost = torch.where(near, flips.radius, torch.inf), flips.lost + votes[:, -1]
+        radius = torch.where(near, flips.radius, torch.inf)
+        lost = flips.lost + votes[:, -1]
         rows = rows_of(batch, radius, flips.label, cap, self.interval, passes, lost, searches)
         remark = "the class of the vote is uncertain at the image itself"
-        notes = [row.note if clear else "; ".join(filter(None, [remark, row.note])) for row, clear in zip(rows, sure.tolist(), strict=True)]
+        notes = [
+            row.note if clear else "; ".join(filter(None, [remark, row.note]))
+            for row, clear in zip(rows, sure.tolist(), strict=True)
+        ]
         return [replace(row, note=note) for row, note in zip(rows, notes, strict=True)]
 
 
@@ -152,31 +216,51 @@ class _Rays:
         lost: copies with non-finite logits.
     """
 
-    def __init__(self, batch: ImageBatch, group: Tensor, added: Tensor, y: Tensor, verify: int, *, clipped: bool) -> None:
-        self._batch, self._group, self._added, self._y = batch, group, added, y
-        self._verify, self._screen, self._clipped = verify, min(_SCREEN, verify), clipped
+    def __init__(
+        self,
+        batch: ImageBatch,
+        group: Tensor,
+        added: Tensor,
+        y: Tensor,
+        verify: int,
+        *,
+        clipped: bool,
+    ) -> None:
+        self._batch = batch
+        self._group = group
+        self._added = added
+        self._y = y
+        self._verify = verify
+        self._screen = min(_SCREEN, verify)
+        self._clipped = clipped
         self.nearest = batch.x[group].clone()
-        self._unit = (batch.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)  # along the ray, where ``added`` has length 1
+        # along the ray, where ``added`` has length 1
+        self._unit = (batch.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)
         self.flipped = torch.zeros(len(group), dtype=torch.bool, device=group.device)
         self.label = y.clone()
         self.kept, self.other, self.spent, self.lost = (torch.zeros_like(y) for _ in range(4))
 
     def verify(self, rows: Tensor) -> None:
-        """Look for the first flip of the vote on the rays of some images, and verify it there or somewhat farther out."""
+        """Look for the first flip of the vote on the rays of some images, and verify it there or
+        somewhat farther out."""
         scale = self._first(rows)
         rows = rows[scale[rows].isfinite()]
         for number, beyond in enumerate(_TRIES):
             if not len(rows):
                 return
             at = scale[rows] + beyond * torch.maximum(self._unit[rows], scale[rows])
-            kept, votes = self._votes(rows, at, self._verify + self._screen + number * self._verify, self._verify)
+            kept, votes = self._votes(
+                rows, at, self._verify + self._screen + number * self._verify, self._verify
+            )
             other = votes.gather(1, self.label[rows, None])[:, 0]
             both = (kept + other).clamp_min(1)
             ahead = p_lower(other.cpu().numpy(), both.cpu().numpy(), _LEVEL / len(_TRIES)) > 0.5
             sure = torch.from_numpy(ahead).to(rows.device)
             done = rows[sure]
             self.nearest[done] = self._points(done, at[sure])
-            self.flipped[done], self.kept[done], self.other[done] = True, kept[sure], other[sure]
+            self.flipped[done] = True
+            self.kept[done] = kept[sure]
+            self.other[done] = other[sure]
             rows = rows[~sure]
 
     def _first(self, rows: Tensor) -> Tensor:
@@ -194,11 +278,13 @@ class _Rays:
         for _ in range(_STEPS):
             middle = (lower[still] + upper[still]) / 2
             flips = self._flips(still, middle)
-            upper[still], lower[still] = torch.where(flips, middle, upper[still]), torch.where(flips, lower[still], middle)
+            upper[still] = torch.where(flips, middle, upper[still])
+            lower[still] = torch.where(flips, lower[still], middle)
         return upper
 
     def _flips(self, rows: Tensor, scale: Tensor) -> Tensor:
-        """Whether another class is well ahead at a point, always with the same draws; records the class."""
+        """Whether another class is well ahead at a point, always with the same draws; records the
+        class."""
         if not len(rows):
             return torch.zeros(0, dtype=torch.bool, device=rows.device)
         kept, votes = self._votes(rows, scale, self._verify, self._screen)
@@ -211,11 +297,16 @@ class _Rays:
         """Votes for the class of the image's vote (rows,), and votes by class (rows, classes)."""
         pixels = self._batch.x.clone()
         pixels[self._group[rows]] = self._points(rows, scale)
-        votes = count_votes(replace(self._batch, x=pixels), self._group[rows].tolist(), start, draws)
+        votes = count_votes(
+            replace(self._batch, x=pixels), self._group[rows].tolist(), start, draws
+        )
         self.spent[rows] += draws
         self.lost[rows] += votes[:, -1]
         return votes.gather(1, self._y[rows, None])[:, 0], votes[:, :-1]
 
     def _points(self, rows: Tensor, scale: Tensor) -> Tensor:
-        points: Tensor = self._batch.x[self._group[rows]] + self._added[rows] * scale.to(self._added.dtype)[:, None, None, None]
+        points: Tensor = (
+            self._batch.x[self._group[rows]]
+            + self._added[rows] * scale.to(self._added.dtype)[:, None, None, None]
+        )
         return points.clamp(0.0, 1.0) if self._clipped else points

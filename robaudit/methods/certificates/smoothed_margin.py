@@ -1,4 +1,5 @@
-"""`smoothed_margin`: a radius within which the mean margin under Gaussian noise provably keeps its sign."""
+"""`smoothed_margin`: a radius within which the mean margin under Gaussian noise provably keeps its
+sign."""
 
 from __future__ import annotations
 
@@ -19,33 +20,47 @@ from robaudit.results import Certificate, Result
 
 
 class SmoothedMargin(LipschitzCertificate):
-    """A radius within which the mean of L = max over j of (z_j - z_c) under Gaussian noise stays negative, with confidence 1 - alpha.
+    """A radius within which the mean of L = max over j of (z_j - z_c) under Gaussian noise stays
+    negative, with confidence 1 - alpha.
 
-    c is the class of the clean image. It certifies the mean margin, not the majority vote under noise: a negative mean of L
-    implies P[c] > 1/2 only for independent and symmetric logits. Without any assumption it implies, at the image itself,
-    P[class is not c] <= exp(-eps^2 / (2 sigma^2)), eps the l2 radius (``certificate.p_error``).
+    c is the class of the clean image. It certifies the mean margin, not the majority vote under
+    noise: a negative mean of L implies P[c] > 1/2 only for independent and symmetric logits.
+    Without any assumption it implies, at the image itself, P[class is not c] <= exp(-eps^2 / (2
+    sigma^2)), eps the l2 radius (``certificate.p_error``).
 
-    Proof. Let K_p = max_j K_cj for perturbations in l_p: L is a maximum of functions with these constants, so |L(x) - L(y)| <=
-    K_p |x - y|_p, and so is its mean under noise, g(x) = E L(x + N), for a mean of shifted functions. The mean of L over n independent
-    draws is a function of n d standard normal variables with constant sigma K_2 / sqrt(n) in l2, whichever norm is certified, so by
-    Gaussian concentration (Tsirelson, Ibragimov and Sudakov 1976) g(x) <= mean_n L + K_2 sigma sqrt(2 ln(1/alpha) / n) with probability
-    1 - alpha. Call the right-hand side -m. Then g(x + d) <= -m + K_p |d|_p < 0 for |d|_p < m / K_p, the radius; and by the same
-    concentration with n = 1, P[L(x + N) >= 0] <= P[L - g >= m] <= exp(-m^2 / (2 K_2^2 sigma^2)). All norms share the event of probability
-    1 - alpha. Clipping of noisy pixels changes none of this.
+    Proof. Let K_p = max_j K_cj for perturbations in l_p: L is a maximum of functions with these
+    constants, so |L(x) - L(y)| <= K_p |x - y|_p, and so is its mean under noise, g(x) = E L(x + N),
+    for a mean of shifted functions. The mean of L over n independent draws is a function of n d
+    standard normal variables with constant sigma K_2 / sqrt(n) in l2, whichever norm is certified,
+    so by Gaussian concentration (Tsirelson, Ibragimov and Sudakov 1976) g(x) <= mean_n L + K_2
+    sigma sqrt(2 ln(1/alpha) / n) with probability 1 - alpha. Call the right-hand side -m. Then g(x
+    + d) <= -m + K_p |d|_p < 0 for |d|_p < m / K_p, the radius; and by the same concentration with n
+    = 1, P[L(x + N) >= 0] <= P[L - g >= m] <= exp(-m^2 / (2 K_2^2 sigma^2)). All norms share the
+    event of probability 1 - alpha. Clipping of noisy pixels changes none of this.
 
-    Cost: ``samples`` forward passes. The radius does not grow with sigma; as sigma tends to 0 it becomes `margin_radius` with the largest
-    constant. Copies are computed in the precision of the network: ``run.precision`` does not apply.
+    Cost: ``samples`` forward passes. The radius does not grow with sigma; as sigma tends to 0 it
+    becomes `margin_radius` with the largest constant. Copies are computed in the precision of the
+    network: ``run.precision`` does not apply.
 
-    Source: Smoothed robustness analysis, theorem 4, with the sampling error, which the paper leaves out.
+    Source: Smoothed robustness analysis, theorem 4, with the sampling error, which the paper leaves
+    out.
     """
 
     needs = Need.LEVEL | Need.RANDOM
-    summary = "a radius within which the mean margin under Gaussian noise stays positive, from a Lipschitz constant"
-    prefer = "networks with a small Lipschitz constant; certified_radius needs none, and certifies the majority vote"
+    summary = (
+        "a radius within which the mean margin under Gaussian noise stays positive, from a "
+        "Lipschitz constant"
+    )
+    prefer = (
+        "networks with a small Lipschitz constant; certified_radius needs none, and "
+        "certifies the majority vote"
+    )
     source = "Smoothed robustness analysis, theorem 4"
 
     samples: int = Field(1000, ge=1, le=10**7, description="noisy copies of each image")
-    alpha: float = Field(0.001, gt=0, lt=1, description="the probability that an image's radius is too large")
+    alpha: float = Field(
+        0.001, gt=0, lt=1, description="the probability that an image's radius is too large"
+    )
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the draws."""
@@ -53,7 +68,11 @@ class SmoothedMargin(LipschitzCertificate):
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
         """The concentration bound needs isotropic normal noise."""
-        return "" if isinstance(form, Gaussian) else "its proof needs isotropic Gaussian noise (kind: gaussian)"
+        return (
+            ""
+            if isinstance(form, Gaussian)
+            else "its proof needs isotropic Gaussian noise (kind: gaussian)"
+        )
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Average L, and subtract the sampling error of n draws.
@@ -61,7 +80,9 @@ class SmoothedMargin(LipschitzCertificate):
         Raises:
             ModelError: the network has no constant, or the images contradict the declared constant.
         """
-        bound, predicted, sigma = self.bound(batch), batch.predicted, batch.level
+        bound = self.bound(batch)
+        predicted = batch.predicted
+        sigma = batch.level
         k2 = bound.of_loss("l2", predicted)
         losses = self._losses(batch, k2, bound.span)
         lost = (~losses.isfinite()).sum(1)
@@ -74,25 +95,48 @@ class SmoothedMargin(LipschitzCertificate):
         for norm in self.norm:
             constants = bound.of_loss(norm, predicted)
             numbers = (furthest(margin, constants), -mean, constants, p_error, predicted, lost)
-            by_norm.append([self._row(*row) for row in zip(*(n.tolist() for n in numbers), strict=True)])
+            by_norm.append(
+                [self._row(*row) for row in zip(*(n.tolist() for n in numbers), strict=True)]
+            )
         return list(zip(*by_norm, strict=True))
 
     def _losses(self, batch: ImageBatch, constants: Tensor, span: float) -> Tensor:
-        """L of every noisy copy (images, draws), rounded up by the possible rounding error; not finite if a logit is not finite."""
-        n, y, model = len(batch.x), batch.predicted, batch.model
+        """L of every noisy copy (images, draws), rounded up by the possible rounding error; not
+        finite if a logit is not finite."""
+        n = len(batch.x)
+        y = batch.predicted
+        model = batch.model
         losses = torch.empty(n * self.samples, dtype=torch.float64, device=batch.x.device)
-        for noisy in batch.engine.noisy_batches(batch.x, batch.ids, batch.at, self.samples, batch.engine.rows(batch.x.shape[1:])):
+        for noisy in batch.engine.noisy_batches(
+            batch.x, batch.ids, batch.at, self.samples, batch.engine.rows(batch.x.shape[1:])
+        ):
             with torch.inference_mode():
                 logits = model(noisy.padded)[: len(noisy.x)].double()
             target = y[noisy.image][:, None]
             own = logits.gather(1, target)[:, 0]
-            largest = (1 + batch.level) * constants[noisy.image]  # noise of sigma adds sigma sqrt(pixels) to the norm of the pixels
-            loss = logits.scatter(1, target, -torch.inf).amax(1) - own + rounding(batch, logits, largest, span)
-            losses[noisy.image * self.samples + noisy.draw] = torch.where(logits.isfinite().all(1), loss, torch.nan)
+            # noise of sigma adds sigma sqrt(pixels) to the norm of the pixels
+            largest = (1 + batch.level) * constants[noisy.image]
+            loss = (
+                logits.scatter(1, target, -torch.inf).amax(1)
+                - own
+                + rounding(batch, logits, largest, span)
+            )
+            losses[noisy.image * self.samples + noisy.draw] = torch.where(
+                logits.isfinite().all(1), loss, torch.nan
+            )
         return losses.view(n, self.samples)
 
-    def _row(self, radius: float, mean: float, constant: float, p_error: float, predicted: int, lost: int) -> Result:
-        remarks = [self.remark(), f"{lost} noisy copies gave non-finite logits: nothing is certified" if lost else ""]
-        about, numbers = Certificate(alpha=self.alpha, p_error=p_error), {"smoothed_margin": mean, "lipschitz": constant}
-        note, passes = "; ".join(filter(None, remarks)), self.passes(0)
-        return certificate(radius, predicted, predicted, passes, note=note, about=about, numbers=numbers, lost=lost)
+    def _row(
+        self, radius: float, mean: float, constant: float, p_error: float, predicted: int, lost: int
+    ) -> Result:
+        remarks = [
+            self.remark(),
+            f"{lost} noisy copies gave non-finite logits: nothing is certified" if lost else "",
+        ]
+        about = Certificate(alpha=self.alpha, p_error=p_error)
+        numbers = {"smoothed_margin": mean, "lipschitz": constant}
+        note = "; ".join(filter(None, remarks))
+        passes = self.passes(0)
+        return certificate(
+            radius, predicted, predicted, passes, note=note, about=about, numbers=numbers, lost=lost
+        )

@@ -1,8 +1,9 @@
 """Certified radii of a majority vote under noise, from the probability of the majority class.
 
-The smoothed class at x is the class c with the largest P_c(x) = P[f(x + e) = c]. If P_c(x) >= p > 1/2, no perturbation of norm below
-R(p) brings P_c to 1/2, for any f. :class:`Theorem` gives R for the three kinds of noise with a closed form; each is tight: some f
-with P_c(x) = p loses its majority just beyond R. A count of draws bounds p from below (:func:`p_lower`).
+The smoothed class at x is the class c with the largest P_c(x) = P[f(x + e) = c]. If P_c(x) >= p >
+1/2, no perturbation of norm below R(p) brings P_c to 1/2, for any f. :class:`Theorem` gives R for
+the three kinds of noise with a closed form; each is tight: some f with P_c(x) = p loses its
+majority just beyond R. A count of draws bounds p from below (:func:`p_lower`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ Floats = NDArray[np.float64]
 EARLY = 0.1
 """The share of alpha spent on answers before the last draw."""
 
-_NO_HOPE = 1e-4  # a question is answered no if all draws would answer yes with a smaller probability
+_NO_HOPE = (
+    1e-4  # a question is answered no if all draws would answer yes with a smaller probability
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +68,34 @@ def _normal_probability(x: float) -> float:
 GAUSSIAN = Theorem("l2", _normal_quantile, _normal_probability)
 """x + sigma z: R = sigma Phi^-1(p) in l2.
 
-Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing, theorem 1 with p_B = 1 - p_A.
+Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing,
+theorem 1 with p_B = 1 - p_A.
 """
 
 BOX = Theorem("l1", lambda p: 2.0 * p - 1.0, lambda r: 0.5 + 0.5 * r)
 """Uniform on [-eps, eps]^d: R = 2 eps (p - 1/2) in l1.
 
-Source: Lee, Yuan, Chang and Jaakkola 2019, Tight certificates of adversarial robustness for randomly smoothed classifiers; Yang et al.
-2020, Randomized smoothing of all shapes and sizes.
+Source: Lee, Yuan, Chang and Jaakkola 2019, Tight certificates of adversarial robustness for
+randomly smoothed classifiers; Yang et al. 2020, Randomized smoothing of all shapes and sizes.
 """
 
-LAPLACE = Theorem("l1", lambda p: -math.log(2.0 * (1.0 - p)) if p < 1.0 else math.inf, lambda r: 1.0 - 0.5 * math.exp(-r), math.sqrt(0.5))
-"""Independent Laplace variables of standard deviation sigma, with scale b = sigma / sqrt 2: R = -b log(2 (1 - p)) in l1.
+LAPLACE = Theorem(
+    "l1",
+    lambda p: -math.log(2.0 * (1.0 - p)) if p < 1.0 else math.inf,
+    lambda r: 1.0 - 0.5 * math.exp(-r),
+    math.sqrt(0.5),
+)
+"""Independent Laplace variables of standard deviation sigma, with scale b = sigma / sqrt 2: R = -b
+log(2 (1 - p)) in l1.
 
-Source: Teng, Lee and Yuan 2020, l1 adversarial robustness certificates: a randomized smoothing approach, with p_B = 1 - p_A.
+Source: Teng, Lee and Yuan 2020, l1 adversarial robustness certificates: a randomized smoothing
+approach, with p_B = 1 - p_A.
 """
 
 
 def p_lower(kept: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
-    """The one-sided Clopper-Pearson bound: P[p_lower > p] <= alpha, for every p and number of draws.
+    """The one-sided Clopper-Pearson bound: P[p_lower > p] <= alpha, for every p and number of
+    draws.
 
     BetaInv(alpha; k, n - k + 1), 0 at k = 0 and alpha^(1/n) at k = n.
 
@@ -99,10 +111,13 @@ def p_lower(kept: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
     """
     from scipy.special import betaincinv
 
-    k, n = np.broadcast_arrays(np.asarray(kept, dtype=np.float64), np.asarray(draws, dtype=np.float64))
+    k, n = np.broadcast_arrays(
+        np.asarray(kept, dtype=np.float64), np.asarray(draws, dtype=np.float64)
+    )
     if not (np.all(k >= 0) and np.all(k <= n) and np.all(n >= 1) and 0.0 < alpha < 1.0):
         raise ValueError("p_lower: needs 0 <= kept <= draws, draws >= 1 and alpha between 0 and 1")
-    inside: Floats = betaincinv(np.maximum(k, 1.0), n - k + 1.0, alpha)  # the clamp only affects values that np.where discards
+    # the clamp only affects values that np.where discards
+    inside: Floats = betaincinv(np.maximum(k, 1.0), n - k + 1.0, alpha)
     return np.where(k == 0, 0.0, np.where(k == n, alpha ** (1.0 / n), inside))
 
 
@@ -112,7 +127,8 @@ def largest_radius(theorem: Theorem, level: float, draws: int, alpha: float) -> 
 
 
 def fewest_draws(alpha: float, p: float = 0.5) -> int | None:
-    """The smallest n for which a bound above p is possible, alpha^(1/n) > p; None if p is 1 or more."""
+    """The smallest n for which a bound above p is possible, alpha^(1/n) > p; None if p is 1 or
+    more."""
     if p >= 1.0:
         return None
     n = max(1, math.ceil(math.log(alpha) / math.log(p)))
@@ -128,7 +144,8 @@ def needed(theorem: Theorem, level: float, radius: float, draws: int, alpha: flo
     """The smallest count k of n draws that certifies a radius > 0; None if all n do not suffice."""
     if largest_radius(theorem, level, draws, alpha) < radius:
         return None
-    few, enough = 0, draws
+    few = 0
+    enough = draws
     while enough - few > 1:
         middle = (few + enough) // 2
         certified = theorem.radius(float(p_lower(middle, draws, alpha)), level) >= radius
@@ -138,21 +155,26 @@ def needed(theorem: Theorem, level: float, radius: float, draws: int, alpha: flo
 
 @dataclass(frozen=True)
 class Question:
-    """Decide whether the certified radius is at least r, after some of the draws, at the latest after all n.
+    """Decide whether the certified radius is at least r, after some of the draws, at the latest
+    after all n.
 
-    *Yes* before the last draw, if a confidence sequence at level alpha / 10 (:func:`robaudit.numerics.sequences.deciding_sequence`)
-    lies above the probability p* that r requires; otherwise at the last draw, by Clopper-Pearson at 9/10 alpha, which may be certain
-    earlier because enough draws have kept the class. *No*, if it is nearly certain that the last draw would say no.
+    *Yes* before the last draw, if a confidence sequence at level alpha / 10
+    (:func:`robaudit.numerics.sequences.deciding_sequence`) lies above the probability p* that r
+    requires; otherwise at the last draw, by Clopper-Pearson at 9/10 alpha, which may be certain
+    earlier because enough draws have kept the class. *No*, if it is nearly certain that the last
+    draw would say no.
 
-    The reported lower bound is above p with probability at most alpha, for any n, r and times of the looks: the sequence
-    is above p at *any* time with probability alpha / 10 at most (Ville), and the bound at the last draw with probability 9/10 alpha. The
-    reported bound is one of these two, or the second with all missing draws counted as lost, which is smaller still. So the stopping
-    time may depend on everything, and stopping for *no* in particular needs no proof.
+    The reported lower bound is above p with probability at most alpha, for any n, r and times of
+    the looks: the sequence is above p at *any* time with probability alpha / 10 at most (Ville),
+    and the bound at the last draw with probability 9/10 alpha. The reported bound is one of these
+    two, or the second with all missing draws counted as lost, which is smaller still. So the
+    stopping time may depend on everything, and stopping for *no* in particular needs no proof.
 
-    Stopping for *no* may lose a certificate, though. An image is given up once P[K >= k* - k] <= 1e-4 for K ~ Binomial(n - t, U), where U
-    is the upper end of the sequence and k* the count that the last draw requires. P[yes at the last draw | the first t draws] is a
-    martingale, so an image that the last draw would have certified is given up with probability at most 1e-4, plus alpha / 10 for a U
-    that is too small.
+    Stopping for *no* may lose a certificate, though. An image is given up once P[K >= k* - k] <=
+    1e-4 for K ~ Binomial(n - t, U), where U is the upper end of the sequence and k* the count that
+    the last draw requires. P[yes at the last draw | the first t draws] is a martingale, so an image
+    that the last draw would have certified is given up with probability at most 1e-4, plus alpha /
+    10 for a U that is too small.
 
     Args:
         theorem: the theorem for the noise.
@@ -201,22 +223,35 @@ class Question:
             draws: number of draws so far.
 
         Returns:
-            Whether each image stops (n,), its lower bound of p, and its certified radius (n,), at least r if that is certain.
+            Whether each image stops (n,), its lower bound of p, and its certified radius (n,), at
+            least r if that is certain.
         """
         lower, upper = deciding_sequence(kept, draws - kept, self._p, 1.0 - EARLY * self.alpha)
         least = p_lower(kept, self.draws, self._last)  # if all others are lost
-        early, certain = lower >= self._p, kept >= self.needed
+        early = lower >= self._p
+        certain = kept >= self.needed
         stop = early | certain | (draws >= self.draws) | self._hopeless(kept, draws, upper)
         p = np.maximum(lower, least)
         radius = np.array([self.theorem.radius(bound, self.level) for bound in p.tolist()])
-        return stop, p, np.where(early, np.where(p > self._p, np.maximum(radius, self.radius), self.radius), radius)
+        return (
+            stop,
+            p,
+            np.where(
+                early, np.where(p > self._p, np.maximum(radius, self.radius), self.radius), radius
+            ),
+        )
 
     def _hopeless(self, kept: Floats, draws: int, upper: Floats) -> NDArray[np.bool_]:
         from scipy.special import betainc
 
-        left, lacking = self.draws - draws, self.needed - kept
+        left = self.draws - draws
+        lacking = self.needed - kept
         if left <= 0:
             return np.ones(kept.shape, dtype=np.bool_)
-        probability = betainc(np.maximum(lacking, 1.0), np.maximum(left - lacking + 1.0, 1.0), np.clip(upper, 0.0, 1.0))
+        probability = betainc(
+            np.maximum(lacking, 1.0),
+            np.maximum(left - lacking + 1.0, 1.0),
+            np.clip(upper, 0.0, 1.0),
+        )
         hopeless: NDArray[np.bool_] = (lacking > left) | ((lacking > 0) & (probability <= _NO_HOPE))
         return hopeless

@@ -22,34 +22,49 @@ from robaudit.results import LossNorm, Result
 
 PURPOSE = "adversarial loss"
 HOTTEST = 1e4
-"""The last inverse temperature of the random search: a loss lower by a thousandth is accepted with a probability of e^-10."""
+"""The last inverse temperature of the random search: a loss lower by a thousandth is accepted with
+a probability of e^-10."""
 
 
 class AdversarialLoss(LossEstimator):
     """max l over everything that the noise can do to an image, bounded from below by a search.
 
-    If the noise fills a ball about the image (``uniform``): projected gradient ascent on log l from several starts, the image itself and
-    draws of the noise; the best iterate counts (:func:`robaudit.numerics.attack.ascend`). With ``clip`` it stays in [0, 1], too. For other
-    bounded kinds (``spatial``): a random search without gradients, by Metropolis chains in the space of the normal variables whose
-    temperature falls (:func:`robaudit.methods.intermediate_q.metropolis.metropolis`); every visited point counts.
+    If the noise fills a ball about the image (``uniform``): projected gradient ascent on log l from
+    several starts, the image itself and draws of the noise; the best iterate counts
+    (:func:`robaudit.numerics.attack.ascend`). With ``clip`` it stays in [0, 1], too. For other
+    bounded kinds (``spatial``): a random search without gradients, by Metropolis chains in the
+    space of the normal variables whose temperature falls
+    (:func:`robaudit.methods.intermediate_q.metropolis.metropolis`); every visited point counts.
 
     The value is a lower bound of the maximum: another attack may find more.
 
-    Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
+    Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps,
+    10 restarts).
     """
 
-    needs, interval = Need.LEVEL | Need.GRADIENTS | Need.RANDOM | Need.BOUNDED, Interval(IntervalKind.LOWER_BOUND)
+    needs = Need.LEVEL | Need.GRADIENTS | Need.RANDOM | Need.BOUNDED
+    interval = Interval(IntervalKind.LOWER_BOUND)
     summary = "the largest loss under the noise that an attack finds"
     prefer = "the worst case, on the same scale as the average case"
     source = "Madry et al. 2018; Rice et al. 2021"
 
     steps: int = Field(
-        50, ge=1, le=10**5, description="gradient steps from each start (kinds that are no ball: temperatures of the search)"
+        50,
+        ge=1,
+        le=10**5,
+        description="gradient steps from each start (kinds that are no ball: temperatures of the "
+        "search)",
     )
     restarts: int = Field(
-        10, ge=1, le=10**4, description="starts: the image itself, and draws of the noise (kinds that are no ball: chains)"
+        10,
+        ge=1,
+        le=10**4,
+        description="starts: the image itself, and draws of the noise (kinds that are no ball: "
+        "chains)",
     )
-    moves: int = Field(20, ge=1, le=1000, description="of each chain at every temperature (kinds that are no ball)")
+    moves: int = Field(
+        20, ge=1, le=1000, description="of each chain at every temperature (kinds that are no ball)"
+    )
 
     @property
     def rows_at_once(self) -> int:
@@ -57,7 +72,8 @@ class AdversarialLoss(LossEstimator):
         return self.restarts
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """On a ball: the clean pass, all visited points with their gradients, and the best point once more."""
+        """On a ball: the clean pass, all visited points with their gradients, and the best point
+        once more."""
         return 2 + self.restarts * (self.steps + 1), self.restarts * (self.steps + 1)
 
     @property
@@ -70,16 +86,37 @@ class AdversarialLoss(LossEstimator):
         target = self.targets(batch)
         ball = batch.noise.ball(batch.level)
         values = max(math.prod(batch.x.shape[1:]), math.prod(batch.latent_shape))
-        attacks, classes, broken = list[Attack](), list[Tensor](), list[Tensor]()
+        attacks = list[Attack]()
+        classes = list[Tensor]()
+        broken = list[Tensor]()
         for group in batch.groups(values * self.restarts):
             loss = Objective(batch, target[group], group, latent=ball is None)
-            attacks.append(self._search(batch, loss, group) if ball is None else self._ascend(batch, loss, group, ball))
-            classes.append(loss.logits(torch.arange(len(group), device=group.device), attacks[-1].points).argmax(1))
+            attacks.append(
+                self._search(batch, loss, group)
+                if ball is None
+                else self._ascend(batch, loss, group, ball)
+            )
+            classes.append(
+                loss.logits(
+                    torch.arange(len(group), device=group.device), attacks[-1].points
+                ).argmax(1)
+            )
             broken.append(loss.broken)
-        log_l = torch.where(torch.cat(broken), torch.nan, torch.cat([attack.log_l for attack in attacks]))
-        forwards, backwards = (2 + self.restarts * (self._moves + 1), 0) if ball is None else self.passes(batch.classes)
+        log_l = torch.where(
+            torch.cat(broken), torch.nan, torch.cat([attack.log_l for attack in attacks])
+        )
+        forwards, backwards = (
+            (2 + self.restarts * (self._moves + 1), 0)
+            if ball is None
+            else self.passes(batch.classes)
+        )
         rows = zip(
-            log_l.exp().tolist(), log_l.tolist(), torch.cat(classes).tolist(), batch.predicted.tolist(), target.tolist(), strict=True
+            log_l.exp().tolist(),
+            log_l.tolist(),
+            torch.cat(classes).tolist(),
+            batch.predicted.tolist(),
+            target.tolist(),
+            strict=True,
         )
         return [
             Result(
@@ -102,9 +139,13 @@ class AdversarialLoss(LossEstimator):
         for image, rows in zip(group.tolist(), starts[:, 1:], strict=True):
             done = 0
             for z in batch.normals(PURPOSE, image, self.restarts - 1):
-                rows[done : done + len(z)] = batch.noisy_pixels(batch.x[image : image + 1], [batch.ids[image]], z)
+                rows[done : done + len(z)] = batch.noisy_pixels(
+                    batch.x[image : image + 1], [batch.ids[image]], z
+                )
                 done += len(z)
-        return ascend(loss.loss_slopes, x, starts, replace(ball, clipped=batch.noise.clip), self.steps)
+        return ascend(
+            loss.loss_slopes, x, starts, replace(ball, clipped=batch.noise.clip), self.steps
+        )
 
     def _search(self, batch: ImageBatch, loss: Objective, group: Tensor) -> Attack:
         """Chains with an inverse temperature that rises as the cube of the step number."""

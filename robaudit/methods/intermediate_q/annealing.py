@@ -1,13 +1,16 @@
-"""Annealed Hamiltonian Monte Carlo between a standard normal distribution and its tilt by a power of a loss.
+"""Annealed Hamiltonian Monte Carlo between a standard normal distribution and its tilt by a power
+of a loss.
 
-The distributions are p_t(z) ~ l(z)^t N(z; 0, I) for temperatures t from 0 to q. Several chains per image go up from independent draws
-of p_0, climb to a high loss, and come down again. They lag towards small losses on the way up and towards large
-losses on the way down: the mean of both ways is nearly free of the lag, and their difference shows the lag.
+The distributions are p_t(z) ~ l(z)^t N(z; 0, I) for temperatures t from 0 to q. Several chains per
+image go up from independent draws of p_0, climb to a high loss, and come down again. They lag
+towards small losses on the way up and towards large losses on the way down: the mean of both ways
+is nearly free of the lag, and their difference shows the lag.
 
-H(z, p) = |z|^2 / 2 + |p|^2 / 2 - t log l(z) is split: z - c and p rotate into each other exactly between kicks p += h (t grad log l - c),
-c = t times the mean gradient of the image's *other* chains. The space of z has no border to reflect from; at t = 0, and for a
-linear log l at any t, only the rotation remains and every proposal is accepted. The angle of a trajectory adapts to an acceptance
-of 0.8, for each image separately.
+H(z, p) = |z|^2 / 2 + |p|^2 / 2 - t log l(z) is split: z - c and p rotate into each other exactly
+between kicks p += h (t grad log l - c), c = t times the mean gradient of the image's *other*
+chains. The space of z has no border to reflect from; at t = 0, and for a linear log l at any t,
+only the rotation remains and every proposal is accepted. The angle of a trajectory adapts to an
+acceptance of 0.8, for each image separately.
 """
 
 from __future__ import annotations
@@ -23,15 +26,22 @@ from robaudit.methods.intermediate_q.metropolis import Numbers
 from robaudit.numerics.rowwise import lengths, sums
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Image of each row (rows,) and points (rows, d) -> log l (rows,), float64, minus infinity where it is not defined; gradients (rows, d)."""
+"""Image of each row (rows,) and points (rows, d) -> log l (rows,), float64, minus infinity where it
+is not defined; gradients (rows, d)."""
 
 CONTROLS = 3
-_RATE, _TARGET = 1.0, 0.8  # of the adaptation: log angle += rate (acceptance - target)
-_SMALLEST, _LARGEST = 1e-3, math.pi / 2  # angles of a trajectory
+# of the adaptation: log angle += rate (acceptance - target)
+_RATE = 1.0
+_TARGET = 0.8
+# angles of a trajectory
+_SMALLEST = 1e-3
+_LARGEST = math.pi / 2
 _CORRECTED = (-3.0, 1.0)  # log of the factor of the angles on the way down, relative to the way up
 _MEMORY = 0.9  # of the running means over temperatures
 _NEAR = 2  # temperatures on each side of an order that contribute to its centre
-_CLIMBING, _CLIMB = 20, 0.25  # climbing takes 1/20 of the gradients of a way; radians per step
+# climbing takes 1/20 of the gradients of a way; radians per step
+_CLIMBING = 20
+_CLIMB = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +50,10 @@ class Records:
 
     Attributes:
         log_loss: log l after the moves at each temperature (temperatures, images, chains), float64.
-        controls: functions of the same states with mean 0 under p_t (CONTROLS, temperatures, images, chains), float64: inner products
-            of the score s = t grad log l - z with the mean state and the mean gradient of the *other* chains at earlier temperatures
-            (a mean of the current states would couple the fits of different chains), and z . s + d.
+        controls: functions of the same states with mean 0 under p_t (CONTROLS, temperatures,
+            images, chains), float64: inner products of the score s = t grad log l - z with the mean
+            state and the mean gradient of the *other* chains at earlier temperatures (a mean of the
+            current states would couple the fits of different chains), and z . s + d.
         acceptance: mean acceptance probability over the chains (temperatures, images), float64.
     """
 
@@ -57,10 +68,11 @@ class Annealed:
 
     Attributes:
         up, down: records.
-        centres: for each order q, q times the mean gradient of log l near q on the way down, about the mean of the states
-            (orders, images, d).
+        centres: for each order q, q times the mean gradient of log l near q on the way down, about
+            the mean of the states (orders, images, d).
         highest: the highest log l at any evaluated point (images,), float64.
-        evaluations: number of evaluations of log l per image, with gradients if the chains use them.
+        evaluations: number of evaluations of log l per image, with gradients if the chains use
+            them.
     """
 
     up: Records
@@ -102,55 +114,89 @@ def anneal(
         steps: leapfrog steps at each temperature.
         orders: the temperatures whose centres are returned.
 
-    Source: Rice et al., Robustness between the worst and average case, section 4.2, for Hamiltonian path sampling; Neal 2001 for annealing;
+    Source: Rice et al., Robustness between the worst and average case, section 4.2, for Hamiltonian
+        path sampling; Neal 2001 for annealing;
     the splitting, the two ways and the controls are robaudit's.
     """
     z = normals()
     image = torch.arange(images, device=z.device).repeat_interleave(chains)
     downwards = temperatures[::-1]
-    chain = _Chains(slopes, normals, uniforms, image, chains, z, [_around(downwards.index(q), len(downwards)) for q in orders])
+    chain = _Chains(
+        slopes,
+        normals,
+        uniforms,
+        image,
+        chains,
+        z,
+        [_around(downwards.index(q), len(downwards)) for q in orders],
+    )
     angle = z.new_full((images,), math.log(_LARGEST), dtype=torch.float64)
     up, angles = chain.way(temperatures, steps, [angle] * len(temperatures), absolute=True)
     climb = climbing_steps(len(temperatures), steps)
     chain.climb(climb)
     down, _ = chain.way(downwards, steps, angles[::-1], absolute=False)
     down = Records(down.log_loss.flip(0), down.controls.flip(1), down.acceptance.flip(0))
-    return Annealed(up, down, chain.centres, chain.highest, gradients_of(len(temperatures), steps, chains))
+    return Annealed(
+        up, down, chain.centres, chain.highest, gradients_of(len(temperatures), steps, chains)
+    )
 
 
 def _around(place: int, n: int) -> list[int]:
     """The indices at most two away, the index itself first."""
-    return [place, *(i for i in range(max(0, place - _NEAR), min(n, place + _NEAR + 1)) if i != place)]
+    return [
+        place,
+        *(i for i in range(max(0, place - _NEAR), min(n, place + _NEAR + 1)) if i != place),
+    ]
 
 
 class _Chains:
     """All chains in lock-step; row = image * chains + chain."""
 
     def __init__(
-        self, slopes: Slopes, normals: Numbers, uniforms: Numbers, image: Tensor, chains: int, z: Tensor, near: Sequence[Sequence[int]]
+        self,
+        slopes: Slopes,
+        normals: Numbers,
+        uniforms: Numbers,
+        image: Tensor,
+        chains: int,
+        z: Tensor,
+        near: Sequence[Sequence[int]],
     ) -> None:
-        self._slopes, self._normals, self._uniforms, self._image, self._chains = slopes, normals, uniforms, image, chains
+        self._slopes = slopes
+        self._normals = normals
+        self._uniforms = uniforms
+        self._image = image
+        self._chains = chains
         self._known = z.new_zeros(4, *z.shape)
-        """Running means of z and of grad log l over temperatures, then z and grad log l: adjacent, for joint products."""
-        self._means, self._state = self._known[:2], self._known[2:]
-        self._near, self.centres = near, z.new_zeros(len(near), len(image) // chains, z.shape[1])
-        self.highest = torch.full((len(image) // chains,), -torch.inf, dtype=torch.float64, device=z.device)
+        """Running means of z and of grad log l over temperatures, then z and grad log l: adjacent,
+        for joint products."""
+        self._means = self._known[:2]
+        self._state = self._known[2:]
+        self._near = near
+        self.centres = z.new_zeros(len(near), len(image) // chains, z.shape[1])
+        self.highest = torch.full(
+            (len(image) // chains,), -torch.inf, dtype=torch.float64, device=z.device
+        )
         self._value = self._move_to(z)
 
-    def way(self, temperatures: Sequence[float], steps: int, angles: Sequence[Tensor], *, absolute: bool) -> tuple[Records, list[Tensor]]:
+    def way(
+        self, temperatures: Sequence[float], steps: int, angles: Sequence[Tensor], *, absolute: bool
+    ) -> tuple[Records, list[Tensor]]:
         """Move at each temperature in turn and record the states.
 
         Args:
             temperatures: in the order of the way.
             steps: leapfrog steps of each trajectory.
-            angles: log of the angle at each temperature (images,); if ``absolute`` only the first is used, and adapts from there;
-                otherwise an adapting factor multiplies the angles.
+            angles: log of the angle at each temperature (images,); if ``absolute`` only the first
+                is used, and adapts from there; otherwise an adapting factor multiplies the angles.
             absolute: see ``angles``.
 
         Returns:
             The records in the order of the way, and the log of the angles used.
         """
-        rows, n, others_count = len(self._image), len(temperatures), self._chains - 1
+        rows = len(self._image)
+        n = len(temperatures)
+        others_count = self._chains - 1
         z, slope = self._state
         log_loss = torch.empty((n, rows), dtype=torch.float64, device=z.device)
         controls = torch.empty((CONTROLS, n, rows), dtype=torch.float64, device=z.device)
@@ -161,16 +207,25 @@ class _Chains:
         others = self._others()
         self._means.copy_(others)
         for k, t in enumerate(temperatures):
-            angle = (adapted if absolute else angles[k] + adapted).clamp(math.log(_SMALLEST), math.log(_LARGEST))
+            angle = (adapted if absolute else angles[k] + adapted).clamp(
+                math.log(_SMALLEST), math.log(_LARGEST)
+            )
             used.append(angle)
             acceptance[k] = self._trajectory(t, angle.exp(), steps, others[1] * (t / others_count))
             adapted = adapted + _RATE * (acceptance[k] - _TARGET)
-            adapted = adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST)) if absolute else adapted.clamp(*_CORRECTED)
+            adapted = (
+                adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST))
+                if absolute
+                else adapted.clamp(*_CORRECTED)
+            )
             log_loss[k] = self._value
             if not absolute:
                 for centre, near in zip(self.centres, self._near, strict=True):
                     if k in near:
-                        centre.add_(self._over_chains(slope), alpha=temperatures[near[0]] / (len(near) * self._chains))
+                        centre.add_(
+                            self._over_chains(slope),
+                            alpha=temperatures[near[0]] / (len(near) * self._chains),
+                        )
             score = torch.sub(z, slope, alpha=t)  # the negative score
             controls[:, k] = sums(torch.mul(self._known[:CONTROLS], score, out=products))
             others = self._others()
@@ -181,26 +236,38 @@ class _Chains:
         return Records(log_loss.unflatten(1, shape), controls.unflatten(2, shape), acceptance), used
 
     def climb(self, steps: int) -> None:
-        """Turn every state towards its gradient step by step, without acceptance tests, at constant length."""
+        """Turn every state towards its gradient step by step, without acceptance tests, at constant
+        length."""
         z, slope = self._state
         for _ in range(steps):
-            length, steepness = lengths(z)[:, None], lengths(slope)[:, None]
-            towards = slope * torch.where(steepness > 0, length / steepness.clamp_min(1e-30), 0.0).to(z.dtype)
+            length = lengths(z)[:, None]
+            steepness = lengths(slope)[:, None]
+            towards = slope * torch.where(
+                steepness > 0, length / steepness.clamp_min(1e-30), 0.0
+            ).to(z.dtype)
             ahead = math.cos(_CLIMB) * z + math.sin(_CLIMB) * towards
             turned = lengths(ahead)[:, None]
-            self._value = self._move_to(ahead * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype))
+            self._value = self._move_to(
+                ahead * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype)
+            )
 
     def _trajectory(self, t: float, angle: Tensor, steps: int, centre: Tensor) -> Tensor:
-        """Run a trajectory of every chain around a centre (rows, d); return the mean acceptance probability of each image.
+        """Run a trajectory of every chain around a centre (rows, d); return the mean acceptance
+        probability of each image.
 
-        Between gradients, half a kick -c, the rotation and half a kick -c combine to a single map: z' = cos z + sin p + a c, p' = cos p -
-        sin z + b c, where h is half of the step, a = 1 - cos - h sin and b = sin - h cos - h.
+        Between gradients, half a kick -c, the rotation and half a kick -c combine to a single map:
+        z' = cos z + sin p + a c, p' = cos p - sin z + b c, where h is half of the step, a = 1 - cos
+        - h sin and b = sin - h cos - h.
         """
         start, start_slope = self._state
         cos, sin, half, to_z, to_p = self._coefficients(angle / steps, start)
-        kick, drift, push = half * t, to_z * centre, to_p * centre
+        kick = half * t
+        drift = to_z * centre
+        push = to_p * centre
         first = self._normals()
-        z, value, slope = start, self._value, start_slope
+        z = start
+        value = self._value
+        slope = start_slope
         p = torch.addcmul(first, kick, slope)
         for i in range(steps):
             turned = torch.addcmul(drift, sin, p)
@@ -208,7 +275,12 @@ class _Chains:
             z = turned.addcmul_(cos, z)
             value, slope = self._evaluated(z)
             p.addcmul_(kick, slope, value=1 if i == steps - 1 else 2)
-        lost = torch.mul(z, z).addcmul_(p, p).addcmul_(start, start, value=-1).addcmul_(first, first, value=-1)
+        lost = (
+            torch.mul(z, z)
+            .addcmul_(p, p)
+            .addcmul_(start, start, value=-1)
+            .addcmul_(first, first, value=-1)
+        )
         gained = sums(lost, torch.float64) / -2 + (t * (value - self._value) if t else 0.0)
         probability = gained.clamp_max(0).exp().nan_to_num(0.0).where(value.isfinite(), 0.0)
         accepted = self._uniforms() < probability
@@ -218,10 +290,13 @@ class _Chains:
         return self._over_chains(probability) / self._chains
 
     def _coefficients(self, step: Tensor, like: Tensor) -> tuple[Tensor, ...]:
-        """cos, sin, h, a and b of :meth:`_trajectory` for the steps of the images (images,), each (rows, 1)."""
+        """cos, sin, h, a and b of :meth:`_trajectory` for the steps of the images (images,), each
+        (rows, 1)."""
         table = []
         for angle in step.tolist():
-            cos, sin, half = math.cos(angle), math.sin(angle), angle / 2
+            cos = math.cos(angle)
+            sin = math.sin(angle)
+            half = angle / 2
             table.append((cos, sin, half, 1 - cos - half * sin, sin - half * cos - half))
         sent = torch.tensor(table, dtype=like.dtype).to(like.device, non_blocking=True)
         return sent.repeat_interleave(self._chains, 0).T.unsqueeze(2).unbind()
@@ -229,7 +304,8 @@ class _Chains:
     def _move_to(self, z: Tensor) -> Tensor:
         """Set the states to z; return log l (rows,)."""
         value, slope = self._evaluated(z)
-        self._state[0], self._state[1] = z, slope
+        self._state[0] = z
+        self._state[1] = slope
         return value
 
     def _evaluated(self, z: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,5 @@
-"""log E[l^t] from noisy copies drawn from a mixture of normals in Gaussian space, with the mixture's parts as control variates."""
+"""log E[l^t] from noisy copies drawn from a mixture of normals in Gaussian space, with the
+mixture's parts as control variates."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from robaudit.methods.intermediate_q.metropolis import Values
 from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, product, total, variance_over
 
 ENOUGH = 100.0
-"""The effective sample size from which copies can give E[l^t]: a relative standard error of at most 1/10."""
+"""The effective sample size from which copies can give E[l^t]: a relative standard error of at most
+1/10."""
 AT_ONCE = 50
 """Copies of an image that are drawn together."""
 _ROUNDING = 1e-6
@@ -30,7 +32,8 @@ class Copies:
         log_loss: log l (images, copies), float64.
         log_parts: log p / N(0, I) of the parts p (images, parts, copies), float64.
         sizes: number of copies of each part, in order.
-        about: ascending temperatures of the tilted distributions that all parts but the first stand for, if any.
+        about: ascending temperatures of the tilted distributions that all parts but the first stand
+            for, if any.
     """
 
     log_loss: Tensor
@@ -47,7 +50,8 @@ class Copies:
         return most + torch.log(total(torch.exp(weighed - most[:, None]), 1))
 
     def weights(self, t: float | Tensor, log_density: Tensor) -> tuple[Tensor, Tensor]:
-        """l^t / m relative to its maximum (images, copies), and the log of the maximum (images,)."""
+        """l^t / m relative to its maximum (images, copies), and the log of the maximum
+        (images,)."""
         log_weight = t * self.log_loss - log_density
         highest = log_weight.amax(1, keepdim=True).clamp_min(-1e300)
         return torch.exp(log_weight - highest), highest[:, 0]
@@ -55,39 +59,52 @@ class Copies:
     def tells(self, q: float, weights: Tensor) -> Tensor:
         """Whether the copies suffice to judge the centres next to q (images,), bool."""
         parts = weights.split(list(self.sizes), 1)[1:]
-        next_to = {*[i for i, t in enumerate(self.about) if t <= q][-1:], *[i for i, t in enumerate(self.about) if t >= q][:1]}
+        next_to = {
+            *[i for i, t in enumerate(self.about) if t <= q][-1:],
+            *[i for i, t in enumerate(self.about) if t >= q][:1],
+        }
         return torch.stack([effective(parts[i]) >= _KNOWN for i in next_to]).any(0)
 
     def log_mass(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """log E[l^t] at a temperature of each image (images,), its standard error, and the degrees of freedom of the error.
+        """log E[l^t] at a temperature of each image (images,), its standard error, and the degrees
+        of freedom of the error.
 
-        l^t / m is regressed on p / m, with mean 1 under m, for the parts p: the variance of the value is at most about the variance from
-        the copies of any single part, and zero at t = 0 or for a linear log l with its centre among the parts. The error comes from
-        the residuals over 1 - leverage, as the few copies with large weights decide the coefficients; its degrees of freedom are 2 over
-        the squared coefficient of variation of its square.
+        l^t / m is regressed on p / m, with mean 1 under m, for the parts p: the variance of the
+        value is at most about the variance from the copies of any single part, and zero at t = 0 or
+        for a linear log l with its centre among the parts. The error comes from the residuals over
+        1 - leverage, as the few copies with large weights decide the coefficients; its degrees of
+        freedom are 2 over the squared coefficient of variation of its square.
 
-        Source: Owen and Zhou 2000, Safe and effective importance sampling; MacKinnon and White 1985 (HC3) for the error.
+        Source: Owen and Zhou 2000, Safe and effective importance sampling; MacKinnon and White 1985
+        (HC3) for the error.
         """
         log_density = self.log_density
         weight, highest = self.weights(t[:, None], log_density)
         n = weight.shape[1]
         controls = torch.exp(self.log_parts[:, 1:] - log_density[:, None]) - 1
-        columns = torch.cat([torch.ones_like(weight)[:, None], controls, weight[:, None]], 1)  # (images, columns, copies)
+        # (images, columns, copies)
+        columns = torch.cat([torch.ones_like(weight)[:, None], controls, weight[:, None]], 1)
         scale = (total(columns.square()) / n).sqrt()
         columns = columns / torch.where(scale > _SAME, scale, torch.inf)[..., None]
-        known, target = columns[:, :-1].contiguous(), columns[:, -1]
+        known = columns[:, :-1].contiguous()
+        target = columns[:, -1]
         products = gram(columns) / n
         unit = torch.eye(known.shape[1], dtype=weight.dtype, device=weight.device)
         lower, failed = cholesky(products[:, :-1, :-1] + _RIDGE * unit)
         lower = torch.where(failed[:, None, None] == 0, lower, unit)
-        inverse = torch.stack([cholesky_solve(column.expand(len(lower), -1), lower) for column in unit], 2)
-        inverse = torch.where(failed[:, None, None] == 0, inverse, unit[:1] * unit[:, :1])  # only the mean
+        inverse = torch.stack(
+            [cholesky_solve(column.expand(len(lower), -1), lower) for column in unit], 2
+        )
+        # only the mean
+        inverse = torch.where(failed[:, None, None] == 0, inverse, unit[:1] * unit[:, :1])
         slopes = total(inverse * products[:, None, :-1, -1])
         residual = target - total(known * slopes[..., None], 1)
         leverage = total(known * product(inverse, known), 1) / n
         mass = slopes[:, 0] * scale[:, -1] / scale[:, 0]
         rest = residual * scale[:, -1:] / (1 - leverage).clamp_min(_LEAST_FREE)
-        variance = torch.stack([variance_over(part, 1) * part.shape[1] for part in rest.split(list(self.sizes), 1)], 1)
+        variance = torch.stack(
+            [variance_over(part, 1) * part.shape[1] for part in rest.split(list(self.sizes), 1)], 1
+        )
         error = (total(variance).sqrt() / (n * mass)).nan_to_num(1.0).clamp_min(_ROUNDING)
         square = (rest - total(rest)[:, None] / n).square()
         fourth = (total(square.square()) / total(square).square()).nan_to_num(1.0)
@@ -96,11 +113,13 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The reach of an image's copies: the largest temperature, up to an order, at which they suffice.
+    """The reach of an image's copies: the largest temperature, up to an order, at which they
+    suffice.
 
     Attributes:
         temperature: (images,), float64.
-        log_mass, std_error, degrees: of E[l^t] at that temperature, see :meth:`Copies.log_mass` (images,), float64.
+        log_mass, std_error, degrees: of E[l^t] at that temperature, see :meth:`Copies.log_mass`
+            (images,), float64.
         ess: the effective sample size at that temperature (images,), float64.
         known: whether the copies suffice to judge the centres next to the order (images,), bool.
     """
@@ -113,10 +132,18 @@ class Start:
     known: Tensor
 
 
-def shifted(values: Values, normals: Callable[[], Tensor], plain: int, each: int, centres: Tensor, about: Sequence[float]) -> Copies:
+def shifted(
+    values: Values,
+    normals: Callable[[], Tensor],
+    plain: int,
+    each: int,
+    centres: Tensor,
+    about: Sequence[float],
+) -> Copies:
     """Draw ``plain`` copies from N(0, I), and ``each`` copies from N(c, I) for every centre c.
 
-    The mean of l^t / m is unbiased wherever the centres are, and copies often meet a bad region near a centre.
+    The mean of l^t / m is unbiased wherever the centres are, and copies often meet a bad region
+    near a centre.
 
     Args:
         values: log l.
@@ -130,7 +157,8 @@ def shifted(values: Values, normals: Callable[[], Tensor], plain: int, each: int
     of_image = centres.transpose(0, 1).contiguous().double()  # (images, centres, d)
     image = torch.arange(len(of_image), device=centres.device).repeat_interleave(AT_ONCE)
     half = total(of_image.square())[..., None] / 2
-    losses, parts = [], []
+    losses = []
+    parts = []
     for first in range(0, plain + len(about) * each, AT_ONCE):
         z = normals()
         flat = z.flatten(1).unflatten(0, (-1, AT_ONCE))
@@ -143,28 +171,37 @@ def shifted(values: Values, normals: Callable[[], Tensor], plain: int, each: int
 
 
 def starts(copies: Copies, temperatures: Sequence[float], orders: Sequence[float]) -> list[Start]:
-    """How far the copies reach for each order; the choice depends on the effective sample size, not on the value.
+    """How far the copies reach for each order; the choice depends on the effective sample size, not
+    on the value.
 
     Args:
         copies: of the images.
         temperatures: candidates besides the order; ascending from 0, where copies always suffice.
         orders: the orders q.
     """
-    log_density, results = copies.log_density, []
+    log_density = copies.log_density
+    results = []
     sizes = [(t, effective(copies.weights(t, log_density)[0])) for t in temperatures]
     for q in orders:
         weights, _ = copies.weights(q, log_density)
-        reached, ess = reach([*((t, size) for t, size in sizes if t < q), (q, effective(weights))], ENOUGH)
-        known = copies.tells(q, weights) if copies.about else torch.ones_like(reached, dtype=torch.bool)
+        reached, ess = reach(
+            [*((t, size) for t, size in sizes if t < q), (q, effective(weights))], ENOUGH
+        )
+        known = (
+            copies.tells(q, weights) if copies.about else torch.ones_like(reached, dtype=torch.bool)
+        )
         results.append(Start(reached, *copies.log_mass(reached), ess, known))
     return results
 
 
 def reach(sizes: Sequence[tuple[float, Tensor]], enough: float) -> tuple[Tensor, Tensor]:
-    """The last of ascending temperatures with a sufficient effective sample size (images,), or the first; and that size."""
-    reached, ess = torch.full_like(sizes[0][1], sizes[0][0]), sizes[0][1]
+    """The last of ascending temperatures with a sufficient effective sample size (images,), or the
+    first; and that size."""
+    reached = torch.full_like(sizes[0][1], sizes[0][0])
+    ess = sizes[0][1]
     for t, size in sizes:
-        reached, ess = torch.where(size >= enough, t, reached), torch.where(size >= enough, size, ess)
+        reached = torch.where(size >= enough, t, reached)
+        ess = torch.where(size >= enough, size, ess)
     return reached, ess
 
 

@@ -13,16 +13,20 @@ from robaudit.names import Part, PartName
 from robaudit.quantities import LOSS
 from robaudit.spec.fields import as_tuple
 
-LEAST_Q, MOST_Q = 1e-6, 1e6
+LEAST_Q = 1e-6
+MOST_Q = 1e6
 
 
 class LossEstimator(Estimator):
-    """An estimator of the cross-entropy l of an image under noise, in nats: 0 is certainty, lower is more robust."""
+    """An estimator of the cross-entropy l of an image under noise, in nats: 0 is certainty, lower
+    is more robust."""
 
     quantity = LOSS
 
     target: Literal["label", "predicted"] = Field(
-        "label", description="the class that the loss is against: the label, or the class predicted without noise"
+        "label",
+        description="the class that the loss is against: the label, or the class predicted "
+        "without noise",
     )
 
     @property
@@ -45,15 +49,22 @@ Order = Annotated[float, Field(ge=LEAST_Q, le=MOST_Q, allow_inf_nan=False)]
 
 
 class QNorm(LossEstimator):
-    """Z_q = (E[l^q])^(1/q), the functional q-norm of the loss over the noise, for several q at once.
+    """Z_q = (E[l^q])^(1/q), the functional q-norm of the loss over the noise, for several q at
+    once.
 
     q = 1 is the mean of the loss, q -> infinity its maximum: larger q weight rare bad draws more.
 
     Source: Rice et al., Robustness between the worst and average case, equation 3.
     """
 
-    q: Annotated[tuple[Order, ...], BeforeValidator(as_tuple), AfterValidator(_ascending), Field(min_length=1, max_length=64)] = Field(
-        (1.0, 10.0, 100.0, 1000.0), description="the orders of the norm; each is a result of its own"
+    q: Annotated[
+        tuple[Order, ...],
+        BeforeValidator(as_tuple),
+        AfterValidator(_ascending),
+        Field(min_length=1, max_length=64),
+    ] = Field(
+        (1.0, 10.0, 100.0, 1000.0),
+        description="the orders of the norm; each is a result of its own",
     )
 
     @property

@@ -1,4 +1,5 @@
-"""Losses between the average and the worst case: by the order q of their norm, up to the attack, for the mean over images and the worst."""
+"""Losses between the average and the worst case: by the order q of their norm, up to the attack,
+for the mean over images and the worst."""
 
 from __future__ import annotations
 
@@ -67,10 +68,11 @@ class Losses:
         curves: the results by ascending finite q, by estimator, in the run's order; at least one.
         attacks: the results for the maximum: the limits of the curves.
         ranking: the curve whose largest q ranks the images: the first with the largest of all.
-        worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
+        worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists
+            them.
         attacked: images with a value of an attack and a value by q.
-        beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the whole interval of a norm is above them
-            (:func:`not_missed`): there the attacks failed.
+        beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the
+            whole interval of a norm is above them (:func:`not_missed`): there the attacks failed.
     """
 
     at: NoiseLevel
@@ -88,11 +90,16 @@ class Losses:
 
 
 def losses(
-    run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), most: int = MOST_WORST
+    run: Run,
+    estimators: Sequence[str] = (),
+    levels: LevelChoice | Sequence[float] = (),
+    most: int = MOST_WORST,
 ) -> tuple[Losses, ...]:
-    """The losses at each noise level that has losses by q, the levels of a noise from weak to strong.
+    """The losses at each noise level that has losses by q, the levels of a noise from weak to
+    strong.
 
-    A loss without an order is the maximum (:data:`robaudit.quantities.LOSS`), and so is a loss of infinite order.
+    A loss without an order is the maximum (:data:`robaudit.quantities.LOSS`), and so is a loss of
+    infinite order.
 
     Args:
         run: a finished run.
@@ -102,7 +109,11 @@ def losses(
     Raises:
         RunError: the run has no such estimator or noise level.
     """
-    chosen = (columns.finite for columns in run.groups(estimators, levels).values() if columns.key.quantity == LOSS.name)
+    chosen = (
+        columns.finite
+        for columns in run.groups(estimators, levels).values()
+        if columns.key.quantity == LOSS.name
+    )
     finite = {columns.key: columns for columns in chosen if len(columns)}
     summaries = {group.key: group for group in summary_of(run)} if finite else {}
     at_levels = []
@@ -117,12 +128,18 @@ def losses(
 def _orders(names: Sequence[str]) -> dict[str, list[tuple[float, str]]]:
     """The results of finite order by estimator, with their q."""
     of_q = {label: points for (label, part), points in series(names).items() if part is PartName.Q}
-    finite = {label: [(q, name) for q, name in points if 0 < q < math.inf] for label, points in of_q.items()}
+    finite = {
+        label: [(q, name) for q, name in points if 0 < q < math.inf]
+        for label, points in of_q.items()
+    }
     return {label: points for label, points in finite.items() if points}
 
 
 def _losses(
-    columns: Mapping[str, Columns], summaries: Mapping[GroupKey, GroupSummary], orders: Mapping[str, Sequence[tuple[float, str]]], most: int
+    columns: Mapping[str, Columns],
+    summaries: Mapping[GroupKey, GroupSummary],
+    orders: Mapping[str, Sequence[tuple[float, str]]],
+    most: int,
 ) -> Losses:
     """The losses at one noise level, from its results by name; ``orders``: from :func:`_orders`."""
     parts = {name: ResultName.parse(name).part for name in columns}
@@ -137,7 +154,9 @@ def _losses(
     for norm in (columns[name] for points in orders.values() for _, name in points):
         shared = attacks[norm.place] > -np.inf
         attacked[norm.place[shared]] = True
-        beaten[norm.place[shared & (not_missed(norm) > attacks[norm.place] * (1 + ROUNDING))]] = True
+        beaten[norm.place[shared & (not_missed(norm) > attacks[norm.place] * (1 + ROUNDING))]] = (
+            True
+        )
 
     def result(q: float, name: str) -> LossResult:
         rows = columns[name]
@@ -166,16 +185,22 @@ def _losses(
 def loss_changes(
     base: Run, new: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> dict[GroupKey, PairedDifference]:
-    """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
+    """The differences of the mean losses of two runs, new - base, on the images with a finite value
+    in both.
 
-    Intervals and p-values are by Student's t for pairs, like the interval of a run's mean: losses have no bound, so no interval is free of
-    assumptions. A difference of estimates without an upper end has neither.
+    Intervals and p-values are by Student's t for pairs, like the interval of a run's mean: losses
+    have no bound, so no interval is free of assumptions. A difference of estimates without an upper
+    end has neither.
 
     Raises:
         RunError: a run has no such estimator or noise level.
     """
     sides = [
-        {columns.key: columns.finite for columns in run.groups(estimators, levels).values() if columns.key.quantity == LOSS.name}
+        {
+            columns.key: columns.finite
+            for columns in run.groups(estimators, levels).values()
+            if columns.key.quantity == LOSS.name
+        }
         for run in (base, new)
     ]
     changes: dict[GroupKey, PairedDifference] = {}
@@ -192,7 +217,8 @@ def _paired_t(changes: Floats) -> PairedDifference:
     """The mean of paired differences; without an interval for a single pair."""
     from scipy.special import stdtr
 
-    n, mean = len(changes), float(changes.mean())
+    n = len(changes)
+    mean = float(changes.mean())
     if n < 2:
         return PairedDifference(Estimate(mean), None, n)
     error = float(changes.std(ddof=1)) / math.sqrt(n)
@@ -202,8 +228,13 @@ def _paired_t(changes: Floats) -> PairedDifference:
 
 
 def not_missed(columns: Columns) -> Floats:
-    """Losses that an attack should reach (n,): the largest that the estimator met, or the lower end of the norm if that is larger."""
+    """Losses that an attack should reach (n,): the largest that the estimator met, or the lower end
+    of the norm if that is larger."""
     norm = np.where(np.isnan(columns.lower), columns.values, columns.lower)
     met = columns.highest
-    met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, np.where(np.isnan(met), norm, met))
+    met = np.where(
+        columns.of_kind(IntervalKind.LOWER_BOUND),
+        columns.values,
+        np.where(np.isnan(met), norm, met),
+    )
     return np.maximum(norm, met)

@@ -1,4 +1,5 @@
-"""Losses between the average and the worst case: their means by q, and the images with the highest."""
+"""Losses between the average and the worst case: their means by q, and the images with the
+highest."""
 
 from __future__ import annotations
 
@@ -12,13 +13,26 @@ import numpy as np
 
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
-from robaudit.methods.intermediate_q.losses import MOST_WORST, Losses, LossResult, loss_changes, losses
+from robaudit.methods.intermediate_q.losses import (
+    MOST_WORST,
+    Losses,
+    LossResult,
+    loss_changes,
+    losses,
+)
 from robaudit.names import PartName, ResultName
 from robaudit.numerics.images import THESE_IMAGES
 from robaudit.quantities import LOSS
 from robaudit.records import columns_of
 from robaudit.report import numbers
-from robaudit.report.differences import P_VALUE, Paired, difference_lines, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import (
+    P_VALUE,
+    Paired,
+    difference_lines,
+    paired_cells,
+    paired_changes,
+    run_columns,
+)
 from robaudit.report.pictures.page import (
     PictureSize,
     Sketch,
@@ -47,17 +61,23 @@ class LossesSection(Section[tuple[Losses, ...]]):
     title = "From the average to the worst case"
     place = 70
     words = (
-        "The loss at q is the q-norm (E[l^q])^(1/q) over the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is the "
-        "mean; the larger q is, the more the upper tail counts; the limit is the maximum, which an attack searches for. Lower is better. "
-        "A flat curve means that the loss hardly varies with the noise; a steep one, that rare noise gives a much larger loss than the "
-        "mean. Sampling rarely reaches the tail, so values at large q are biased low, as is the attack's: where two disagree beyond "
+        "The loss at q is the q-norm (E[l^q])^(1/q) over the noise, where l is the cross-entropy "
+        "of a noisy copy of the image. q=1 is the "
+        "mean; the larger q is, the more the upper tail counts; the limit is the maximum, which "
+        "an attack searches for. Lower is better. "
+        "A flat curve means that the loss hardly varies with the noise; a steep one, that rare "
+        "noise gives a much larger loss than the "
+        "mean. Sampling rarely reaches the tail, so values at large q are biased low, as is the "
+        "attack's: where two disagree beyond "
         "their intervals, the higher one is closer to the true value."
     )
     uses = Section.uses | {"bottom"}
 
     def applies(self, run: Run) -> bool:
         """Whether it has losses by q, not only by attacks."""
-        return LOSS.name in run.quantities and any(key.quantity == LOSS.name and _order(key.estimator) < math.inf for key in run.frame)
+        return LOSS.name in run.quantities and any(
+            key.quantity == LOSS.name and _order(key.estimator) < math.inf for key in run.frame
+        )
 
     def records(self, run: Run, ask: Ask) -> list[tuple[Losses, ...]]:
         """The losses at all noise levels, together.
@@ -65,9 +85,15 @@ class LossesSection(Section[tuple[Losses, ...]]):
         Raises:
             RunError: the run has no losses by q.
         """
-        by_level = losses(run, ask.estimators, ask.levels, MOST_WORST if ask.bottom is None else ask.bottom)
+        by_level = losses(
+            run, ask.estimators, ask.levels, MOST_WORST if ask.bottom is None else ask.bottom
+        )
         if not by_level:
-            raise RunError(str(run.path), "has no losses by q", "add qnorm_path to its estimators: --extend computes it")
+            raise RunError(
+                str(run.path),
+                "has no losses by q",
+                "add qnorm_path to its estimators: --extend computes it",
+            )
         return [by_level]
 
     def tables(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Iterator[Table]:
@@ -82,13 +108,15 @@ class LossesSection(Section[tuple[Losses, ...]]):
                 yield replace(worst, heading=f"{entry.name}: {worst.heading}") if several else worst
 
     def figure(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Sketch:
-        """From the average to the worst case: a panel for each noise level, a line for each run and estimator."""
+        """From the average to the worst case: a panel for each noise level, a line for each run and
+        estimator."""
         every: dict[NoiseLevel, list[Line]] = {}
         for entry in entries:
             for level in entry.record:
                 every.setdefault(level.at, []).append((entry.name, level))
         shown = dict(list(every.items())[:_MOST_PANELS])
-        names, texts = _names(shown), numbers.level_texts(shown)
+        names = _names(shown)
+        texts = numbers.level_texts(shown)
         styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
         limits = _limits([level for lines in shown.values() for _, level in lines])
 
@@ -117,10 +145,18 @@ class LossesSection(Section[tuple[Losses, ...]]):
         """The means by q and the values of the images with the highest losses."""
         return {"levels": [_document(level) for level in entry.record]}
 
-    def differences(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def differences(
+        self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask
+    ) -> Iterator[Mapping[str, Any]]:
         """The differences of the means from the first run's."""
         return difference_lines(
-            entries, _changes(entries, ask), lambda key: {"estimator": key.estimator, **key.at.document(), "q": _order(key.estimator)}
+            entries,
+            _changes(entries, ask),
+            lambda key: {
+                "estimator": key.estimator,
+                **key.at.document(),
+                "q": _order(key.estimator),
+            },
         )
 
     def lines(self, entry: Entry[tuple[Losses, ...]], ask: Ask) -> Iterator[Mapping[str, Any]]:
@@ -129,7 +165,13 @@ class LossesSection(Section[tuple[Losses, ...]]):
             for result in level.results:
                 members = columns_of(result.mean)
                 mean = {part: members[part] for part in _PARTS}
-                yield {"estimator": result.name, **level.at.document(), "q": result.q, "images": result.summary.images, "mean": mean}
+                yield {
+                    "estimator": result.name,
+                    **level.at.document(),
+                    "q": result.q,
+                    "images": result.summary.images,
+                    "mean": mean,
+                }
 
 
 def _order(name: str) -> float:
@@ -142,7 +184,9 @@ _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
 
 
 def _changes(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> dict[str, Paired[GroupKey]]:
-    return paired_changes(entries, partial(loss_changes, estimators=ask.estimators, levels=ask.levels))
+    return paired_changes(
+        entries, partial(loss_changes, estimators=ask.estimators, levels=ask.levels)
+    )
 
 
 def _document(level: Losses) -> dict[str, Any]:
@@ -155,35 +199,72 @@ def _document(level: Losses) -> dict[str, Any]:
         }
         for result in level.results
     ]
-    worst = [{"id": flag.id, **{result.name: result.worst[i] for result in level.results}} for i, flag in enumerate(level.worst)]
-    return {**level.at.document(), "results": results, "attacked": level.attacked, "beaten": level.beaten, "worst": worst}
+    worst = [
+        {"id": flag.id, **{result.name: result.worst[i] for result in level.results}}
+        for i, flag in enumerate(level.worst)
+    ]
+    return {
+        **level.at.document(),
+        "results": results,
+        "attacked": level.attacked,
+        "beaten": level.beaten,
+        "worst": worst,
+    }
 
 
-_ORDER = "q = 1 is the mean loss of an image's noisy copies; a larger q gives the worst copies more weight; max is the attack."
+_ORDER = (
+    "q = 1 is the mean loss of an image's noisy copies; a larger q gives the worst copies "
+    "more weight; max is the attack."
+)
 
 
 def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
-    """A line for each noise level and result: of one run with its spread, of several with the differences from the first."""
-    names, several, changes = [entry.name for entry in entries], len(entries) > 1, _changes(entries, ask)
+    """A line for each noise level and result: of one run with its spread, of several with the
+    differences from the first."""
+    names = [entry.name for entry in entries]
+    several = len(entries) > 1
+    changes = _changes(entries, ask)
     paired = any(changes.values())
-    every = {(entry.name, result.name, level.at): result for entry in entries for level in entry.record for result in level.results}
+    every = {
+        (entry.name, result.name, level.at): result
+        for entry in entries
+        for level in entry.record
+        for result in level.results
+    }
     levels = numbers.level_texts(at for _, _, at in every)
     rows = []
     for name, at in dict.fromkeys((name, at) for _, name, at in every):
         results = [every.get((run, name, at)) for run in names]
         first = next(result for result in results if result is not None)
         means = (group_mean(None if result is None else result.summary) for result in results)
-        more = paired_cells(changes, GroupKey(name, at, LOSS.name)) if several else _spread(first.summary)
+        more = (
+            paired_cells(changes, GroupKey(name, at, LOSS.name))
+            if several
+            else _spread(first.summary)
+        )
         rows.append(cells((levels[at], *_named(first), *means, *more)))
     groups = [result.summary for result in every.values()]
-    about = [f"[ ] 95 % interval of the mean, {covered(groups)}." + ("" if several else f" {QUANTILE_ENDS}")]
+    about = [
+        f"[ ] 95 % interval of the mean, {covered(groups)}."
+        + ("" if several else f" {QUANTILE_ENDS}")
+    ]
     if paired:
-        about += ["Differences: of the images with a value in both runs, with Student's t for pairs.", f"{P_VALUE}."]
+        about += [
+            "Differences: of the images with a value in both runs, with Student's t for pairs.",
+            f"{P_VALUE}.",
+        ]
     measured = Column(f"[{THESE_IMAGES}]", number=True, detail=True)
-    spread = Column("mean [95% interval]", number=True), measured, *columns((), ("median", "95th %ile"))
+    spread = (
+        Column("mean [95% interval]", number=True),
+        measured,
+        *columns((), ("median", "95th %ile")),
+    )
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
-        (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, compared=paired, tested=True) if several else spread)),
+        (
+            *columns(("noise", "estimator"), ("q",)),
+            *(run_columns(names, compared=paired, tested=True) if several else spread),
+        ),
         tuple(rows),
         lines=(f"{numbers.span([group.images for group in groups])} images",),
         notes=(_ORDER, *about, *dict.fromkeys(caveats(groups, "[ ]"))),
@@ -193,15 +274,21 @@ def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
 def _spread(group: GroupSummary) -> Iterator[str]:
     """The mean of these images, the median and the 95th percentile."""
     yield numbers.ends(*group.mean.measured.ends, LOSS.low, LOSS.high)
-    yield from (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
+    yield from (
+        numbers.quantile_estimate(quantile, LOSS.low, LOSS.high)
+        for quantile in (group.median, group.bad_end)
+    )
 
 
 def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
-    """The images with the highest losses at each noise level, worst first: the values that rank them, at each q, and the attack's."""
+    """The images with the highest losses at each noise level, worst first: the values that rank
+    them, at each q, and the attack's."""
     levels = numbers.level_texts(level.at for level in by_level)
     for level in by_level:
         results = (*level.ranking, *level.attacks)
-        heads = [f"q={result.q:.6g}" if math.isfinite(result.q) else result.name for result in results]
+        heads = [
+            f"q={result.q:.6g}" if math.isfinite(result.q) else result.name for result in results
+        ]
         rows = [
             cells(
                 (
@@ -235,7 +322,10 @@ def _named(result: LossResult) -> tuple[str, str]:
 
 # --- the figure
 
-_MOST_PANELS, _LEAST, _FAR, _MOST_TICKS = 6, 1e-6, 12.0, 6
+_MOST_PANELS = 6
+_LEAST = 1e-6
+_FAR = 12.0
+_MOST_TICKS = 6
 _BESIDE = 0.02  # decades of q between the means of two lines
 
 Line = tuple[str, Losses]
@@ -255,14 +345,21 @@ def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], 
 # --- words
 
 
-def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool) -> Iterator[str]:
+def _caption(
+    shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool
+) -> Iterator[str]:
     every = [level for lines in shown.values() for _, level in lines]
     groups = [result.summary for level in every for result in level.results]
-    yield f"{numbers.span([group.images for group in groups])} images. Mean over the images; bars: its 95 % interval, {covered(groups)}."
+    yield (
+        f"{numbers.span([group.images for group in groups])} images. Mean over the images; "
+        f"bars: its 95 % interval, {covered(groups)}."
+    )
     if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
     for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
-        failed = _failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
+        failed = _failed_attacks(
+            [level for lines in shown.values() for run, level in lines if run == name]
+        )
         if failed:
             yield f"{name}: {failed}" if several else failed
     yield from caveats(groups, "[ ]")
@@ -286,11 +383,13 @@ def _known(result: LossResult) -> bool:
 
 
 def _limits(every: Sequence[Losses]) -> tuple[float, float]:
-    """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic scale."""
+    """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic
+    scale."""
     results = [result for level in every for result in level.results]
     values = [result.mean.value for result in results]
     ends = [upper for _, upper in map(_ends, results) if math.isfinite(upper)]
-    high, positive = max([*values, *ends, 1e-300]), [value for value in values if value > 1e-300]
+    high = max([*values, *ends, 1e-300])
+    positive = [value for value in values if value > 1e-300]
     if not positive or max(positive) <= _FAR * min(positive):
         return 0.0, 1.08 * high
     low = max(min(positive), _LEAST * max(positive))
@@ -298,42 +397,70 @@ def _limits(every: Sequence[Losses]) -> tuple[float, float]:
     return low / room, high * room
 
 
-def _panel(ax: Axes, lines: Sequence[Line], styles: Mapping[tuple[str, str], dict[str, Any]], limits: tuple[float, float]) -> None:
-    orders = sorted({result.q for _, level in lines for curve in level.curves.values() for result in curve})
+def _panel(
+    ax: Axes,
+    lines: Sequence[Line],
+    styles: Mapping[tuple[str, str], dict[str, Any]],
+    limits: tuple[float, float],
+) -> None:
+    orders = sorted(
+        {result.q for _, level in lines for curve in level.curves.values() for result in curve}
+    )
     reach = math.log10(orders[-1] / orders[0])
     limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
     attacked = any(level.attacks for _, level in lines)
     if attacked:
-        ax.axvspan(limit - 0.08 * (reach + 1), limit + 0.08 * (reach + 1), color=GRID, alpha=0.5, linewidth=0, zorder=0)
+        ax.axvspan(
+            limit - 0.08 * (reach + 1),
+            limit + 0.08 * (reach + 1),
+            color=GRID,
+            alpha=0.5,
+            linewidth=0,
+            zorder=0,
+        )
     drawn = 0
     for run, level in lines:
         for label, curve in level.curves.items():
-            style, shift = styles[run, label], _BESIDE * (reach + 1) * drawn
+            style = styles[run, label]
+            shift = _BESIDE * (reach + 1) * drawn
             drawn += 1
             points = [(math.log10(result.q) + shift, result) for result in curve]
             ax.plot(*_xy(points, limits), zorder=4, **style)
             if level.attacks:
                 best = max(level.attacks, key=lambda result: result.mean.value)
                 way = [points[-1], (limit + shift, best)]
-                ax.plot(*_xy(way, limits), color=style["color"], linewidth=1.3, linestyle=(0, (1, 1.5)), zorder=3.5)
+                ax.plot(
+                    *_xy(way, limits),
+                    color=style["color"],
+                    linewidth=1.3,
+                    linestyle=(0, (1, 1.5)),
+                    zorder=3.5,
+                )
                 points.append((limit + shift, level.attacks[0]))
                 ax.plot(*_xy(points[-1:], limits), zorder=4, **style)
             for x, result in points:
                 _bar(ax, x, result, limits, style["color"])
         for i, result in enumerate(level.attacks[1:], start=1):
-            style, x = styles[run, result.name], limit + _BESIDE * (reach + 1) * (drawn + i)
+            style = styles[run, result.name]
+            x = limit + _BESIDE * (reach + 1) * (drawn + i)
             ax.plot(*_xy([(x, result)], limits), zorder=4, **style)
             _bar(ax, x, result, limits, style["color"])
     _orders(ax, orders, limit if attacked else None)
 
 
-def _xy(points: Sequence[tuple[float, LossResult]], limits: tuple[float, float]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [float(np.clip(result.mean.value, *limits)) for _, result in points]
+def _xy(
+    points: Sequence[tuple[float, LossResult]], limits: tuple[float, float]
+) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [
+        float(np.clip(result.mean.value, *limits)) for _, result in points
+    ]
 
 
 def _bar(ax: Axes, x: float, result: LossResult, limits: tuple[float, float], ink: str) -> None:
     if _known(result):
-        ax.plot([x, x], np.clip(_ends(result), *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4)
+        ax.plot(
+            [x, x], np.clip(_ends(result), *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4
+        )
 
 
 def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
@@ -351,7 +478,8 @@ def _failed_attacks(every: Sequence[Losses]) -> str:
     """For how many images the attack failed, as a sentence; empty where it did not."""
     texts = numbers.level_texts(losses.at for losses in every)
     failed = [
-        f"{losses.beaten:,} of {count(losses.attacked, 'image')}" + (f" at {texts[losses.at]}" if len(every) > 1 else "")
+        f"{losses.beaten:,} of {count(losses.attacked, 'image')}"
+        + (f" at {texts[losses.at]}" if len(every) > 1 else "")
         for losses in every
         if losses.beaten
     ]

@@ -1,4 +1,5 @@
-"""Gradient-free Metropolis moves in Gaussian space towards high values of a function, for many chains in lock-step."""
+"""Gradient-free Metropolis moves in Gaussian space towards high values of a function, for many
+chains in lock-step."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from torch import Tensor
 from robaudit.numerics.rowwise import mean_over
 
 Values = Callable[[Tensor, Tensor], Tensor]
-"""Image of each row (rows,) and points z (rows, *shape) -> log l (rows,), float64, minus infinity if l = 0."""
+"""Image of each row (rows,) and points z (rows, *shape) -> log l (rows,), float64, minus infinity
+if l = 0."""
 
 Numbers = Callable[[], Tensor]
 """Random numbers for each row, new at every call: rows are images x chains, chains fastest."""
@@ -54,21 +56,39 @@ class Walk:
 
     @classmethod
     def at(cls, values: Values, z: Tensor, chains: int) -> Walk:
-        """Start chains at z (rows, *shape); the first moves are independent draws, as they should be if t starts at 0."""
+        """Start chains at z (rows, *shape); the first moves are independent draws, as they should
+        be if t starts at 0."""
         angle = torch.full((len(z) // chains,), math.pi / 2, dtype=torch.float64, device=z.device)
-        walk = cls(z.clone(), z.new_empty(0, dtype=torch.float64), angle, z.clone(), z.new_empty(0, dtype=torch.float64))
+        walk = cls(
+            z.clone(),
+            z.new_empty(0, dtype=torch.float64),
+            angle,
+            z.clone(),
+            z.new_empty(0, dtype=torch.float64),
+        )
         walk.log_l = values(walk.image, z)
         walk.highest = walk.log_l.clone()
         return walk
 
 
-def metropolis(values: Values, walk: Walk, t: float, moves: int, normals: Numbers, uniforms: Numbers, *, first: int = 0) -> None:
+def metropolis(
+    values: Values,
+    walk: Walk,
+    t: float,
+    moves: int,
+    normals: Numbers,
+    uniforms: Numbers,
+    *,
+    first: int = 0,
+) -> None:
     """Move the chains, preserving the density l(z)^t N(z; 0, I) up to the adaptation of the angle.
 
-    Every move proposes z' and accepts it with probability min(1, (l(z') / l(z))^t), as the proposals preserve N(0, I): even-numbered
-    moves rotate, z' = cos(a) z + sin(a) xi (pCN); odd-numbered moves replace a single coordinate by a new draw, coordinate by coordinate,
-    which crosses barriers that stop a rotation (a flip). With more than 64 coordinates all moves rotate. After each rotation log a of an
-    image rises by .5 (mean acceptance probability - .3); a stays in [.001, pi / 2]. At t = 0 everything is accepted.
+    Every move proposes z' and accepts it with probability min(1, (l(z') / l(z))^t), as the
+    proposals preserve N(0, I): even-numbered moves rotate, z' = cos(a) z + sin(a) xi (pCN);
+    odd-numbered moves replace a single coordinate by a new draw, coordinate by coordinate, which
+    crosses barriers that stop a rotation (a flip). With more than 64 coordinates all moves rotate.
+    After each rotation log a of an image rises by .5 (mean acceptance probability - .3); a stays in
+    [.001, pi / 2]. At t = 0 everything is accepted.
 
     Args:
         values: log l.
@@ -76,29 +96,40 @@ def metropolis(values: Values, walk: Walk, t: float, moves: int, normals: Number
         t: the inverse temperature, >= 0.
         moves: number of moves.
         normals: (rows, *shape) for the proposals of a move, of the type of z.
-        uniforms: on [0, 1] (rows,), float64, for the decisions of a move: a proposal is accepted if its number is below the probability.
+        uniforms: on [0, 1] (rows,), float64, for the decisions of a move: a proposal is accepted if
+            its number is below the probability.
         first: number of the first move.
 
     Source: Cotter et al. 2013, MCMC methods for functions (pCN).
     """
-    image, chains, images = walk.image, walk.chains, len(walk.angle)
+    image = walk.image
+    chains = walk.chains
+    images = len(walk.angle)
     shape = (-1,) + (1,) * (walk.z.ndim - 1)
     coordinates = walk.z[0].numel()
     for number in range(first, first + moves):
         rotates = number % 2 == 0 or coordinates > MOST_COORDINATES
         if rotates:
-            cos, sin = (turn[image].to(walk.z.dtype).view(shape) for turn in (walk.angle.cos(), walk.angle.sin()))
+            cos, sin = (
+                turn[image].to(walk.z.dtype).view(shape)
+                for turn in (walk.angle.cos(), walk.angle.sin())
+            )
             proposal = cos * walk.z + sin * normals()
         else:
-            proposal, coordinate = walk.z.clone(), number // 2 % coordinates
+            proposal = walk.z.clone()
+            coordinate = number // 2 % coordinates
             proposal.flatten(1)[:, coordinate] = normals().flatten(1)[:, coordinate]
         log_l = values(image, proposal)
         gained = t * (log_l - walk.log_l) if t else torch.zeros_like(log_l)
         probability = gained.clamp_max(0.0).exp().nan_to_num(0.0)  # NaN: from l = 0 to l = 0
         accept = uniforms() < probability
         higher = log_l > walk.highest
-        walk.z, walk.log_l = torch.where(accept.view(shape), proposal, walk.z), torch.where(accept, log_l, walk.log_l)
-        walk.best, walk.highest = torch.where(higher.view(shape), proposal, walk.best), torch.where(higher, log_l, walk.highest)
+        walk.z = torch.where(accept.view(shape), proposal, walk.z)
+        walk.log_l = torch.where(accept, log_l, walk.log_l)
+        walk.best = torch.where(higher.view(shape), proposal, walk.best)
+        walk.highest = torch.where(higher, log_l, walk.highest)
         if rotates:
-            raised = walk.angle * torch.exp(GAIN * (mean_over(probability.view(images, chains), 1) - TARGET))
+            raised = walk.angle * torch.exp(
+                GAIN * (mean_over(probability.view(images, chains), 1) - TARGET)
+            )
             walk.angle = raised.clamp(LEAST_ANGLE, math.pi / 2)

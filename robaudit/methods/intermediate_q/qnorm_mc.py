@@ -30,16 +30,21 @@ class QNormMc(QNorm):
     how far. So the interval has no upper end where one copy carries more than 2 % of the sum
     (:data:`MOST`), and the row's note says so.
 
-    Elsewhere the interval is lognormal. Its upper end counts two more copies as large as the largest
-    (:data:`UNSEEN`): a sample has too few of the large losses more often than too many. It does not
-    cover a bad region that no copy meets; that is the bias of the estimator.
+    Elsewhere the interval is lognormal. Its upper end counts two more copies as large as the
+    largest (:data:`UNSEEN`): a sample has too few of the large losses more often than too many. It
+    does not cover a bad region that no copy meets; that is the bias of the estimator.
 
-    Source: Rice et al., Robustness between the worst and average case, equation 6; Kong 1992 for the effective sample size.
+    Source: Rice et al., Robustness between the worst and average case, equation 6; Kong 1992 for
+    the effective sample size.
     """
 
-    needs, interval = Need.LEVEL | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, covers_bias=False)
+    needs = Need.LEVEL | Need.RANDOM
+    interval = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
     summary = "q-norm of the loss under noise, from noisy copies"
-    prefer = "q of 1 or 2, or a model without gradients; for larger q it usually gives a lower bound: use qnorm_path"
+    prefer = (
+        "q of 1 or 2, or a model without gradients; for larger q it usually gives a lower "
+        "bound: use qnorm_path"
+    )
     source = "Rice et al., equation 6"
 
     samples: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
@@ -51,7 +56,9 @@ class QNormMc(QNorm):
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q from the same copies."""
         target = self.targets(batch)
-        log_loss = torch.empty((len(batch.x), self.samples), dtype=torch.float64, device=batch.x.device)
+        log_loss = torch.empty(
+            (len(batch.x), self.samples), dtype=torch.float64, device=batch.x.device
+        )
         for noisy, logits in batch.noisy_logits(self.samples):
             log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
         highest = log_loss.amax(1)
@@ -63,7 +70,9 @@ class QNormMc(QNorm):
             results.append(tuple(self._result(q, *norm, loss=loss) for q, norm in by_order))
         return results
 
-    def _result(self, q: float, log_z: float, ess: float, largest: float, *, loss: LossNorm) -> Result:
+    def _result(
+        self, q: float, log_z: float, ess: float, largest: float, *, loss: LossNorm
+    ) -> Result:
         """The result for one q.
 
         Args:

@@ -1,4 +1,5 @@
-"""`qnorm_path`: the q-norm of the loss by path sampling, from the average to nearly the worst case."""
+"""`qnorm_path`: the q-norm of the loss by path sampling, from the average to nearly the worst
+case."""
 
 from __future__ import annotations
 
@@ -18,19 +19,34 @@ from robaudit.methods.intermediate_q.adaptive_copies import ROUNDS, adapted
 from robaudit.methods.intermediate_q.annealing import anneal, gradients_of
 from robaudit.methods.intermediate_q.copies import AT_ONCE, shifted, starts
 from robaudit.methods.intermediate_q.estimator import QNorm
-from robaudit.methods.intermediate_q.path_sampling import PathEstimate, copies_estimates, path_estimates, temperature_grid
+from robaudit.methods.intermediate_q.path_sampling import (
+    PathEstimate,
+    copies_estimates,
+    path_estimates,
+    temperature_grid,
+)
 from robaudit.methods.intermediate_q.streams import Streams
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
 
 _COPIES = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
 _NO_VALUE = Interval(IntervalKind.NO_VALUE)
-_HIGHEST = 1000.0  # chains go this far for any order: a distant region that decides q = 10 may attract them only at q = 1000
-_CENTRES = (1.0, 10.0, 100.0)  # temperatures, besides the highest, with copies around their tilted distributions
+# chains go this far for any order: a distant region that decides q = 10 may attract them only at q
+# = 1000
+_HIGHEST = 1000.0
+# temperatures, besides the highest, with copies around their tilted distributions
+_CENTRES = (
+    1.0,
+    10.0,
+    100.0,
+)
 _FEWEST = 1950  # copies
 _FEW = 8  # normal variables, up to which copies adapt to where earlier copies had large weights
 _FAR = 0.25  # in log Z: a larger standard error, or half gap, gives no value
-_SHORT = "no value: too few copies meet the large losses that decide the norm, and there are no gradients to follow"
+_SHORT = (
+    "no value: too few copies meet the large losses that decide the norm, and there are no "
+    "gradients to follow"
+)
 
 
 class _Run(NamedTuple):
@@ -51,35 +67,46 @@ class _Run(NamedTuple):
 
 
 class QNormPath(QNorm):
-    """log Z_q = (log E[l^s] + int_s^q E_t[log l] dt) / q: copies up to a temperature s, then chains; E_t under the noise tilted by l^t.
+    """log Z_q = (log E[l^s] + int_s^q E_t[log l] dt) / q: copies up to a temperature s, then
+    chains; E_t under the noise tilted by l^t.
 
-    Every kind of noise is a map of standard normal variables z, so the tilted distributions are p_t(z) ~ l(z)^t N(z; 0, I). Several
-    independent Hamiltonian chains go up to t = 1000, or to the largest q above it, and down again
-    (:mod:`robaudit.methods.intermediate_q.annealing`);
-    log l is recorded after each trajectory, with control variates from its gradient, and integrated
-    (:mod:`robaudit.methods.intermediate_q.path_sampling`). As many copies as the chains took gradients, half of them plain and
-    half around the chains'
-    states, give E[l^t] as far as their effective sample size allows (:mod:`robaudit.methods.intermediate_q.copies`). Kinds
-    without gradients use
-    copies alone: adaptive for few variables (``spatial``; :mod:`robaudit.methods.intermediate_q.adaptive_copies`), plain
-    otherwise (``impulse``).
+    Every kind of noise is a map of standard normal variables z, so the tilted distributions are
+    p_t(z) ~ l(z)^t N(z; 0, I). Several independent Hamiltonian chains go up to t = 1000, or to the
+    largest q above it, and down again (:mod:`robaudit.methods.intermediate_q.annealing`); log l is
+    recorded after each trajectory, with control variates from its gradient, and integrated
+    (:mod:`robaudit.methods.intermediate_q.path_sampling`). As many copies as the chains took
+    gradients, half of them plain and half around the chains' states, give E[l^t] as far as their
+    effective sample size allows (:mod:`robaudit.methods.intermediate_q.copies`). Kinds without
+    gradients use copies alone: adaptive for few variables (``spatial``;
+    :mod:`robaudit.methods.intermediate_q.adaptive_copies`), plain otherwise (``impulse``).
 
-    The interval is Student's t of log Z between the copies and between the chains, widened by half of the gap between the ways up and down:
-    chains that are too short for the loss to settle at each temperature lag below on the way up and above on the way down. If the gap is
-    too large there is no value. The interval does not cover what neither chains nor copies find: a rare bad region that the loss does
-    not rise towards. Z_q grows with q up to the largest loss, which `adversarial_loss` looks for. An image takes
-    about 2 chains temperatures steps gradients.
+    The interval is Student's t of log Z between the copies and between the chains, widened by half
+    of the gap between the ways up and down: chains that are too short for the loss to settle at
+    each temperature lag below on the way up and above on the way down. If the gap is too large
+    there is no value. The interval does not cover what neither chains nor copies find: a rare bad
+    region that the loss does not rise towards. Z_q grows with q up to the largest loss, which
+    `adversarial_loss` looks for. An image takes about 2 chains temperatures steps gradients.
 
-    Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler, controls and errors are robaudit's.
+    Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler,
+    controls and errors are robaudit's.
     """
 
-    needs, interval = Need.LEVEL | Need.GRADIENTS | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, remark="chains")
-    summary = "q-norm of the loss under noise, by annealed chains: from the average to nearly the worst case"
+    needs = Need.LEVEL | Need.GRADIENTS | Need.RANDOM
+    interval = Interval(IntervalKind.LOGNORMAL, remark="chains")
+    summary = (
+        "q-norm of the loss under noise, by annealed chains: from the average to nearly "
+        "the worst case"
+    )
     prefer = "q of 10 and more, where plain copies never meet the losses that count"
     source = "Rice et al., equations 8 and 17; robaudit for the sampler"
 
     chains: int = Field(4, ge=4, le=1000, description="independent chains of each image")
-    temperatures: int = Field(80, ge=12, le=10**5, description="from 0 to 1000 or the largest q, on the way up and again on the way down")
+    temperatures: int = Field(
+        80,
+        ge=12,
+        le=10**5,
+        description="from 0 to 1000 or the largest q, on the way up and again on the way down",
+    )
     steps: int = Field(3, ge=1, le=1000, description="gradients of a chain at each temperature")
 
     @property
@@ -88,7 +115,8 @@ class QNormPath(QNorm):
         return self.chains
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, the gradients and as many copies; without gradients, two copies for each gradient."""
+        """The clean pass, the gradients and as many copies; without gradients, two copies for each
+        gradient."""
         gradients = gradients_of(self.temperatures, self.steps, self.chains)
         return 1 + gradients + self._lots * AT_ONCE, gradients
 
@@ -104,21 +132,32 @@ class QNormPath(QNorm):
     @cached_property
     def _centres(self) -> list[float]:
         """Temperatures of the grid."""
-        return [*(min(self._grid, key=lambda t: abs(t - wanted)) for wanted in _CENTRES), self._grid[-1]]
+        return [
+            *(min(self._grid, key=lambda t: abs(t - wanted)) for wanted in _CENTRES),
+            self._grid[-1],
+        ]
 
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q of every image."""
         target = self.targets(batch)
-        loss, follows = Objective(batch, target, latent=True), batch.noise.differentiable or batch.noise.guided
+        loss = Objective(batch, target, latent=True)
+        follows = batch.noise.differentiable or batch.noise.guided
         run = self._chains(batch, loss) if follows else self._copies(batch, loss)
-        broken, most, against = loss.broken.tolist(), run.highest.exp().tolist(), target.tolist()
+        broken = loss.broken.tolist()
+        most = run.highest.exp().tolist()
+        against = target.tolist()
         results: list[list[Result]] = [[] for _ in against]
         chains: list[dict[str, float]] = [{} for _ in against]
         if run.acceptance is not None:
-            chains = [{"last_acceptance": last, "smallest_acceptance": least} for last, least in run.acceptance.T.tolist()]
+            chains = [
+                {"last_acceptance": last, "smallest_acceptance": least}
+                for last, least in run.acceptance.T.tolist()
+            ]
         for q, path in zip(self.q, run.estimates, strict=True):
             columns = (path.value, path.half_width, path.std_error, path.gap, path.begin, path.ess)
-            for image, numbers in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            for image, numbers in enumerate(
+                zip(*(column.tolist() for column in columns), strict=True)
+            ):
                 log_z, half_width, std_error, gap, begin, ess = numbers
                 why = _refusal(std_error, gap) if follows else "" if begin == q else _SHORT
                 results[image].append(
@@ -129,7 +168,11 @@ class QNormPath(QNorm):
                         std_error=None if why else math.exp(log_z) * std_error,
                         forwards=1 + run.forwards,
                         backwards=run.backwards,
-                        interval=_NO_VALUE if why and not broken[image] else self.interval if follows or _few(batch) else _COPIES,
+                        interval=_NO_VALUE
+                        if why and not broken[image]
+                        else self.interval
+                        if follows or _few(batch)
+                        else _COPIES,
                         note=why,
                         loss=LossNorm(against[image], most[image]),
                         numbers={
@@ -147,7 +190,9 @@ class QNormPath(QNorm):
     def _chains(self, batch: ImageBatch, loss: Objective) -> _Run:
         """Sample by Hamiltonian chains, up and down, and copies."""
         shape = batch.latent_shape
-        streams = Streams(batch, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures)
+        streams = Streams(
+            batch, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures
+        )
 
         def slopes(image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
             values, slope = loss.loss_slopes(image, z.unflatten(1, shape))
@@ -156,11 +201,22 @@ class QNormPath(QNorm):
         def normals() -> Tensor:
             return streams.normals().flatten(1)
 
-        annealed = anneal(slopes, normals, streams.uniforms, len(batch.x), self.chains, self._grid, self.steps, self._centres)
+        annealed = anneal(
+            slopes,
+            normals,
+            streams.uniforms,
+            len(batch.x),
+            self.chains,
+            self._grid,
+            self.steps,
+            self._centres,
+        )
         each = -(-self._lots // (2 * len(self._centres)))
         plain = self._lots - each * len(self._centres)
         fresh = Streams(batch, "qnorm_path copies", AT_ONCE, self._lots, 0).normals
-        copies = shifted(loss.losses, fresh, plain * AT_ONCE, each * AT_ONCE, annealed.centres, self._centres)
+        copies = shifted(
+            loss.losses, fresh, plain * AT_ONCE, each * AT_ONCE, annealed.centres, self._centres
+        )
         begun = starts(copies, self._grid, self.q)
         acceptance = torch.stack([annealed.up.acceptance, annealed.down.acceptance])
         return _Run(
@@ -173,18 +229,28 @@ class QNormPath(QNorm):
 
     def _copies(self, batch: ImageBatch, loss: Objective) -> _Run:
         """Sample by copies alone, two for each gradient that chains would take."""
-        lots, few, values = 2 * self._lots, _few(batch), math.prod(batch.latent_shape)
+        lots = 2 * self._lots
+        few = _few(batch)
+        values = math.prod(batch.latent_shape)
         streams = Streams(batch, "qnorm_path copies", AT_ONCE, lots, ROUNDS if few else 0)
         if few:
             copies = adapted(loss.losses, streams.normals, streams.uniforms, lots, self._grid)
         else:
-            copies = shifted(loss.losses, streams.normals, lots * AT_ONCE, 0, batch.x.new_empty(0, len(batch.x), values), ())
+            copies = shifted(
+                loss.losses,
+                streams.normals,
+                lots * AT_ONCE,
+                0,
+                batch.x.new_empty(0, len(batch.x), values),
+                (),
+            )
         estimates = copies_estimates(self.q, starts(copies, self._grid, self.q))
         return _Run(estimates, None, copies.log_loss.amax(1), lots * AT_ONCE, 0)
 
 
 def _few(batch: ImageBatch) -> bool:
-    """Whether there are few enough variables for copies to reach the large losses without gradients."""
+    """Whether there are few enough variables for copies to reach the large losses without
+    gradients."""
     return math.prod(batch.latent_shape) <= _FEW
 
 
@@ -193,5 +259,8 @@ def _refusal(std_error: float, gap: float) -> str:
     if not std_error <= _FAR:
         return f"no value: the chains disagree (standard error of log Z {std_error:.2g})"
     if not abs(gap) / 2 <= _FAR:
-        return f"no value: not settled, log Z is uncertain by {abs(gap) / 2:.2g}; take more temperatures"
+        return (
+            f"no value: not settled, log Z is uncertain by {abs(gap) / 2:.2g}; take more "
+            "temperatures"
+        )
     return ""

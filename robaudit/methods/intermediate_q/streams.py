@@ -12,9 +12,11 @@ from robaudit.numerics.normal import normal_cdf
 
 
 class Streams:
-    """Standard normal variables and decisions of several chains of each image; rows are images x chains, chains fastest.
+    """Standard normal variables and decisions of several chains of each image; rows are images x
+    chains, chains fastest.
 
-    They depend only on the image, the purpose and their index: neither the batch nor the other images change them.
+    They depend only on the image, the purpose and their index: neither the batch nor the other
+    images change them.
 
     Args:
         batch: the chunk.
@@ -26,11 +28,22 @@ class Streams:
     """
 
     def __init__(
-        self, batch: ImageBatch, purpose: str, chains: int, draws: int, decisions: int, images: Sequence[int] | None = None
+        self,
+        batch: ImageBatch,
+        purpose: str,
+        chains: int,
+        draws: int,
+        decisions: int,
+        images: Sequence[int] | None = None,
     ) -> None:
         chosen = range(len(batch.x)) if images is None else images
-        self._normals = [_pieces(batch.normals(purpose, image, chains * draws), chains) for image in chosen]
-        self._decisions = [_pieces(batch.scalars(f"{purpose} decisions", image, chains * decisions), chains) for image in chosen]
+        self._normals = [
+            _pieces(batch.normals(purpose, image, chains * draws), chains) for image in chosen
+        ]
+        self._decisions = [
+            _pieces(batch.scalars(f"{purpose} decisions", image, chains * decisions), chains)
+            for image in chosen
+        ]
 
     def normals(self) -> Tensor:
         """Standard normal variables (rows, *latent_shape), of the type of the pixels."""
@@ -43,7 +56,8 @@ class Streams:
 
 def _pieces(blocks: Iterator[Tensor], size: int) -> Iterator[Tensor]:
     """Regroup blocks of draws into pieces of this size; the last may be smaller."""
-    parts, missing = list[Tensor](), size
+    parts = list[Tensor]()
+    missing = size
     for block in blocks:
         rest = block
         while len(rest):
@@ -51,6 +65,7 @@ def _pieces(blocks: Iterator[Tensor], size: int) -> Iterator[Tensor]:
             missing, rest = missing - len(parts[-1]), rest[missing:]
             if not missing:
                 yield parts[0] if len(parts) == 1 else torch.cat(parts)
-                parts, missing = [], size
+                parts = []
+                missing = size
     if parts:
         yield torch.cat(parts)

@@ -1,7 +1,8 @@
-"""Error curves against attacks, noise and linear corruption, and the summary of each in one number: ASR, AMS, gamma at 50 %.
+"""Error curves against attacks, noise and linear corruption, and the summary of each in one number:
+ASR, AMS, gamma at 50 %.
 
-Errors are relative to the label, over all images: a misclassified image is an error at every strength. Images without a label
-are left out.
+Errors are relative to the label, over all images: a misclassified image is an error at every
+strength. Images without a label are left out.
 """
 
 from __future__ import annotations
@@ -25,12 +26,20 @@ from robaudit.quantities import RADIUS
 from robaudit.records import Inline, Record, published
 from robaudit.runs.frame import NO_CLASS, Columns, common_names
 from robaudit.runs.run import Run
-from robaudit.stats.bootstrap import BOOTSTRAP, Ends, PairedDifference, differences, minus, percentiles
+from robaudit.stats.bootstrap import (
+    BOOTSTRAP,
+    Ends,
+    PairedDifference,
+    differences,
+    minus,
+    percentiles,
+)
 
 LINEAR = "linear"
 """The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
 CUTOFF = 0.03
-"""A noise curve ends at an error of (C - 1) / C less this, with an accuracy slightly above chance."""
+"""A noise curve ends at an error of (C - 1) / C less this, with an accuracy slightly above
+chance."""
 HALF = 0.5
 HUMANS = 0.25
 """The gamma at which people name half of the images correctly (Jang et al. 2021)."""
@@ -74,15 +83,18 @@ class CurveSummary(Record):
 
     Attributes:
         name: of the number.
-        estimate: the number with its 95 % percentile bootstrap interval for the population, infinite where the end of the curve leaves it
-            open; None where it is not defined.
-        relation: whether the true number is at least or at most the value, because the curve ends too early.
+        estimate: the number with its 95 % percentile bootstrap interval for the population,
+            infinite where the end of the curve leaves it open; None where it is not defined.
+        relation: whether the true number is at least or at most the value, because the curve ends
+            too early.
         why: the reason why it is not defined.
     """
 
     name: str = field(default="", kw_only=True)
     estimate: Annotated[Estimate | None, Inline("value")]
-    relation: Annotated[ValueRelation, PlainSerializer(lambda relation: relation.value or "=", return_type=str)] = ValueRelation.IS
+    relation: Annotated[
+        ValueRelation, PlainSerializer(lambda relation: relation.value or "=", return_type=str)
+    ] = ValueRelation.IS
     why: Annotated[str, Field(serialization_alias="undefined")] = ""
 
     @property
@@ -114,7 +126,8 @@ class ErrorCurve(Record):
         source: the result behind it, such as ``radius_pgd:norm=l2``.
         places: radius, sigma or gamma (points,); the first belongs to the clean images.
         errors: share of the images (of their noisy copies) that are classified wrongly (points,).
-        lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself for a single image.
+        lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself
+            for a single image.
         summary: the curve in one number.
         images: with a label.
         unlabelled: images left out.
@@ -140,7 +153,8 @@ class ErrorCurve(Record):
         """The points with their intervals."""
         columns = (column.tolist() for column in (self.places, self.errors, self.lower, self.upper))
         return tuple(
-            CurvePoint(at, Estimate.population(error, (lower, upper), BOOTSTRAP)) for at, error, lower, upper in zip(*columns, strict=True)
+            CurvePoint(at, Estimate.population(error, (lower, upper), BOOTSTRAP))
+            for at, error, lower, upper in zip(*columns, strict=True)
         )
 
 
@@ -152,7 +166,8 @@ Curves = Mapping[CurveKind, ErrorCurve]
 
 
 def asr(errors: Floats | Sequence[float], step: float) -> Floats:
-    """Average successful radius, of the images that an attack changed: sum_j (j + 1/2) D (A_{j+1} - A_j).
+    """Average successful radius, of the images that an attack changed: sum_j (j + 1/2) D (A_{j+1} -
+    A_j).
 
     Args:
         errors: A_0 (clean), A_1, ... at the radii 0, D, 2D, ... (..., points).
@@ -166,7 +181,8 @@ def asr(errors: Floats | Sequence[float], step: float) -> Floats:
 
 
 def ends_at(errors: Floats, classes: int) -> Ints:
-    """The first point after the clean point with an error of at least (C - 1) / C - .03; -1 without any.
+    """The first point after the clean point with an error of at least (C - 1) / C - .03; -1 without
+    any.
 
     Args:
         errors: e_0 (clean), e_1, ... (..., points).
@@ -175,15 +191,20 @@ def ends_at(errors: Floats, classes: int) -> Ints:
     Source: as for :func:`ams`; the paper prints the rule with the sign reversed.
     """
     reached = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
-    first: Ints = np.where(reached.any(-1), reached.argmax(-1) + 1, -1) if reached.shape[-1] else np.full(errors.shape[:-1], -1)
+    first: Ints = (
+        np.where(reached.any(-1), reached.argmax(-1) + 1, -1)
+        if reached.shape[-1]
+        else np.full(errors.shape[:-1], -1)
+    )
     return first
 
 
 def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
     """Average misclassification standard deviation: the same sum over normalised errors.
 
-    With a_j = (e_j - e_0) / (max e - e_0), e'_j = e_j / ((1 - a_j) + a_j e_j): the clean error stays, the largest becomes 1. If the curve
-    ends early, before its largest error, every e'_j is too large, and the sum is at most that of the whole curve.
+    With a_j = (e_j - e_0) / (max e - e_0), e'_j = e_j / ((1 - a_j) + a_j e_j): the clean error
+    stays, the largest becomes 1. If the curve ends early, before its largest error, every e'_j is
+    too large, and the sum is at most that of the whole curve.
 
     Args:
         errors: e_0 (clean), e_1, ... at the standard deviations 0, D, 2D, ... (..., points).
@@ -191,20 +212,23 @@ def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
         step: D.
 
     Returns:
-        (...), at least 0: the sum is negative where a curve ends with fewer errors than it began with; 0 where all clean images are
-        misclassified; NaN where no noise adds errors.
+        (...), at least 0: the sum is negative where a curve ends with fewer errors than it began
+        with; 0 where all clean images are misclassified; NaN where no noise adds errors.
 
     Source: Smoothed robustness analysis, section 3.4.
     """
     end = np.asarray(last)[..., None]
-    inside, first = np.arange(errors.shape[-1]) <= end, errors[..., :1]
+    inside = np.arange(errors.shape[-1]) <= end
+    first = errors[..., :1]
     rise = np.where(inside, errors, -np.inf).max(-1, keepdims=True) - first
     with np.errstate(divide="ignore", invalid="ignore"):
         a = (errors - first) / rise
         normal = errors / ((1 - a) + a * errors)
     normal = np.where(inside, normal, np.take_along_axis(normal, end, -1))
     flat = rise[..., 0] <= 0
-    result: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(asr(normal, step), 0.0))
+    result: Floats = np.where(
+        flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(asr(normal, step), 0.0)
+    )
     return result
 
 
@@ -216,7 +240,8 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
         accuracy: at each of them (..., points).
 
     Returns:
-        (...); infinite where it is below one half at the first point, minus infinity where it never is.
+        (...); infinite where it is below one half at the first point, minus infinity where it never
+        is.
     """
     below = accuracy < HALF
     at = np.where(below.any(-1), below.argmax(-1), -1)
@@ -224,19 +249,25 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
     high, low = (np.take_along_axis(accuracy, place, -1)[..., 0] for place in (after - 1, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = (high - HALF) / (high - low)
-    before, behind = gammas[after[..., 0] - 1], gammas[after[..., 0]]
-    gamma: Floats = np.where(at > 0, before + share * (behind - before), np.where(at == 0, np.inf, -np.inf))
+    before = gammas[after[..., 0] - 1]
+    behind = gammas[after[..., 0]]
+    gamma: Floats = np.where(
+        at > 0, before + share * (behind - before), np.where(at == 0, np.inf, -np.inf)
+    )
     return gamma
 
 
 # --- reading
 
 
-def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Curves:
+def curves_of(
+    run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+) -> Curves:
     """The curves of a run.
 
-    Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
-    the first noise of its kind; the levels of Gaussian noise must be D, 2D, ...
+    Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear
+    corruption: the first result with votes under the first noise of its kind; the levels of
+    Gaussian noise must be D, 2D, ...
 
     Args:
         run: a finished run.
@@ -245,18 +276,29 @@ def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice |
     Raises:
         RunError: it has no labels, or no results for a curve.
     """
-    curves = {kind: _curve(kind, columns)[0] for kind, columns in _sources(run, estimators, levels).items()}
+    curves = {
+        kind: _curve(kind, columns)[0]
+        for kind, columns in _sources(run, estimators, levels).items()
+    }
     if not curves:
-        remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
+        remedy = (
+            "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: "
+            "configs/curves.yaml has all curves"
+        )
         raise RunError(str(run.path), "has no results for curves", remedy)
     return curves
 
 
 def curve_changes(
-    base: Run, new: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+    base: Run,
+    new: Run,
+    *,
+    estimators: Sequence[str] = (),
+    levels: LevelChoice | Sequence[float] = (),
 ) -> dict[CurveKind, PairedDifference]:
-    """The differences of the summaries of two runs, new - base, on the labelled images that both have, with intervals and p-values
-    (:func:`robaudit.stats.bootstrap.differences`), for the curves that both have with defined summaries.
+    """The differences of the summaries of two runs, new - base, on the labelled images that both
+    have, with intervals and p-values (:func:`robaudit.stats.bootstrap.differences`), for the curves
+    that both have with defined summaries.
 
     Raises:
         RunError: as :func:`curves_of`.
@@ -266,19 +308,26 @@ def curve_changes(
     for kind in before:
         if kind not in now:
             continue
-        names = common_names([columns.take(columns.judged) for columns in (*before[kind], *now[kind])])
+        names = common_names(
+            [columns.take(columns.judged) for columns in (*before[kind], *now[kind])]
+        )
         if not names:
             continue
         (first, first_sum), (second, second_sum) = (
-            _curve(kind, [columns.of_images(names) for columns in side[kind]]) for side in (before, now)
+            _curve(kind, [columns.of_images(names) for columns in side[kind]])
+            for side in (before, now)
         )
         if first.summary.value is not None and second.summary.value is not None:
             value = second.summary.value - first.summary.value
-            changes |= differences(len(names), partial(_change, kind, first_sum, second_sum), {kind: value})
+            changes |= differences(
+                len(names), partial(_change, kind, first_sum, second_sum), {kind: value}
+            )
     return changes
 
 
-def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
+def _sources(
+    run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]
+) -> dict[CurveKind, list[Columns]]:
     """The results behind each curve of a run: of an attack, or votes by level, from weak to strong.
 
     Raises:
@@ -292,11 +341,22 @@ def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence
             sources.setdefault(kind, [columns])
         elif (what := _NOISY.get(kinds.get(key.noise, ""))) is not None and columns.draws.any():
             results = sources.setdefault(what, [])
-            if not results or (results[0].key.estimator, results[0].key.noise) == (key.estimator, key.noise):
+            if not results or (results[0].key.estimator, results[0].key.noise) == (
+                key.estimator,
+                key.noise,
+            ):
                 results.append(columns)
     if not any((columns.label != NO_CLASS).any() for columns in run.frame.values()):
-        raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
-    ordered = {kind: sorted(sources[kind], key=lambda columns: columns.key.at.number) for kind in CurveKind if kind in sources}
+        raise RunError(
+            str(run.path),
+            "has no labels, and the errors of curves are relative to them",
+            "audit labelled images",
+        )
+    ordered = {
+        kind: sorted(sources[kind], key=lambda columns: columns.key.at.number)
+        for kind in CurveKind
+        if kind in sources
+    }
     return {
         kind: results
         for kind, results in ordered.items()
@@ -319,7 +379,9 @@ def _attacked(columns: Columns) -> CurveKind | None:
     """The kind of curve for the results of an attack; None for other results."""
     if columns.key.quantity != RADIUS.name or np.isnan(columns.step).all():
         return None
-    return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == columns.key.norm), None)
+    return next(
+        (kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == columns.key.norm), None
+    )
 
 
 def _even(levels: Sequence[float]) -> bool:
@@ -332,9 +394,13 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
     labelled = [result.take(result.judged) for result in columns]
     make = {CurveKind.NOISE: _noise, CurveKind.LINEAR: _linear}.get(kind, _attack)
     places, wrong, total, summed = make(labelled)
-    ends = percentiles(len(wrong), lambda drawn: {**dict(enumerate(_errors(wrong, drawn).T)), _SUM: total(drawn)})
+    ends = percentiles(
+        len(wrong), lambda drawn: {**dict(enumerate(_errors(wrong, drawn).T)), _SUM: total(drawn)}
+    )
     errors: Floats = wrong.mean(0)
-    lower, upper = zip(*(ends[i] or (float(error), float(error)) for i, error in enumerate(errors)), strict=True)
+    lower, upper = zip(
+        *(ends[i] or (float(error), float(error)) for i, error in enumerate(errors)), strict=True
+    )
     summary, used = summed(errors, ends[_SUM])
     return ErrorCurve(
         kind=kind,
@@ -352,16 +418,20 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
 
 
 Summed = Callable[[Floats, Bounds | None], tuple[CurveSummary, int]]
-"""A function from a curve's errors and the ends of its interval to its summary and the number of points behind it."""
+"""A function from a curve's errors and the ends of its interval to its summary and the number of
+points behind it."""
 _Parts = tuple[Floats, Floats, Sum, Summed]
 
 
-def _summary(value: float, bounds: Bounds | None, relation: ValueRelation = ValueRelation.IS) -> CurveSummary:
+def _summary(
+    value: float, bounds: Bounds | None, relation: ValueRelation = ValueRelation.IS
+) -> CurveSummary:
     return CurveSummary(Estimate.population(value, bounds, BOOTSTRAP), relation)
 
 
 def _errors(wrong: Floats, drawn: Floats) -> Floats:
-    """The mean error at each point (replicates, points) of weighted images; ``wrong``: the share of errors (images, points)."""
+    """The mean error at each point (replicates, points) of weighted images; ``wrong``: the share of
+    errors (images, points)."""
     errors: Floats = drawn @ wrong / drawn.sum(1, keepdims=True)
     return errors
 
@@ -369,7 +439,8 @@ def _errors(wrong: Floats, drawn: Floats) -> Floats:
 def _attack(columns: Sequence[Columns]) -> _Parts:
     """A_j: misclassified, or changed at a radius of at most j D."""
     (labelled,) = columns
-    correct, step = labelled.correct, float(np.nanmax(labelled.step))
+    correct = labelled.correct
+    step = float(np.nanmax(labelled.step))
     ball = np.where(correct, np.rint(labelled.values / step), 0).astype(np.int64)
     open_ = correct & labelled.is_censored
     points = np.arange(int(ball.max(initial=0)) + 1)
@@ -382,19 +453,28 @@ def _attack(columns: Sequence[Columns]) -> _Parts:
 
     def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
         value = float(asr(errors, step)) + (1.0 - float(errors[-1])) * float(points[-1]) * step
-        return _summary(value, ends, ValueRelation.AT_LEAST if open_.any() else ValueRelation.IS), len(points)
+        return _summary(
+            value, ends, ValueRelation.AT_LEAST if open_.any() else ValueRelation.IS
+        ), len(points)
 
     return np.round(step * points, 12), wrong.astype(np.float64), total, summed
 
 
 def _wrong(columns: Sequence[Columns]) -> Floats:
     """The errors of the clean images, then of the noisy copies by level (images, points)."""
-    return np.stack([~columns[0].correct, *(result.label_errors for result in columns)]).astype(np.float64).T
+    return (
+        np.stack([~columns[0].correct, *(result.label_errors for result in columns)])
+        .astype(np.float64)
+        .T
+    )
 
 
 def _noise(columns: Sequence[Columns]) -> _Parts:
-    levels, classes, wrong = [result.key.at.number for result in columns], columns[0].classes, _wrong(columns)
-    step, most = levels[0], len(levels)
+    levels = [result.key.at.number for result in columns]
+    classes = columns[0].classes
+    wrong = _wrong(columns)
+    step = levels[0]
+    most = len(levels)
 
     def total(drawn: Floats) -> Ends:
         curves = _errors(wrong, drawn)
@@ -407,25 +487,36 @@ def _noise(columns: Sequence[Columns]) -> _Parts:
         stop = most if last < 0 else last
         value = float(ams(errors, stop, step))
         if math.isnan(value):
-            return CurveSummary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors"), stop + 1
-        return _summary(value, ends, ValueRelation.AT_LEAST if last < 0 and errors[0] < 1 else ValueRelation.IS), stop + 1
+            return CurveSummary(
+                None, why=f"noise up to sigma {levels[-1]:g} adds no errors"
+            ), stop + 1
+        return _summary(
+            value, ends, ValueRelation.AT_LEAST if last < 0 and errors[0] < 1 else ValueRelation.IS
+        ), stop + 1
 
     return np.array([0.0, *levels]), wrong, total, summed
 
 
 def _linear(columns: Sequence[Columns]) -> _Parts:
-    gammas, wrong = np.round(1.0 - np.array([0.0, *(result.key.at.number for result in columns)]), 12), _wrong(columns)
+    gammas = np.round(1.0 - np.array([0.0, *(result.key.at.number for result in columns)]), 12)
+    wrong = _wrong(columns)
     least = float(gammas[-1])
 
     def total(drawn: Floats) -> Ends:
         crossing = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
-        return np.where(np.isinf(crossing), 0.0, crossing), np.where(np.isinf(crossing), least, crossing)
+        return np.where(np.isinf(crossing), 0.0, crossing), np.where(
+            np.isinf(crossing), least, crossing
+        )
 
     def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
         value = float(gamma_at_half(gammas, 1.0 - errors))
         if not math.isinf(value):
             return _summary(value, ends), len(gammas)
-        summary = _summary(1.0, ends, ValueRelation.AT_LEAST) if value > 0 else _summary(least, ends, ValueRelation.AT_MOST)
+        summary = (
+            _summary(1.0, ends, ValueRelation.AT_LEAST)
+            if value > 0
+            else _summary(least, ends, ValueRelation.AT_MOST)
+        )
         return summary, len(gammas)
 
     return gammas, wrong, total, summed

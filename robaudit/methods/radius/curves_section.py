@@ -25,7 +25,14 @@ from robaudit.methods.radius.curves import (
 )
 from robaudit.numerics.images import LIKE_THESE
 from robaudit.report import numbers
-from robaudit.report.differences import BOOTSTRAP_P, Paired, difference_lines, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import (
+    BOOTSTRAP_P,
+    Paired,
+    difference_lines,
+    paired_cells,
+    paired_changes,
+    run_columns,
+)
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, paneled, percent_scale
 from robaudit.report.pictures.style import FAINT, line_style
@@ -43,26 +50,36 @@ MANY_LEVELS = 5
 """The least number of levels of Gaussian noise that make a curve."""
 _GRID_ATTACK = "radius_pgd"
 MEANINGS = {
-    CurveKind.L2: "mean l2 radius at which projected gradient ascent succeeds, 0 where misclassified",
+    CurveKind.L2: "mean l2 radius at which projected gradient ascent succeeds, 0 where "
+    "misclassified",
     CurveKind.LINF: "the same in linf",
     CurveKind.NOISE: "mean standard deviation of Gaussian noise at which an image is misclassified",
-    CurveKind.LINEAR: f"share of the image left when half are misclassified; human observers: about {HUMANS:g}",
+    CurveKind.LINEAR: "share of the image left when half are misclassified; human observers: "
+    f"about {HUMANS:g}",
 }
 
 
 class CurvesSection(Section[Curves]):
-    """Error curves under attacks, noise and linear corruption, each in one number: ASR, AMS, gamma at 50 %."""
+    """Error curves under attacks, noise and linear corruption, each in one number: ASR, AMS, gamma
+    at 50 %."""
 
     title = "Error curves"
     place = 40
-    words = "Accuracy against the size of the perturbation; an image that is misclassified on the clean image is an error at every size."
+    words = (
+        "Accuracy against the size of the perturbation; an image that is misclassified on "
+        "the clean image is an error at every size."
+    )
 
     def applies(self, run: Run) -> bool:
-        """Whether it has labels and attacks on a grid, linear corruption, or many levels of Gaussian noise."""
+        """Whether it has labels and attacks on a grid, linear corruption, or many levels of
+        Gaussian noise."""
         spec = run.info.spec
         attacked = any(entry.get("name") == _GRID_ATTACK for entry in spec.get("estimators", ()))
         noises = [(entry.get("kind"), entry.get("sigma")) for entry in spec.get("noise", ())]
-        noisy = any(kind == LINEAR or (kind == GAUSSIAN and isinstance(at, list) and len(at) >= MANY_LEVELS) for kind, at in noises)
+        noisy = any(
+            kind == LINEAR or (kind == GAUSSIAN and isinstance(at, list) and len(at) >= MANY_LEVELS)
+            for kind, at in noises
+        )
         return run.info.clean_accuracy is not None and (attacked or noisy)
 
     def records(self, run: Run, ask: Ask) -> list[Curves]:
@@ -73,25 +90,35 @@ class CurvesSection(Section[Curves]):
         """A column for each run, the differences from the first, and where the whole curves are."""
         table = _table(entries, ask)
         paths = " ".join(str(entry.run.path) for entry in entries)
-        more = f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: --format csv."
+        more = (
+            f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: "
+            "--format csv."
+        )
         yield replace(table, notes=(*table.notes, more))
 
     def page_tables(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Table]:
-        """The table without that note; none for noise curves alone that do not end as the definition requires."""
+        """The table without that note; none for noise curves alone that do not end as the
+        definition requires."""
         noise = [entry.record.get(CurveKind.NOISE) for entry in entries]
         if any(len(entry.record) > 1 for entry in entries) or any(
-            curve is not None and curve.summary.value is not None and curve.summary.relation is ValueRelation.IS for curve in noise
+            curve is not None
+            and curve.summary.value is not None
+            and curve.summary.relation is ValueRelation.IS
+            for curve in noise
         ):
             yield _table(entries, ask)
 
     def figure(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Sketch:
-        """Accuracy under attacks, noise and linear corruption: a panel for each, a line for each of the first eight runs."""
+        """Accuracy under attacks, noise and linear corruption: a panel for each, a line for each of
+        the first eight runs."""
         shown = [(entry.name, entry.record) for entry in entries[:_MOST_MODELS]]
         kinds = [kind for kind in CurveKind if any(kind in model for _, model in shown)]
         styles = {name: line_style(i) for i, (name, _) in enumerate(shown)}
 
         def draw(ax: Axes, kind: CurveKind, _: PictureSize) -> None:
-            _panel(ax, kind, [(styles[name], model[kind]) for name, model in shown if kind in model])
+            _panel(
+                ax, kind, [(styles[name], model[kind]) for name, model in shown if kind in model]
+            )
 
         return paneled(
             "Accuracy under attacks, noise and linear corruption",
@@ -104,7 +131,9 @@ class CurvesSection(Section[Curves]):
             styles=styles,
         )
 
-    def differences(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def differences(
+        self, entries: Sequence[Entry[Curves]], ask: Ask
+    ) -> Iterator[Mapping[str, Any]]:
         """The differences of the summaries from the first run's."""
         return difference_lines(entries, _changes(entries, ask), lambda kind: {"curve": kind.value})
 
@@ -115,23 +144,47 @@ class CurvesSection(Section[Curves]):
     def lines(self, entry: Entry[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
         for kind, curve in entry.record.items():
-            points = zip(curve.places.tolist(), curve.errors.tolist(), curve.lower.tolist(), curve.upper.tolist(), strict=True)
+            points = zip(
+                curve.places.tolist(),
+                curve.errors.tolist(),
+                curve.lower.tolist(),
+                curve.upper.tolist(),
+                strict=True,
+            )
             for at, error, lower, upper in points:
-                yield {"curve": kind.value, "at": at, "error": error, "lower": lower, "upper": upper, "images": curve.images}
+                yield {
+                    "curve": kind.value,
+                    "at": at,
+                    "error": error,
+                    "lower": lower,
+                    "upper": upper,
+                    "images": curve.images,
+                }
 
 
 def _changes(entries: Sequence[Entry[Curves]], ask: Ask) -> dict[str, Paired[CurveKind]]:
-    return paired_changes(entries, partial(curve_changes, estimators=ask.estimators, levels=ask.levels))
+    return paired_changes(
+        entries, partial(curve_changes, estimators=ask.estimators, levels=ask.levels)
+    )
 
 
 def _table(entries: Sequence[Entry[Curves]], ask: Ask) -> Table:
-    """A column for each model, a line for each summary, and its differences from the first model."""
-    names, block, changes = [entry.name for entry in entries], [entry.record for entry in entries], _changes(entries, ask)
+    """A column for each model, a line for each summary, and its differences from the first
+    model."""
+    names = [entry.name for entry in entries]
+    block = [entry.record for entry in entries]
+    changes = _changes(entries, ask)
     kinds = [kind for kind in CurveKind if any(kind in model for model in block)]
     paired = any(changes.values())
     none = [""] * 2 * len(changes) * paired
     rows = [["images", *(f"{next(iter(model.values())).images:,}" for model in block), *none]]
-    rows.append(["clean accuracy", *(f"{100 * (1 - float(next(iter(model.values())).errors[0])):.1f}%" for model in block), *none])
+    rows.append(
+        [
+            "clean accuracy",
+            *(f"{100 * (1 - float(next(iter(model.values())).errors[0])):.1f}%" for model in block),
+            *none,
+        ]
+    )
     for kind in kinds:
         rows.append(
             [
@@ -142,15 +195,22 @@ def _table(entries: Sequence[Entry[Curves]], ask: Ask) -> Table:
         )
     notes = tuple(_notes(dict(zip(names, block, strict=True)), paired=paired))
     return Table(
-        "Summary of the error curves", (Column(""), *run_columns(names, compared=paired, tested=True)), tuple(map(cells, rows)), notes=notes
+        "Summary of the error curves",
+        (Column(""), *run_columns(names, compared=paired, tested=True)),
+        tuple(map(cells, rows)),
+        notes=notes,
     )
 
 
 def text(summary: CurveSummary) -> str:
-    """The value with its relation and its interval for the population, open above where the curve leaves it open."""
+    """The value with its relation and its interval for the population, open above where the curve
+    leaves it open."""
     if summary.estimate is None:
         return numbers.NONE
-    return f"{summary.relation} {summary.estimate.value:.3g} {numbers.rough_interval(*summary.estimate.ends)}".strip()
+    return (
+        f"{summary.relation} {summary.estimate.value:.3g} "
+        f"{numbers.rough_interval(*summary.estimate.ends)}"
+    ).strip()
 
 
 def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
@@ -159,7 +219,11 @@ def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
         better = "higher" if kind in HIGHER_IS_BETTER else "lower"
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
     several = len(every) > 1
-    yield f"[ ] 95 % {BOOTSTRAP}{'; of a difference: the same images drawn for both' if paired else ''}. Errors are relative to the label."
+    yield (
+        "[ ] 95 % "
+        f"{BOOTSTRAP}{'; of a difference: the same images drawn for both' if paired else ''}. "
+        "Errors are relative to the label."
+    )
     if paired:
         yield BOOTSTRAP_P
     for name, model in every.items():
@@ -170,19 +234,32 @@ def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
 def remarks(model: Curves) -> Iterator[str]:
     """What the curves of a model leave open."""
     for kind, curve in model.items():
-        end, left = float(curve.places[-1]), 1.0 - float(curve.errors[-1])
+        end = float(curve.places[-1])
+        left = 1.0 - float(curve.errors[-1])
         relation = curve.summary.relation
         if curve.summary.why:
             yield f"{NAMES[kind]} is not defined: {curve.summary.why}."
         elif kind is CurveKind.NOISE and relation is ValueRelation.AT_LEAST:
-            yield f"the noise curve ends at sigma {end:g} with {100 * (1 - left):.1f}% errors, not as near random guessing as asked."
+            yield (
+                f"the noise curve ends at sigma {end:g} with {100 * (1 - left):.1f}% errors, "
+                "not as near random guessing as asked."
+            )
         elif kind is CurveKind.LINEAR and relation is not ValueRelation.IS:
-            yield f"the accuracy never {'falls to' if relation is ValueRelation.AT_MOST else 'reaches'} 50 %."
+            yield (
+                "the accuracy never "
+                f"{'falls to' if relation is ValueRelation.AT_MOST else 'reaches'} 50 %."
+            )
         elif relation is ValueRelation.AT_LEAST:
-            yield f"{kind} attacks change nothing on {100 * left:.1f}% of the images up to {end:g}, and these count as {end:g}."
+            yield (
+                f"{kind} attacks change nothing on {100 * left:.1f}% of the images up to "
+                f"{end:g}, and these count as {end:g}."
+            )
         if kind is not CurveKind.LINEAR and (first := _first_step(curve)) > _COARSE:
             what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
-            step = f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of the correct images"
+            step = (
+                f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of the "
+                "correct images"
+            )
             yield f"{what}: {step}; a smaller one would tell more."
     if unlabelled := max(curve.unlabelled for curve in model.values()):
         yield f"{count(unlabelled, 'image')} left out: no label."
@@ -191,7 +268,11 @@ def remarks(model: Curves) -> Iterator[str]:
 def _first_step(curve: ErrorCurve) -> float:
     """The share of the correct images that the first step of a grid takes."""
     errors = curve.errors
-    return float((errors[1] - errors[0]) / (1.0 - errors[0])) if len(errors) > 1 and errors[0] < 1 else 0.0
+    return (
+        float((errors[1] - errors[0]) / (1.0 - errors[0]))
+        if len(errors) > 1 and errors[0] < 1
+        else 0.0
+    )
 
 
 # --- the figure
@@ -203,19 +284,32 @@ _AXES = {
     CurveKind.NOISE: ("Gaussian noise", "standard deviation"),
     CurveKind.LINEAR: ("linear corruption", "gamma, share of the image left"),
 }
-_RISEN, _TAIL = 0.9, 1.25
+_RISEN = 0.9
+_TAIL = 1.25
 
 
-def _caption(shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], left: Sequence[Entry[Curves]]) -> Iterator[str]:
+def _caption(
+    shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], left: Sequence[Entry[Curves]]
+) -> Iterator[str]:
     numbers = {curve.images for _, model in shown for curve in model.values()}
     yield f"Share of {span(numbers)} images that are classified as labelled."
     if max(numbers) > 1:
         yield f"Bands: 95 % bootstrap intervals, {LIKE_THESE}, each point alone."
     for kind in kinds:
-        summaries = [(name if len(shown) > 1 else "", model[kind].summary) for name, model in shown if kind in model]
-        yield f"{NAMES[kind]}: {'; '.join(f'{name} {text(summary)}'.lstrip() for name, summary in summaries)}."
+        summaries = [
+            (name if len(shown) > 1 else "", model[kind].summary)
+            for name, model in shown
+            if kind in model
+        ]
+        yield (
+            f"{NAMES[kind]}: "
+            f"{'; '.join(f'{name} {text(summary)}'.lstrip() for name, summary in summaries)}."
+        )
     if CurveKind.LINEAR in kinds:
-        yield f"Dashed: half of the images, which human observers name at gamma of about {HUMANS:g} (Jang et al. 2021, other images)."
+        yield (
+            "Dashed: half of the images, which human observers name at gamma of about "
+            f"{HUMANS:g} (Jang et al. 2021, other images)."
+        )
     tails = [model[CurveKind.NOISE] for _, model in shown if CurveKind.NOISE in model]
     end = max((float(curve.places[-1]) for curve in tails), default=0.0)
     if tails and end > max(float(curve.places[_last(curve)]) for curve in tails):
@@ -233,22 +327,45 @@ def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], Err
     end = min(ends) if linear else max(*ends, 1e-6)
     for style, curve in curves:
         part = curve.places <= end if kind is CurveKind.NOISE else slice(None)
-        at, accuracy = curve.places[part], 1.0 - curve.errors[part]
-        ax.fill_between(at, 1.0 - curve.upper[part], 1.0 - curve.lower[part], color=style["color"], alpha=0.16, linewidth=0, zorder=1.5)
+        at = curve.places[part]
+        accuracy = 1.0 - curve.errors[part]
+        ax.fill_between(
+            at,
+            1.0 - curve.upper[part],
+            1.0 - curve.lower[part],
+            color=style["color"],
+            alpha=0.16,
+            linewidth=0,
+            zorder=1.5,
+        )
         ax.plot(at, accuracy, zorder=3, clip_on=False, **style)
     ax.set(xlim=(1.0 if linear else 0.0, end), ylim=(0.0, 1.02), xlabel=_AXES[kind][1])
     few_ticks(ax.xaxis)
     percent_scale(ax.yaxis)
     if linear:
-        thin: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 1.8}
+        thin: dict[str, Any] = {
+            "color": FAINT,
+            "linewidth": 0.9,
+            "linestyle": (0, (4, 2)),
+            "zorder": 1.8,
+        }
         ax.axhline(HALF, **thin)
         if end < HUMANS < 1.0:
             ax.axvline(HUMANS, **thin)
-            ax.annotate("people", (HUMANS, 1.0), (-3, -2), textcoords="offset points", ha="right", va="top", color=FAINT)
+            ax.annotate(
+                "people",
+                (HUMANS, 1.0),
+                (-3, -2),
+                textcoords="offset points",
+                ha="right",
+                va="top",
+                color=FAINT,
+            )
 
 
 def _last(curve: ErrorCurve) -> int:
-    """The last point that must be visible: noise curves have long tails, which begin at nine tenths of their rise."""
+    """The last point that must be visible: noise curves have long tails, which begin at nine tenths
+    of their rise."""
     last = len(curve.places) - 1
     if curve.kind is not CurveKind.NOISE:
         return last

@@ -15,8 +15,8 @@ from robaudit.runs.run import Run
 class Difficulties:
     """The difficulty g of a run's images, from its results.
 
-    Results with radii have g of the predicted class, and so has `difficulty`, as its value. For a misclassified image, g of the label is
-    known only from `difficulty` with target: label.
+    Results with radii have g of the predicted class, and so has `difficulty`, as its value. For a
+    misclassified image, g of the label is known only from `difficulty` with target: label.
 
     Args:
         run: a finished run; its spec says which results are relative to the label.
@@ -24,7 +24,12 @@ class Difficulties:
 
     def __init__(self, run: Run) -> None:
         entries = run.info.spec.get("estimators", ())
-        relative = [entry for entry in entries if entry["name"] == DIFFICULTY.name and entry.get("options", {}).get("target") == "label"]
+        relative = [
+            entry
+            for entry in entries
+            if entry["name"] == DIFFICULTY.name
+            and entry.get("options", {}).get("target") == "label"
+        ]
         of_label = {str(entry.get("label") or entry["name"]) for entry in relative}
         images = len(run.frame.ids)
         self._g, self._margin, self._of_label = (np.full(images, np.nan) for _ in range(3))
@@ -36,22 +41,30 @@ class Difficulties:
                 own = columns.correct
             new = own & ~known[columns.place]
             at = columns.place[new]
-            self._g[at], self._margin[at], known[at] = g[new], margin[new], True
+            self._g[at] = g[new]
+            self._margin[at] = margin[new]
+            known[at] = True
 
     def of(self, columns: Columns) -> tuple[Floats, Floats]:
-        """g and the margin of the predicted class (n,), NaN where unknown: the row's own, else of another result of the image."""
+        """g and the margin of the predicted class (n,), NaN where unknown: the row's own, else of
+        another result of the image."""
         own, g, margin = _own(columns)
-        return np.where(own, g, self._g[columns.place]), np.where(own, margin, self._margin[columns.place])
+        return np.where(own, g, self._g[columns.place]), np.where(
+            own, margin, self._margin[columns.place]
+        )
 
     def ease(self, columns: Columns) -> Floats:
-        """g of the label (n,), larger for a lower loss; -infinity for a misclassified image where it is unknown, which puts the image
-        last."""
-        by_label, g = self._of_label[columns.place], np.where(columns.correct, self.of(columns)[0], -np.inf)
+        """g of the label (n,), larger for a lower loss; -infinity for a misclassified image where
+        it is unknown, which puts the image last."""
+        by_label = self._of_label[columns.place]
+        g = np.where(columns.correct, self.of(columns)[0], -np.inf)
         return np.where(np.isnan(by_label), np.where(np.isnan(g), -np.inf, g), by_label)
 
     def knows(self, columns: Columns) -> Mask:
         """Whether the loss of an image is known (n,)."""
-        known: Mask = ~np.isnan(self._of_label[columns.place]) | (columns.correct & ~np.isnan(self.of(columns)[0]))
+        known: Mask = ~np.isnan(self._of_label[columns.place]) | (
+            columns.correct & ~np.isnan(self.of(columns)[0])
+        )
         return known
 
 

@@ -15,19 +15,25 @@ from robaudit.results import CleanImage, Result
 
 
 class Difficulty(Estimator):
-    """g = log(p_y / (1 - p_y)) = z_y - log sum_{j != y} exp(z_j), y the ``target``, p the clean image's softmax scores: larger is easier.
+    """g = log(p_y / (1 - p_y)) = z_y - log sum_{j != y} exp(z_j), y the ``target``, p the clean
+    image's softmax scores: larger is easier.
 
-    It equals -log(exp(CE) - 1) for the cross-entropy CE, which rounds to infinity if the network is confident; this form does not.
+    It equals -log(exp(CE) - 1) for the cross-entropy CE, which rounds to infinity if the network is
+    confident; this form does not.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, section 3.
     """
 
-    quantity, needs, interval = DIFFICULTY, Need.NOTHING, Interval(IntervalKind.EXACT)
+    quantity = DIFFICULTY
+    needs = Need.NOTHING
+    interval = Interval(IntervalKind.EXACT)
     summary = "the logit of the clean score: how easy the image is"
     prefer = "to sort images by how easy they are; the radius estimators record it anyway"
     source = "Giraudon et al., Intrinsic robustness"
 
-    target: Literal["predicted", "label"] = Field("predicted", description="the class: the one predicted, or the label")
+    target: Literal["predicted", "label"] = Field(
+        "predicted", description="the class: the one predicted, or the label"
+    )
 
     @property
     def needs_labels(self) -> bool:

@@ -21,7 +21,8 @@ _SHARES = tuple(i / 20 for i in range(1, 21))
 
 @dataclass(frozen=True, slots=True)
 class EasiestErrors:
-    """Errors of the noisy copies of labelled images, sorted from the lowest loss of the clean image to the highest.
+    """Errors of the noisy copies of labelled images, sorted from the lowest loss of the clean image
+    to the highest.
 
     Attributes:
         estimator: the source of the votes.
@@ -71,8 +72,11 @@ class KeptCurve:
     band: tuple[tuple[float, Bounds], ...]
 
 
-def easiest_errors(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> EasiestErrors:
-    """The errors under one noise, by its levels: from the first estimator that counts votes, under its first noise.
+def easiest_errors(
+    run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+) -> EasiestErrors:
+    """The errors under one noise, by its levels: from the first estimator that counts votes, under
+    its first noise.
 
     Raises:
         RunError: the run has no such results, no votes for labels, or no difficulties.
@@ -81,9 +85,11 @@ def easiest_errors(run: Run, estimators: Sequence[str] = (), levels: LevelChoice
     return _errors(run, estimators, levels, one_noise=True)
 
 
-def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> KeptCurve:
-    """Mean corruption error, without normalisation, of the easiest images: the mean over the noises whose level is a severity, each the
-    mean over its severities.
+def kept_curve(
+    run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+) -> KeptCurve:
+    """Mean corruption error, without normalisation, of the easiest images: the mean over the noises
+    whose level is a severity, each the mean over its severities.
 
     Raises:
         RunError: as :func:`easiest_errors`; or no noise has severities.
@@ -92,7 +98,8 @@ def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | S
     labels = tuple(dict.fromkeys(str(at.noise) for at in errors.levels))
     of_noise = [np.array([at.noise == label for at in errors.levels]) for label in labels]
     each = np.stack([errors.errors[:, chosen].mean(1) for chosen in of_noise])  # (noises, images)
-    counts, overall = np.arange(1, errors.images + 1), each.mean(0)
+    counts = np.arange(1, errors.images + 1)
+    overall = each.mean(0)
 
     def easiest_mean(drawn: Floats) -> dict[float, Floats]:
         before = drawn.cumsum(1) - drawn
@@ -104,33 +111,69 @@ def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | S
 
     band = percentiles(errors.images, easiest_mean)
     known = tuple((share, ends) for share, ends in band.items() if ends is not None)
-    return KeptCurve(errors, labels, counts / errors.images, overall.cumsum() / counts, each.cumsum(1) / counts, known)
+    return KeptCurve(
+        errors,
+        labels,
+        counts / errors.images,
+        overall.cumsum() / counts,
+        each.cumsum(1) / counts,
+        known,
+    )
 
 
-def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
-    where, frame = str(run.path), run.frame
-    groups = {key: result.take((result.label >= 0) & (result.draws > 0)) for key, result in frame.items()}
+def _errors(
+    run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool
+) -> EasiestErrors:
+    where = str(run.path)
+    frame = run.frame
+    groups = {
+        key: result.take((result.label >= 0) & (result.draws > 0)) for key, result in frame.items()
+    }
     wanted = [key for key in run.groups(estimators, levels) if len(groups[key])]
     wanted = wanted if one_noise else [key for key in wanted if key.at.name is LevelName.SEVERITY]
     if not wanted:
         if not one_noise:
-            raise RunError(where, "has no votes under noise whose level is a severity", "audit labelled images with mc under corruption")
-        raise RunError(where, "has no votes for labels", "audit labelled images with mc, for example under uniform, support: sphere")
+            raise RunError(
+                where,
+                "has no votes under noise whose level is a severity",
+                "audit labelled images with mc under corruption",
+            )
+        raise RunError(
+            where,
+            "has no votes for labels",
+            "audit labelled images with mc, for example under uniform, support: sphere",
+        )
     first = wanted[0]
     ascending = from_weak_to_strong(key.at for key in wanted)
-    shown = [key for key in wanted if key.estimator == first.estimator and (not one_noise or key.noise == first.noise)]
+    shown = [
+        key
+        for key in wanted
+        if key.estimator == first.estimator and (not one_noise or key.noise == first.noise)
+    ]
     shown.sort(key=lambda key: ascending.index(key.at))
     both = common_places(groups[key] for key in shown)
     if not len(both):
-        raise NothingLeftError(where, "no labelled image has votes at every level", "read the notes in samples.csv")
+        raise NothingLeftError(
+            where, "no labelled image has votes at every level", "read the notes in samples.csv"
+        )
     columns = [groups[key].take(np.isin(groups[key].place, both)) for key in shown]
-    rows, difficulties = columns[0], Difficulties(run)
+    rows = columns[0]
+    difficulties = Difficulties(run)
     known = difficulties.knows(rows)
     if not known.any():
-        raise RunError(where, "has no difficulties to sort the images by", "add difficulty: {target: label}: --extend computes it")
+        raise RunError(
+            where,
+            "has no difficulties to sort the images by",
+            "add difficulty: {target: label}: --extend computes it",
+        )
     order = easiest_first(difficulties.ease(rows))
     table = np.stack([result.label_errors for result in columns], -1)[order]
     last = int((~rows.correct & ~known).sum())
     return EasiestErrors(
-        first.estimator, tuple(key.at for key in shown), table, float((~rows.correct).mean()), last, len(wanted) - len(shown)
+        first.estimator,
+        tuple(key.at for key in shown),
+        table,
+        float((~rows.correct).mean()),
+        last,
+        len(wanted) - len(shown),
     )

@@ -18,7 +18,16 @@ from robaudit.numerics.images import LIKE_THESE
 from robaudit.quantities import DIFFICULTY
 from robaudit.report import numbers
 from robaudit.report.layout import laid_out
-from robaudit.report.pictures.page import PictureSize, Sketch, cut, legend, level_name, percent_scale, rows_of, stacked
+from robaudit.report.pictures.page import (
+    PictureSize,
+    Sketch,
+    cut,
+    legend,
+    level_name,
+    percent_scale,
+    rows_of,
+    stacked,
+)
 from robaudit.report.pictures.style import FAINT, heat_colours, line_style
 from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Table
@@ -36,7 +45,8 @@ _SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 class Easiest(NamedTuple):
-    """The errors by the share of the easiest images that are kept: of one noise, and over corruptions where the run has severities."""
+    """The errors by the share of the easiest images that are kept: of one noise, and over
+    corruptions where the run has severities."""
 
     errors: EasiestErrors
     curve: KeptCurve | None
@@ -47,10 +57,14 @@ class EasiestSection(Section[Easiest]):
 
     title = "Errors on the easiest images"
     place = 60
-    words = "Images are sorted by how difficult they are without noise; a robust network makes no errors on the easiest ones."
+    words = (
+        "Images are sorted by how difficult they are without noise; a robust network makes "
+        "no errors on the easiest ones."
+    )
 
     def applies(self, run: Run) -> bool:
-        """Whether it has labels, votes, and difficulties of their own or among the details of radii."""
+        """Whether it has labels, votes, and difficulties of their own or among the details of
+        radii."""
         labelled = run.info.clean_accuracy is not None and bool(run.info.noisy_accuracy)
         return labelled and not {DIFFICULTY.name, *RADII}.isdisjoint(run.quantities)
 
@@ -66,7 +80,8 @@ class EasiestSection(Section[Easiest]):
         return [Easiest(easiest_errors(run, ask.estimators, ask.levels), curve)]
 
     def table(self, entry: Entry[Easiest], ask: Ask) -> TypedTable:
-        """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images: a row for each noise level and share."""
+        """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images: a row for each
+        noise level and share."""
         errors = entry.record.errors
         rows = [
             (str(at), *at.document().values(), share, error)
@@ -85,29 +100,58 @@ class EasiestSection(Section[Easiest]):
         """The table of errors by noise level, and of their mean over corruptions and severities."""
         several = len(entries) > 1
         unsorted = [entry.record.errors.last for entry in entries if entry.record.errors.last]
-        notes = tuple(f"{last} misclassified images of unknown loss come last." for last in unsorted)
-        yield replace(laid_out([(entry.name, self.table(entry, ask)) for entry in entries], several=several), notes=notes)
-        curves = [(entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None]
+        notes = tuple(
+            f"{last} misclassified images of unknown loss come last." for last in unsorted
+        )
+        yield replace(
+            laid_out([(entry.name, self.table(entry, ask)) for entry in entries], several=several),
+            notes=notes,
+        )
+        curves = [
+            (entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None
+        ]
         if curves:
             heading = f"Mean over corruptions and severities: {', '.join(curves[0][1].labels)}"
-            yield laid_out([(name, _mean_over_noises(heading, curve)) for name, curve in curves], several=several)
+            yield laid_out(
+                [(name, _mean_over_noises(heading, curve)) for name, curve in curves],
+                several=several,
+            )
 
     def figure(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Sketch:
         """A heat map by noise level for each run, and the error by the share of images kept."""
-        curves = [(entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None]
+        curves = [
+            (entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None
+        ]
         return Sketch(
             title="Errors on the easiest images",
             caption=" ".join(_caption(entries, [curve for _, curve in curves])),
-            height=lambda look: (rows_of(len(entries), look, _WIDE) + bool(curves)) * _HIGH + look.line,
+            height=lambda look: (
+                (rows_of(len(entries), look, _WIDE) + bool(curves)) * _HIGH + look.line
+            ),
             draw=lambda body, look: _draw(body, look, entries, curves),
         )
 
     def document(self, entry: Entry[Easiest], ask: Ask) -> dict[str, Any]:
         """The errors by level and by the share of images kept."""
         errors, curve = entry.record
-        by_share = {str(at): dict(zip(map(str, _SHARES), _means(errors, i), strict=True)) for i, at in enumerate(errors.levels)}
-        band = None if curve is None else [{"share": share, "lower": low, "upper": high} for share, (low, high) in curve.band]
-        return {"estimator": errors.estimator, "images": errors.images, "clean_error": errors.clean, "errors": by_share, "band": band}
+        by_share = {
+            str(at): dict(zip(map(str, _SHARES), _means(errors, i), strict=True))
+            for i, at in enumerate(errors.levels)
+        }
+        band = (
+            None
+            if curve is None
+            else [
+                {"share": share, "lower": low, "upper": high} for share, (low, high) in curve.band
+            ]
+        )
+        return {
+            "estimator": errors.estimator,
+            "images": errors.images,
+            "clean_error": errors.clean,
+            "errors": by_share,
+            "band": band,
+        }
 
 
 def _means(errors: EasiestErrors, level: int) -> list[float]:
@@ -127,43 +171,71 @@ _COLUMNS = (
 
 
 def _mean_over_noises(heading: str, curve: KeptCurve) -> TypedTable:
-    """The mean error over corruptions and severities by the share of images kept; only people see it, JSON has its band."""
+    """The mean error over corruptions and severities by the share of images kept; only people see
+    it, JSON has its band."""
     band = dict(curve.band)
     rows = []
     for share in _SHARES:
         value = float(curve.mean[max(1, round(share * len(curve.mean))) - 1])
         bounds = next((ends for at, ends in band.items() if np.isclose(at, share)), None)
-        rows.append((share, value if bounds is None else Estimate.population(value, bounds, BOOTSTRAP)))
+        rows.append(
+            (share, value if bounds is None else Estimate.population(value, bounds, BOOTSTRAP))
+        )
     columns = (TypedColumn("kept", _KEPT), TypedColumn("error", SHARE, across="kept"))
-    return TypedTable(heading, columns, rows, notes=(f"[ ] 95 % bootstrap interval, {LIKE_THESE}, each share alone.",))
+    return TypedTable(
+        heading,
+        columns,
+        rows,
+        notes=(f"[ ] 95 % bootstrap interval, {LIKE_THESE}, each share alone.",),
+    )
 
 
 # --- the figure
 
-_WIDE, _HIGH, _MOST_LINES = 2.2, 2.6, 400  # inches of a panel; lines of the map
-_CONTOURS, _CONTOUR = (0.01, 0.1, 0.5), "#3b2417"  # on colours that are the same on light and dark pages
+# inches of a panel; lines of the map
+_WIDE = 2.2
+_HIGH = 2.6
+_MOST_LINES = 400
+# on colours that are the same on light and dark pages
+_CONTOURS = (0.01, 0.1, 0.5)
+_CONTOUR = "#3b2417"
 
 
 def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> Iterator[str]:
     every = [entry.record.errors for entry in entries]
     yield (
-        f"{numbers.span([errors.images for errors in every])} images sorted by the loss of the clean image; each line of the map keeps the "
-        f"easiest, the top line all. Colour: share of their copies under {every[0].levels[0].noise} noise that are classified wrongly, "
+        f"{numbers.span([errors.images for errors in every])} images sorted by the loss of the "
+        "clean image; each line of the map keeps the "
+        "easiest, the top line all. Colour: share of their copies under "
+        f"{every[0].levels[0].noise} noise that are classified wrongly, "
         f"by the votes of {every[0].estimator}. Lines: 1 %, 10 % and 50 % of errors."
     )
     if curves:
         each = "; thin: each noise" if len(entries) == 1 and len(curves[0].labels) > 1 else ""
         yield (
-            f"Below: mean corruption error (unnormalised), over {count(len(curves[0].labels), 'noise')}, each its mean over severities, by "
-            f"the share of the easiest images kept; band: 95 % bootstrap interval, {LIKE_THESE}, each share alone{each}."
+            "Below: mean corruption error (unnormalised), over "
+            f"{count(len(curves[0].labels), 'noise')}, each its mean over severities, by "
+            f"the share of the easiest images kept; band: 95 % bootstrap interval, {LIKE_THESE}, "
+            f"each share alone{each}."
         )
     if last := max(errors.last for errors in every):
-        yield f"{last:,} misclassified images without a known loss are put last: difficulty with target: label would sort them, too."
+        yield (
+            f"{last:,} misclassified images without a known loss are put last: difficulty with "
+            "target: label would sort them, too."
+        )
     if others := max(errors.others for errors in every):
-        yield f"{count(others, 'other result')} with votes not shown in the map (choose with --estimator and --noise)."
+        yield (
+            f"{count(others, 'other result')} with votes not shown in the map (choose with "
+            "--estimator and --noise)."
+        )
 
 
-def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Easiest]], curves: Sequence[tuple[str, KeptCurve]]) -> None:
+def _draw(
+    body: SubFigure,
+    look: PictureSize,
+    entries: Sequence[Entry[Easiest]],
+    curves: Sequence[tuple[str, KeptCurve]],
+) -> None:
     rows = rows_of(len(entries), look, _WIDE)
     parts = stacked(body, [rows, 1] if curves else [1])
     across = look.across(len(entries), _WIDE)
@@ -173,7 +245,9 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Easiest]],
     for ax, entry in zip(grid.flat, entries, strict=False):
         drawn = _map(ax, entry.record.errors, look)
         if len(entries) > 1:
-            ax.set_title(cut(entry.name, look.letters(look.body / across - 0.2, bold=True), "middle"))
+            ax.set_title(
+                cut(entry.name, look.letters(look.body / across - 0.2, bold=True), "middle")
+            )
     bar = parts[0].colorbar(drawn, ax=grid, aspect=24, pad=0.015)
     bar.outline.set_visible(False)
     percent_scale(bar.ax.yaxis)
@@ -183,22 +257,39 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Easiest]],
 
 
 def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
-    means, images, columns = errors.kept(), errors.images, len(errors.levels)
+    means = errors.kept()
+    images = errors.images
+    columns = len(errors.levels)
     chosen = np.unique(np.linspace(0, images - 1, min(images, _MOST_LINES)).round().astype(int))
     edges = np.concatenate([[0], (chosen[:-1] + chosen[1:]) / 2 + 1, [images]])
     ax.grid(visible=False)
     across = np.arange(columns + 1) - 0.5
     shown = means[chosen]
-    drawn = ax.pcolormesh(across, edges, shown, cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True)
+    drawn = ax.pcolormesh(
+        across, edges, shown, cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True
+    )
     steady = chosen >= images // 50  # over very few images the error is noise
     lines = [level for level in _CONTOURS if shown[steady].min() < level < shown[steady].max()]
     if columns > 1 and steady.sum() > 1 and lines:
-        ax.contour(np.arange(columns), chosen[steady] + 1.0, shown[steady], levels=lines, colors=_CONTOUR, linewidths=0.8, alpha=0.7)
+        ax.contour(
+            np.arange(columns),
+            chosen[steady] + 1.0,
+            shown[steady],
+            levels=lines,
+            colors=_CONTOUR,
+            linewidths=0.8,
+            alpha=0.7,
+        )
     texts = list(numbers.level_numbers(errors.levels).values())
     every = -(-columns * max(map(len, texts)) // 24)
     ax.set_xticks(range(0, columns, every), texts[::every])
     ax.set(xlim=(-0.5, columns - 0.5), ylim=(0, images), ylabel="easiest images kept")
-    ax.set_xlabel(cut(f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}", look.letters(_WIDE - 0.6)))
+    ax.set_xlabel(
+        cut(
+            f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}",
+            look.letters(_WIDE - 0.6),
+        )
+    )
     return drawn
 
 
@@ -209,11 +300,18 @@ def _draw_kept(body: SubFigure, look: PictureSize, curves: Sequence[tuple[str, K
         style = styles[name]
         if curve.band:
             shares, lower, upper = zip(*((share, *ends) for share, ends in curve.band), strict=True)
-            ax.fill_between(shares, lower, upper, color=style["color"], alpha=0.18, linewidth=0, zorder=1.5)
+            ax.fill_between(
+                shares, lower, upper, color=style["color"], alpha=0.18, linewidth=0, zorder=1.5
+            )
         for line in curve.by_noise if len(curves) == 1 and len(curve.labels) > 1 else ():
             ax.plot(curve.shares, line, color=FAINT, linewidth=0.7, alpha=0.6, zorder=2)
         ax.plot(curve.shares, curve.mean, zorder=3, **style)
-    ax.set(xlim=(0, 1), ylim=(0, None), xlabel="share of the easiest images kept", ylabel="mean corruption error")
+    ax.set(
+        xlim=(0, 1),
+        ylim=(0, None),
+        xlabel="share of the easiest images kept",
+        ylabel="mean corruption error",
+    )
     percent_scale(ax.xaxis)
     percent_scale(ax.yaxis)
     legend(body, styles, look)

@@ -32,13 +32,18 @@ def _each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
     return norms
 
 
-Norms = Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(_each_once), Field(min_length=1)]
+Norms = Annotated[
+    tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(_each_once), Field(min_length=1)
+]
 
 
 class ByNorm(Estimator):
     """An estimator of lengths in several norms."""
 
-    norm: Norms = Field(("l2", "linf"), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
+    norm: Norms = Field(
+        ("l2", "linf"),
+        description="of the perturbations, for pixels in [0, 1]; each is a result of its own",
+    )
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -47,15 +52,17 @@ class ByNorm(Estimator):
 
 
 class RadiusEstimator(ByNorm):
-    """An estimator of the radius: the norm of the smallest perturbation of the clean image that changes the predicted class.
+    """An estimator of the radius: the norm of the smallest perturbation of the clean image that
+    changes the predicted class.
 
-    It refers to the predicted class, right or wrong; :mod:`robaudit.methods.radius.scores` counts misclassified images
-    as 0. A row also states how easy the clean image is.
+    It refers to the predicted class, right or wrong; :mod:`robaudit.methods.radius.scores` counts
+    misclassified images as 0. A row also states how easy the clean image is.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, definition 2.1.
     """
 
-    quantity, needs = RADIUS, Need.GRADIENTS
+    quantity = RADIUS
+    needs = Need.GRADIENTS
     source = "Giraudon et al., Intrinsic robustness"
 
 
@@ -68,7 +75,8 @@ class SearchedRadius(RadiusEstimator):
         None,
         ge=LEAST_CAP,
         allow_inf_nan=False,
-        description="where the search ends, in the norm's unit; default: the largest distance of two images within [0, 1]",
+        description="where the search ends, in the norm's unit; default: the largest distance of "
+        "two images within [0, 1]",
     )
     clip: bool = Field(False, description="look at images within [0, 1] only")
 
@@ -85,16 +93,20 @@ def diameter(norm: str, shape: Shape) -> float:
 def flips_of(
     batch: ImageBatch, values: int, search: Callable[[Tensor], Sequence[Flips]]
 ) -> tuple[Sequence[Flips], Sequence[tuple[int, int]]]:
-    """The nearest flips of a chunk's images in each norm, and the forwards and backwards of each image.
+    """The nearest flips of a chunk's images in each norm, and the forwards and backwards of each
+    image.
 
     Args:
         batch: the chunk.
-        values: values that the search holds at once for an image: it gets groups that fit into memory.
+        values: values that the search holds at once for an image: it gets groups that fit into
+            memory.
         search: indices of some images -> their flips in each norm.
     """
     parts = [search(group) for group in batch.groups(values)]
     flips = [Flips.joined(of_norm) for of_norm in zip(*parts, strict=True)]
-    spent = torch.stack([torch.stack([f.forwards + f.gradients, f.gradients], 1) for f in flips]).sum(0)
+    spent = torch.stack(
+        [torch.stack([f.forwards + f.gradients, f.gradients], 1) for f in flips]
+    ).sum(0)
     return flips, [(1 + forwards, gradients) for forwards, gradients in spent.tolist()]
 
 
@@ -120,7 +132,8 @@ def rows_of(
         lost: points of each image with non-finite logits, which may hide a flip (images,).
         searches: further details of each.
     """
-    exact, missing = interval.kind is IntervalKind.EXACT, [0] * len(batch.x) if lost is None else lost.tolist()
+    exact = interval.kind is IntervalKind.EXACT
+    missing = [0] * len(batch.x) if lost is None else lost.tolist()
     further: Sequence[Searched | None] = searches or [None] * len(batch.x)
     eases = ease(batch.logits, batch.predicted)
     results = []
@@ -138,7 +151,9 @@ def rows_of(
                 forwards=forwards,
                 backwards=backwards,
                 interval=interval if hit else Interval(IntervalKind.CENSORED),
-                note=f"{not_finite} points gave non-finite logits, counted as no flips" if not_finite else "",
+                note=f"{not_finite} points gave non-finite logits, counted as no flips"
+                if not_finite
+                else "",
                 search=details,
                 clean=CleanImage(margin, g),
                 numbers={"not_finite": not_finite} if not_finite else {},

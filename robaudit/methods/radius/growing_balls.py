@@ -1,4 +1,5 @@
-"""Attacks in balls of growing radius: the first ball in which projected gradient ascent leaves the class."""
+"""Attacks in balls of growing radius: the first ball in which projected gradient ascent leaves the
+class."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from robaudit.methods.radius.norm_steps import Norm
 from robaudit.numerics.attack import Ball
 
 Starts = Callable[[Tensor, int], Tensor]
-"""Indices of images (n,) and number of a ball, from 1 -> points in the unit ball of the norm (n, restarts, *shape)."""
+"""Indices of images (n,) and number of a ball, from 1 -> points in the unit ball of the norm (n,
+restarts, *shape)."""
 
 LENGTH = 0.08
 """Length of a gradient step, relative to the radius."""
@@ -43,13 +45,17 @@ class Grid:
         return round(self.step * ball, _DIGITS)
 
 
-def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, starts: Starts, grid: Grid) -> Flips:
-    """The radius of the first ball in which projected gradient ascent on z_t - max_{i != t} z_i from any start meets a class other than y.
+def first_escapes(
+    logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, starts: Starts, grid: Grid
+) -> Flips:
+    """The radius of the first ball in which projected gradient ascent on z_t - max_{i != t} z_i
+    from any start meets a class other than y.
 
-    While the class is y, the maximum over the others is z_y: the gradient is the gradient of z_t - z_y, and the ReLU of the loss has no
-    effect. Every iterate counts, starts included, if a plain pass confirms it; then the image is done. The starts of an image advance
-    in lock-step, and so do all images of a ball. The result of an image depends only on itself and its starts (on the CPU in every bit),
-    provided that ``logits`` and ``slopes`` treat rows independently.
+    While the class is y, the maximum over the others is z_y: the gradient is the gradient of z_t -
+    z_y, and the ReLU of the loss has no effect. Every iterate counts, starts included, if a plain
+    pass confirms it; then the image is done. The starts of an image advance in lock-step, and so do
+    all images of a ball. The result of an image depends only on itself and its starts (on the CPU
+    in every bit), provided that ``logits`` and ``slopes`` treat rows independently.
 
     Args:
         logits: of the model.
@@ -60,11 +66,14 @@ def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: 
         starts: where the ascent begins, in the unit ball.
         grid: the balls.
 
-    Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the procedure: "Smoothed robustness
+    Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the
+        procedure: "Smoothed robustness
     analysis", section 3.4.
     """
     radius = torch.full((len(x),), torch.inf, dtype=torch.float64, device=x.device)
-    escapes = Flips(x.clone(), radius, y.clone(), *torch.zeros(3, len(x), dtype=torch.int64, device=x.device))
+    escapes = Flips(
+        x.clone(), radius, y.clone(), *torch.zeros(3, len(x), dtype=torch.int64, device=x.device)
+    )
     search = _BallSearch(logits, slopes, x, y, target, grid, escapes)
     for ball in range(1, grid.balls + 1):
         left = (~escapes.found).nonzero()[:, 0]
@@ -97,7 +106,9 @@ class _BallSearch:
             if len(rows):
                 self._confirm(ball, image[rows], pixels[rows])
                 going = (~self.escapes.found[image]).nonzero()[:, 0]
-                image, pixels, gradient = image[going], pixels[going], gradient[going]
+                image = image[going]
+                pixels = pixels[going]
+                gradient = gradient[going]
                 if not len(image):
                     return
             moved = pixels + domain.step(gradient.nan_to_num(0.0, 0.0, 0.0), LENGTH * domain.radius)
@@ -115,10 +126,12 @@ class _BallSearch:
         rows = rows[first]
         hit = image[rows]
         self.escapes.radius[hit] = self.grid.radius(ball)
-        self.escapes.pixels[hit], self.escapes.label[hit] = pixels[rows], logits[rows].argmax(1)
+        self.escapes.pixels[hit] = pixels[rows]
+        self.escapes.label[hit] = logits[rows].argmax(1)
 
     def _flipped(self, image: Tensor, logits: Tensor, passes: Tensor) -> Tensor:
-        """The rows with another class and finite logits; counts the passes and the rows with non-finite logits."""
+        """The rows with another class and finite logits; counts the passes and the rows with
+        non-finite logits."""
         passes.index_add_(0, image, torch.ones_like(image))
         finite = logits.isfinite().all(1)
         self.escapes.lost.index_add_(0, image, (~finite).long())

@@ -1,28 +1,33 @@
-"""The nearest flip of each image, as found by attacks: an upper bound of the distance to the decision boundary.
+"""The nearest flip of each image, as found by attacks: an upper bound of the distance to the
+decision boundary.
 
-A chain is a perturbation d with a radius R. A single gradient w of z_j - z_y at x + d, where j was the class with the largest other logit
-at the last point of the chain, gives both:
+A chain is a perturbation d with a radius R. A single gradient w of z_j - z_y at x + d, where j was
+the class with the largest other logit at the last point of the chain, gives both:
 
-- R <- R + (z_y - z_j) / rate, Newton's step to the radius at which the linearised margin is zero along the ray of d (rate: how fast the
-  difference of the logits rises with the norm),
-- d <- the point of the ball of the new radius (within [0, 1] if required) nearest to d + eta R s, s the steepest direction of norm 1.
+- R <- R + (z_y - z_j) / rate, Newton's step to the radius at which the linearised margin is zero
+  along the ray of d (rate: how fast the difference of the logits rises with the norm),
+- d <- the point of the ball of the new radius (within [0, 1] if required) nearest to d + eta R s, s
+  the steepest direction of norm 1.
 
-eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is SuperDeepFool's iteration d <- c w / |w|^2, which jumps back and
-forth where the boundary is curved; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that
-follows the boundary, as in FMN, except that the FMN radius changes by a fixed factor.
+eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is SuperDeepFool's iteration
+d <- c w / |w|^2, which jumps back and forth where the boundary is curved; with small eta it slides
+along the boundary. For l_inf it is projected gradient ascent in a ball that follows the boundary,
+as in FMN, except that the FMN radius changes by a fixed factor.
 
-Boundaries of networks have many local minima, so the starts matter most: a few chains start from the image itself, towards the nearest
-linearised boundaries, and most from noise, 1 to 10 times as far out as the best flip so far. A chain with a fixed target class ends
-where another class is nearer. If no chain meets a flip, rays along the signs of gradients and of noise are tried. Then the best point is
-polished, and its ray is searched for an earlier flip and bisected. The chains of all images run in lock-step; a chain that has ended
-costs nothing more.
+Boundaries of networks have many local minima, so the starts matter most: a few chains start from
+the image itself, towards the nearest linearised boundaries, and most from noise, 1 to 10 times as
+far out as the best flip so far. A chain with a fixed target class ends where another class is
+nearer. If no chain meets a flip, rays along the signs of gradients and of noise are tried. Then the
+best point is polished, and its ray is searched for an earlier flip and bisected. The chains of all
+images run in lock-step; a chain that has ended costs nothing more.
 
-Points and gradients stay on the device. After each pass a single table of logits and norms is copied to the host, which decides in NumPy
-how far each chain goes: on a GPU a hundred small kernels would take longer than the pass.
+Points and gradients stay on the device. After each pass a single table of logits and norms is
+copied to the host, which decides in NumPy how far each chain goes: on a GPU a hundred small kernels
+would take longer than the pass.
 
-Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool); Rony et al. 2019 (DDN); Pintor et al.
-2021 (FMN); Croce and Hein 2020 (FAB, for the starts towards each class and from noise). The combination, and Newton's step for the
-radius, are robaudit's.
+Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool);
+Rony et al. 2019 (DDN); Pintor et al. 2021 (FMN); Croce and Hein 2020 (FAB, for the starts towards
+each class and from noise). The combination, and Newton's step for the radius, are robaudit's.
 """
 
 from __future__ import annotations
@@ -46,11 +51,13 @@ Logits = Callable[[Tensor, Tensor], Tensor]
 """Image of each row (rows,) and pixels (rows, *shape) -> logits (rows, classes)."""
 
 Slopes = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Image (rows,), pixels (rows, *shape) and class j of each row (rows,) -> logits (rows, classes), gradient of z_j - z_y (rows, *shape)."""
+"""Image (rows,), pixels (rows, *shape) and class j of each row (rows,) -> logits (rows, classes),
+gradient of z_j - z_y (rows, *shape)."""
 
 
 Uniforms = Callable[[int], Tensor]
-"""Number of a restart -> random numbers on [0, 1] for each image (images, *shape), of the type of the pixels."""
+"""Number of a restart -> random numbers on [0, 1] for each image (images, *shape), of the type of
+the pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,8 @@ class Search:
         norm: norm of the perturbation.
         clipped: whether pixels stay in [0, 1]; the images themselves do.
         cap: the largest radius of interest; flips farther out do not count.
-        candidates: number of classes, by largest other logit, with a linearised boundary, at a gradient each.
+        candidates: number of classes, by largest other logit, with a linearised boundary, at a
+            gradient each.
         targets: chains from the image, towards the nearest linearised boundaries.
         restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
         steps: gradients of each chain, including the chain from the best flip in another norm.
@@ -90,7 +98,8 @@ class Flips(NamedTuple):
         pixels: the flipped image (images, *shape); the image itself without a flip.
         radius: norm of the perturbation (images,), float64; infinite without a flip.
         label: class of the flip (images,); y without a flip.
-        gradients, forwards: passes of each image (images,), int64; a gradient is a forward and a backward pass.
+        gradients, forwards: passes of each image (images,), int64; a gradient is a forward and a
+            backward pass.
         lost: points with non-finite logits, which are no flips (images,), int64.
     """
 
@@ -112,24 +121,47 @@ class Flips(NamedTuple):
         return self.radius.isfinite()
 
 
-_FIRST, _LAST = 1.0, 0.01  # eta of a chain
+# eta of a chain
+_FIRST = 1.0
+_LAST = 0.01
 _POLISH = 0.1  # eta of the last chain, at first
 _BEYOND = 2e-4  # relative distance past the boundary that a chain aims for
 _CHANGE = 0.5  # the largest relative change of a radius in a step
-_SPREADS = (2.0, 1.0, 10.0, 4.0)  # norms of the restarts' noise in turn, in units of the best radius so far
+# norms of the restarts' noise in turn, in units of the best radius so far
+_SPREADS = (
+    2.0,
+    1.0,
+    10.0,
+    4.0,
+)
 _BLIND = 0.1  # size of a restart's noise without a flip so far: l_inf, or root mean square
-_SETTLED = 2e-5  # a chain ends once the linearised boundary is relatively no more than this nearer than along its ray
+# a chain ends once the linearised boundary is relatively no more than this nearer than along its
+# ray
+_SETTLED = 2e-5
 _NEAR = 0.01  # and the chain is relatively this close to the boundary
-_GRID, _BISECTIONS = 16, 12  # of the ray: down to 1 / 16 / 4096 of the radius
-_RAYS, _LENGTHS = 4, 6  # if no chain met a flip: rays of each kind, and points of each ray, the farthest with a step of 1 in every pixel
+# of the ray: down to 1 / 16 / 4096 of the radius
+_GRID = 16
+_BISECTIONS = 12
+# if no chain met a flip: rays of each kind, and points of each ray, the farthest with a step of 1
+# in every pixel
+_RAYS = 4
+_LENGTHS = 6
 _PUSHES = 12  # attempts to move outwards if a plain pass sees no flip
 
 
-def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches: Sequence[Search], uniforms: Uniforms) -> list[Flips]:
+def shared_flips(
+    logits: Logits,
+    slopes: Slopes,
+    x: Tensor,
+    y: Tensor,
+    searches: Sequence[Search],
+    uniforms: Uniforms,
+) -> list[Flips]:
     """Search for the nearest flip of each image in several norms.
 
-    A pass without gradients verifies each flip. A flip met on the way counts in every norm. The result of an image
-    depends only on itself and its random numbers, not on the batch, if that holds for ``logits`` and ``slopes``.
+    A pass without gradients verifies each flip. A flip met on the way counts in every norm. The
+    result of an image depends only on itself and its random numbers, not on the batch, if that
+    holds for ``logits`` and ``slopes``.
 
     Args:
         logits, slopes: of the model; ``slopes`` counts as a gradient for each row.
@@ -139,7 +171,8 @@ def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches:
         uniforms: random numbers for the restarts.
 
     Returns:
-        The flips in each norm. Passes and lost points of all norms together are counted with the first.
+        The flips in each norm. Passes and lost points of all norms together are counted with the
+        first.
     """
     searchers: list[BoundarySearch] = []
     passes = _Passes(logits, slopes, x, y, searches[0].clipped, searchers)
@@ -175,13 +208,19 @@ def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches:
 def passes_of(searches: Sequence[Search]) -> tuple[int, int]:
     """The most gradients, and further passes, per image in searches that share their flips."""
     norms = len(searches)
-    chains = sum((search.targets + search.noisy + norms - 1) * search.steps + search.polish for search in searches)
-    return searches[0].candidates + chains, 1 + 3 * _RAYS * _LENGTHS + norms * (_GRID - 1 + _BISECTIONS + _PUSHES)
+    chains = sum(
+        (search.targets + search.noisy + norms - 1) * search.steps + search.polish
+        for search in searches
+    )
+    return searches[0].candidates + chains, 1 + 3 * _RAYS * _LENGTHS + norms * (
+        _GRID - 1 + _BISECTIONS + _PUSHES
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Linear:
-    """The margins of each image's next classes (images, k): classes j, z_y - z_j, and slopes of z_j - z_y (images, k, d) on the device."""
+    """The margins of each image's next classes (images, k): classes j, z_y - z_j, and slopes of z_j
+    - z_y (images, k, d) on the device."""
 
     targets: Ints
     margin: Floats
@@ -189,8 +228,9 @@ class _Linear:
 
 
 class _Sloped(NamedTuple):
-    """A gradient at some points: z_y - z_j (rows,), whether the class differs from y, the class with the largest other logit, the
-    gradient of z_j - z_y (rows, d) on the device, and :meth:`FeasibleSet.measured` (rows, m).
+    """A gradient at some points: z_y - z_j (rows,), whether the class differs from y, the class
+    with the largest other logit, the gradient of z_j - z_y (rows, d) on the device, and
+    :meth:`FeasibleSet.measured` (rows, m).
     """
 
     margin: Floats
@@ -201,11 +241,24 @@ class _Sloped(NamedTuple):
 
 
 class _Passes:
-    """Passes of the model at perturbed images; every flip is offered to all searches. No call has two rows of an image."""
+    """Passes of the model at perturbed images; every flip is offered to all searches. No call has
+    two rows of an image."""
 
-    def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, clipped: bool, searchers: Sequence[BoundarySearch]) -> None:
-        self._logits, self._slopes, self._clipped, self._searchers = logits, slopes, clipped, searchers
-        self.x, self.flat = x, x.flatten(1)
+    def __init__(
+        self,
+        logits: Logits,
+        slopes: Slopes,
+        x: Tensor,
+        y: Tensor,
+        clipped: bool,
+        searchers: Sequence[BoundarySearch],
+    ) -> None:
+        self._logits = logits
+        self._slopes = slopes
+        self._clipped = clipped
+        self._searchers = searchers
+        self.x = x
+        self.flat = x.flatten(1)
         self.y: Ints = y.cpu().numpy()
         self.everything = np.arange(len(x))
         self.gradients, self.forwards, self.lost = np.zeros((3, len(x)), dtype=np.int64)
@@ -217,13 +270,16 @@ class _Passes:
     def look(self) -> None:
         """Classify the images themselves; ``right`` are the images with class y."""
         logits = self._looked(self.everything, torch.zeros_like(self.flat))
-        self._clean, self.right = logits, np.flatnonzero(self._labels(self.everything, logits) == self.y)
+        self._clean = logits
+        self.right = np.flatnonzero(self._labels(self.everything, logits) == self.y)
 
     def linearised(self, candidates: int) -> _Linear:
         """The margins of the classes with the largest other logits, at a gradient each."""
         others = self._clean.copy()
         others[self.everything, self.y] = -np.inf
-        targets = (-others).argsort(axis=1, kind="stable")[:, : min(candidates, others.shape[1] - 1)]
+        targets = (-others).argsort(axis=1, kind="stable")[
+            :, : min(candidates, others.shape[1] - 1)
+        ]
         margin = np.zeros(targets.shape)
         slope = self.flat.new_zeros(*targets.shape, self.flat.shape[1])
         rows = self.right
@@ -234,15 +290,20 @@ class _Passes:
             slope[:, k].index_copy_(0, at, sloped.w)
         return _Linear(targets, margin, slope)
 
-    def sloped(self, image: Ints, d: Tensor, target: Ints, feasible: FeasibleSet | None = None) -> _Sloped:
+    def sloped(
+        self, image: Ints, d: Tensor, target: Ints, feasible: FeasibleSet | None = None
+    ) -> _Sloped:
         """A gradient at each point, with its measures in the feasible set."""
         self.gradients[image] += 1
         at, to = self.placed(np.stack([image, target])).unbind()
         x, pixels = self._pixels(at, d)
         logits, gradient = self._slopes(at, pixels, to)
         w = gradient.flatten(1).nan_to_num(0.0, 0.0, 0.0)
-        z, measured = self._shown(image, d, x, pixels, logits, [] if feasible is None else feasible.measured(w, d))
-        rows, own = np.arange(len(image)), self.y[image]
+        z, measured = self._shown(
+            image, d, x, pixels, logits, [] if feasible is None else feasible.measured(w, d)
+        )
+        rows = np.arange(len(image))
+        own = self.y[image]
         with np.errstate(invalid="ignore"):
             margin = z[rows, own] - z[rows, target]
         flipped = self._labels(image, z) != own
@@ -250,7 +311,8 @@ class _Passes:
         return _Sloped(margin, flipped, z.argmax(1), w, measured)
 
     def cast(self, image: Ints, linear: _Linear, uniforms: Sequence[Tensor]) -> None:
-        """Try rays along the signs of the slopes at the image, of noise and of its negative, with steps up to 1 in every pixel.
+        """Try rays along the signs of the slopes at the image, of noise and of its negative, with
+        steps up to 1 in every pixel.
 
         Args:
             image: indices of the images (n,).
@@ -259,7 +321,11 @@ class _Passes:
         """
         at = self.placed(image)
         noise = [uniform[at].flatten(1).to(self.flat.dtype) - 0.5 for uniform in uniforms]
-        for ray in [*linear.slope[at, :_RAYS].unbind(1), *noise, *(-direction for direction in noise)]:
+        for ray in [
+            *linear.slope[at, :_RAYS].unbind(1),
+            *noise,
+            *(-direction for direction in noise),
+        ]:
             for halvings in range(_LENGTHS):
                 x, pixels = self._pixels(at, ray.sign() / 2**halvings)
                 self.flips(image, (pixels - x).flatten(1))
@@ -304,9 +370,16 @@ class _Passes:
         return self._shown(image, d, x, pixels, self._logits(at, pixels))[0]
 
     def _shown(
-        self, image: Ints, d: Tensor, x: Tensor, pixels: Tensor, logits: Tensor, sums: Sequence[Tensor] = ()
+        self,
+        image: Ints,
+        d: Tensor,
+        x: Tensor,
+        pixels: Tensor,
+        logits: Tensor,
+        sums: Sequence[Tensor] = (),
     ) -> tuple[Floats, Floats]:
-        """Copy logits and further sums (rows,) to the host, and let every search record nearer flips."""
+        """Copy logits and further sums (rows,) to the host, and let every search record nearer
+        flips."""
         added = (pixels.double() - x.double()).flatten(1)
         sizes = [size(added, searcher.norm) for searcher in self._searchers]
         table = torch.cat([logits.double(), torch.stack([*sizes, *sums], 1)], 1).cpu().numpy()
@@ -326,9 +399,15 @@ class BoundarySearch:
     """
 
     def __init__(self, passes: _Passes, search: Search) -> None:
-        self._passes, self._search, self.norm = passes, search, search.norm
+        self._passes = passes
+        self._search = search
+        self.norm = search.norm
         flat = passes.flat
-        self._feasible = FeasibleSet(search.norm, -flat, 1 - flat) if search.clipped else FeasibleSet(search.norm)
+        self._feasible = (
+            FeasibleSet(search.norm, -flat, 1 - flat)
+            if search.clipped
+            else FeasibleSet(search.norm)
+        )
         self._best = torch.zeros_like(flat)
         self.radius = np.full(len(flat), np.inf)
         self._label = passes.y.copy()
@@ -344,15 +423,25 @@ class BoundarySearch:
         if not len(rows):
             return
         where = image[rows]
-        self.radius[where], self._label[where] = radius[rows], label[rows]
+        self.radius[where] = radius[rows]
+        self._label[where] = label[rows]
         to, nearer = self._passes.placed(np.stack([where, rows])).unbind()
         self._best.index_copy_(0, to, d[nearer])
 
     def descend(self, linear: _Linear) -> None:
-        """Run chains from the nearest linearised boundaries; rank their classes by the radius reached, before all other classes."""
-        feasible, passes, first = self._feasible, self._passes, min(self._search.targets, linear.targets.shape[1])
+        """Run chains from the nearest linearised boundaries; rank their classes by the radius
+        reached, before all other classes."""
+        feasible = self._feasible
+        passes = self._passes
+        first = min(self._search.targets, linear.targets.shape[1])
         needed = passes.placed(linear.margin * (1 + _BEYOND))
-        points = torch.stack([feasible.nearest(w, m) for w, m in zip(linear.slope.unbind(1), needed.unbind(1), strict=True)], 1)
+        points = torch.stack(
+            [
+                feasible.nearest(w, m)
+                for w, m in zip(linear.slope.unbind(1), needed.unbind(1), strict=True)
+            ],
+            1,
+        )
         away = torch.stack([size(point, self.norm) for point in points.unbind(1)], 1)
         away = torch.where((linear.slope != 0).any(2), away, torch.inf)
         order = away.cpu().numpy().argsort(axis=1, kind="stable")
@@ -360,18 +449,25 @@ class BoundarySearch:
         reached = np.empty((len(targets), first))
         for chain in range(first):
             start = points[passes.placed(passes.everything), passes.placed(order[:, chain].copy())]
-            reached[:, chain] = self.run_chains(passes.right, targets[:, chain], start, _FIRST, self._search.steps)
+            reached[:, chain] = self.run_chains(
+                passes.right, targets[:, chain], start, _FIRST, self._search.steps
+            )
         best = reached.argsort(axis=1, kind="stable")
-        self._nearest = np.concatenate([np.take_along_axis(targets, best, 1), targets[:, first:]], 1)
+        self._nearest = np.concatenate(
+            [np.take_along_axis(targets, best, 1), targets[:, first:]], 1
+        )
 
     def restart(self, uniforms: Tensor, number: int) -> None:
         """Run a chain from noise, 1 to 10 times as far out as the best flip."""
         noise = 2 * uniforms.flatten(1).to(self._best.dtype) - 1
         blind = _BLIND * 2.0**number * (1.0 if self.norm == "linf" else math.sqrt(noise.shape[1]))
-        wanted = np.where(np.isfinite(self.radius), self.radius * _SPREADS[number % len(_SPREADS)], blind)
+        wanted = np.where(
+            np.isfinite(self.radius), self.radius * _SPREADS[number % len(_SPREADS)], blind
+        )
         radius = self._passes.placed(np.minimum(wanted, self._search.cap))
         scale = (radius / size(noise, self.norm).clamp_min(TINY)).to(noise.dtype)
-        start, target = self._feasible.boxed(noise * scale[:, None]), self._nearest[:, number % self._nearest.shape[1]]
+        start = self._feasible.boxed(noise * scale[:, None])
+        target = self._nearest[:, number % self._nearest.shape[1]]
         self.run_chains(self._passes.right, target, start, _FIRST, self._search.steps)
 
     def borrow(self, other: BoundarySearch) -> None:
@@ -392,43 +488,66 @@ class BoundarySearch:
             The radius of the smallest flip of each chain (images,); infinite without a flip.
         """
         reached = np.full(len(target), np.inf)
-        d, target = d[self._passes.placed(active)], target[active]
+        d = d[self._passes.placed(active)]
+        target = target[active]
         feasible = self._feasible.of(self._passes.placed(active))
         for step in range(steps):
             if not len(active):
                 break
             sloped = self._passes.sloped(active, d, target, feasible)
             radius = sloped.measured[:, 0]
-            reached[active] = np.where(sloped.flipped, np.minimum(reached[active], radius), reached[active])
+            reached[active] = np.where(
+                sloped.flipped, np.minimum(reached[active], radius), reached[active]
+            )
             if step == steps - 1:
                 break
             length = _LAST * eta + (1 - _LAST) * eta * (1 + math.cos(math.pi * step / steps)) / 2
             radius, settled = self._next_radius(sloped, target)
             going = np.flatnonzero(~settled & np.isfinite(radius))
-            w, unit, target, active = sloped.w, feasible.unit(sloped.measured), sloped.nearest_class, active[going]
+            w = sloped.w
+            unit = feasible.unit(sloped.measured)
+            target = sloped.nearest_class
+            active = active[going]
             if len(going) < len(radius):
                 stay = self._passes.placed(going)
-                d, w, feasible, radius, unit, target = d[stay], w[stay], feasible.of(stay), radius[going], unit[going], target[going]
-            scale, far, new_size = self._passes.placed(np.stack([unit, length * radius, radius])).unbind()
-            d = feasible.onto_ball(d + feasible.steepest(w, d, scale) * far.to(d.dtype)[:, None], new_size)
+                d = d[stay]
+                w = w[stay]
+                feasible = feasible.of(stay)
+                radius = radius[going]
+                unit = unit[going]
+                target = target[going]
+            scale, far, new_size = self._passes.placed(
+                np.stack([unit, length * radius, radius])
+            ).unbind()
+            d = feasible.onto_ball(
+                d + feasible.steepest(w, d, scale) * far.to(d.dtype)[:, None], new_size
+            )
         return reached
 
     def _next_radius(self, sloped: _Sloped, target: Ints) -> tuple[Floats, NDArray[np.bool_]]:
-        """The next radius of each chain (rows,), and whether the chain has reached the nearest point that it can reach."""
+        """The next radius of each chain (rows,), and whether the chain has reached the nearest
+        point that it can reach."""
         radius, along, dual = sloped.measured[:, :3].T
         with np.errstate(invalid="ignore", over="ignore"):
             newton = sloped.margin / np.maximum(self._feasible.rate(sloped.measured), TINY)
             change = np.clip(newton + _BEYOND * radius, -_CHANGE * radius, _CHANGE * radius)
             nearest = (sloped.margin + along) / np.maximum(dual, TINY)
-            on_boundary = sloped.flipped & (sloped.nearest_class == target) & (np.abs(newton) <= _NEAR * radius)
-            return np.minimum(radius + change, self._search.cap), on_boundary & ((radius + newton) * (1 - _SETTLED) <= nearest)
+            on_boundary = (
+                sloped.flipped
+                & (sloped.nearest_class == target)
+                & (np.abs(newton) <= _NEAR * radius)
+            )
+            return np.minimum(radius + change, self._search.cap), on_boundary & (
+                (radius + newton) * (1 - _SETTLED) <= nearest
+            )
 
     def polish(self) -> None:
         """Slide along the boundary from the best point."""
         self.run_chains(self._flipped(), self._label, self._best, _POLISH, self._search.polish)
 
     def bisect(self) -> None:
-        """Find the first flip on the ray to the best point, on a coarse grid, and bisect before it."""
+        """Find the first flip on the ray to the best point, on a coarse grid, and bisect before
+        it."""
         image = self._flipped()
         if not len(image):
             return
@@ -441,11 +560,13 @@ class BoundarySearch:
         for _ in range(_BISECTIONS):
             middle = (lower + upper) / 2
             flips = self._flips_at(image, whole, middle)
-            lower, upper = np.where(flips, lower, middle), np.where(flips, middle, upper)
+            lower = np.where(flips, lower, middle)
+            upper = np.where(flips, middle, upper)
 
     def verify(self) -> None:
         """Verify every best flip in a separate pass, and move it outwards a little if needed."""
-        passes, image = self._passes, self._flipped()
+        passes = self._passes
+        image = self._flipped()
         for number in range(_PUSHES):
             if not len(image):
                 break
@@ -463,7 +584,16 @@ class BoundarySearch:
         passes = self._passes
         pixels = passes.pixels(self._best)
         radius = size((pixels.double() - passes.x.double()).flatten(1), self.norm)
-        table = np.stack([np.isfinite(self.radius), self._label, passes.y, passes.gradients, passes.forwards, passes.lost])
+        table = np.stack(
+            [
+                np.isfinite(self.radius),
+                self._label,
+                passes.y,
+                passes.gradients,
+                passes.forwards,
+                passes.lost,
+            ]
+        )
         finite, label, y, gradients, forwards, lost = passes.placed(table).unbind()
         near = (finite > 0) & (radius <= self._search.cap)
         return Flips(

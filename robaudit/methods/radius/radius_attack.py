@@ -1,4 +1,5 @@
-"""`radius_attack`: the norm of the smallest perturbation that changes the class, as found by attacks."""
+"""`radius_attack`: the norm of the smallest perturbation that changes the class, as found by
+attacks."""
 
 from __future__ import annotations
 
@@ -22,24 +23,37 @@ _USUAL = Search("l2")
 
 
 class RadiusAttack(SearchedRadius):
-    """The norm of the smallest class-changing perturbation that a search finds: an upper bound of the radius.
+    """The norm of the smallest class-changing perturbation that a search finds: an upper bound of
+    the radius.
 
-    Chains follow the decision boundary towards the image, starting from the image itself and from noise
-    (:func:`robaudit.methods.radius.minimal_norm.shared_flips`); then the best point is polished, and its ray bisected. Every
-    value belongs to
-    a perturbed image that the network, in its own precision, classifies differently in a plain pass. The norms are searched together: a
-    flip in any norm counts in the others, and each norm starts a chain at the best flip of the others.
+    Chains follow the decision boundary towards the image, starting from the image itself and from
+    noise (:func:`robaudit.methods.radius.minimal_norm.shared_flips`); then the best point is
+    polished, and its ray bisected. Every value belongs to a perturbed image that the network, in
+    its own precision, classifies differently in a plain pass. The norms are searched together: a
+    flip in any norm counts in the others, and each norm starts a chain at the best flip of the
+    others.
 
-    Source: Giraudon et al., Intrinsic robustness, definition 2.1; for the search see :mod:`robaudit.methods.radius.minimal_norm`.
+    Source: Giraudon et al., Intrinsic robustness, definition 2.1; for the search see
+    :mod:`robaudit.methods.radius.minimal_norm`.
     """
 
     summary = "the norm of the smallest perturbation that changes the class, as attacks find it"
     prefer = "the distance to the nearest flip, for any network with gradients"
     source = "Giraudon et al., Intrinsic robustness; DeepFool, DDN, FMN, FAB"
 
-    restarts: int = Field(_USUAL.restarts, ge=0, le=1000, description="chains from noise in l2; a third as many in linf")
+    restarts: int = Field(
+        _USUAL.restarts,
+        ge=0,
+        le=1000,
+        description="chains from noise in l2; a third as many in linf",
+    )
     steps: int = Field(_USUAL.steps, ge=1, le=10**5, description="gradients of each chain")
-    polish: int = Field(_USUAL.polish, ge=0, le=10**5, description="gradients of the last chain, from the best point")
+    polish: int = Field(
+        _USUAL.polish,
+        ge=0,
+        le=10**5,
+        description="gradients of the last chain, from the best point",
+    )
 
     @property
     def rows_at_once(self) -> int:
@@ -57,19 +71,28 @@ class RadiusAttack(SearchedRadius):
 
         def search(group: Tensor) -> list[Flips]:
             y = batch.predicted[group]
-            model, uniforms = Objective(batch, y, group), partial(restart_uniforms, batch, group, PURPOSE)
+            model = Objective(batch, y, group)
+            uniforms = partial(restart_uniforms, batch, group, PURPOSE)
             return shared_flips(model.logits, model.slopes, batch.x[group], y, searches, uniforms)
 
-        flips, passes = flips_of(batch, batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets), search)
+        flips, passes = flips_of(
+            batch, batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets), search
+        )
         caps = [each.cap for each in searches]
-        by_norm = [rows_of(batch, f.radius, f.label, cap, self.interval, passes, f.lost) for f, cap in zip(flips, caps, strict=True)]
+        by_norm = [
+            rows_of(batch, f.radius, f.label, cap, self.interval, passes, f.lost)
+            for f, cap in zip(flips, caps, strict=True)
+        ]
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
-        return Search(norm, self.clip, cap, restarts=self.restarts, steps=self.steps, polish=self.polish)
+        return Search(
+            norm, self.clip, cap, restarts=self.restarts, steps=self.steps, polish=self.polish
+        )
 
 
 def restart_uniforms(batch: ImageBatch, group: Tensor, purpose: str, restart: int) -> Tensor:
-    """Starting noise of a restart on [0, 1], for the images of a group (images, channels, height, width)."""
+    """Starting noise of a restart on [0, 1], for the images of a group (images, channels, height,
+    width)."""
     draws = [z for image in group.tolist() for z in batch.normals(purpose, image, 1, restart)]
     return normal_cdf(torch.cat(draws).double()).to(batch.x.dtype)

@@ -18,20 +18,25 @@ from robaudit.results import Result, Searched
 
 _ROWS = 64  # weight differences computed at once
 _FAR = 1e-3
-"""Tolerated difference between logits and the affine function, relative to the largest logit; more than rounding."""
+"""Tolerated difference between logits and the affine function, relative to the largest logit; more
+than rounding."""
 
 _UNKNOWN = 1e9  # stands for a rounding error of any size
 
 
 class RadiusExact(RadiusEstimator):
-    """min_j (z_y - z_j) / |w_y - w_j| of a network with logits z = W x + b, y the predicted class; |.| is the dual norm.
+    """min_j (z_y - z_j) / |w_y - w_j| of a network with logits z = W x + b, y the predicted class;
+    |.| is the dual norm.
 
-    The dual of l2 is l2, of linf l1. No shorter perturbation changes the class, and some perturbation that is longer by any amount does.
-    Linear networks are recognised by the operations of one pass: products with fixed weights, sums, means, fixed
-    normalisation, changes of shape. Every clean pass is compared with W x + b. The detail ``rounding`` bounds the error from rounded logits
-    (:func:`robaudit.numerics.margins.margin_rounding`), which is large if the logits are large and their margin is small.
+    The dual of l2 is l2, of linf l1. No shorter perturbation changes the class, and some
+    perturbation that is longer by any amount does. Linear networks are recognised by the operations
+    of one pass: products with fixed weights, sums, means, fixed normalisation, changes of shape.
+    Every clean pass is compared with W x + b. The detail ``rounding`` bounds the error from rounded
+    logits (:func:`robaudit.numerics.margins.margin_rounding`), which is large if the logits are
+    large and their margin is small.
 
-    Source: Giraudon et al., Intrinsic robustness, proposition 3.2, in its exact form for linear networks (Moosavi-Dezfooli et al. 2016).
+    Source: Giraudon et al., Intrinsic robustness, proposition 3.2, in its exact form for linear
+    networks (Moosavi-Dezfooli et al. 2016).
     """
 
     interval = Interval(IntervalKind.EXACT)
@@ -45,7 +50,11 @@ class RadiusExact(RadiusEstimator):
     def check_model(self, model: LogitModel, image: Tensor) -> None:
         """Refuse a network that is not linear."""
         if other := other_operation(model, image):
-            raise ModelError(model.name, f"is not linear, and radius_exact needs it to be: {other}", "use radius_attack")
+            raise ModelError(
+                model.name,
+                f"is not linear, and radius_exact needs it to be: {other}",
+                "use radius_attack",
+            )
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Evaluate the closed form.
@@ -53,41 +62,72 @@ class RadiusExact(RadiusEstimator):
         Raises:
             ModelError: the logits are not linear in the pixels.
         """
-        shape, model, y = shape_of(batch.x), batch.engine.model, batch.predicted
-        weights = matrix(model, batch.x[0], batch.classes, max(1, batch.engine.gradient_rows(shape, 1)))  # (classes, pixels)
-        pixels, logits = batch.x.flatten(1).double(), batch.logits
+        shape = shape_of(batch.x)
+        model = batch.engine.model
+        y = batch.predicted
+        # (classes, pixels)
+        weights = matrix(
+            model, batch.x[0], batch.classes, max(1, batch.engine.gradient_rows(shape, 1))
+        )
+        pixels = batch.x.flatten(1).double()
+        logits = batch.logits
         expected = logits[0] + (pixels - pixels[0]) @ weights.T
         if ((expected - logits).abs().amax() > _FAR * logits.abs().amax().clamp_min(1e-30)).item():
-            raise ModelError(model.name, "is not linear: its logits are not W x + b", "use radius_attack")
+            raise ModelError(
+                model.name, "is not linear: its logits are not W x + b", "use radius_attack"
+            )
         margins = logits.gather(1, y[:, None]) - logits  # (images, classes), 0 at y
         eps = torch.finfo(model.dtype).eps
-        errors = margin_rounding(logits, _own_slopes(weights, y, "l2"), eps, pixels.shape[1])  # (images, classes)
+        # (images, classes)
+        errors = margin_rounding(logits, _own_slopes(weights, y, "l2"), eps, pixels.shape[1])
         by_norm = []
         for norm in self.norm:
             slope = _own_slopes(weights, y, norm)
             never = (slope == 0) | (torch.arange(batch.classes, device=y.device) == y[:, None])
-            radius, reached = torch.where(never, torch.inf, margins / torch.where(never, 1.0, slope)).min(1)
-            off = (errors / torch.where(never, 1.0, slope)).gather(1, reached[:, None])[:, 0].clamp_max(_UNKNOWN)
+            radius, reached = torch.where(
+                never, torch.inf, margins / torch.where(never, 1.0, slope)
+            ).min(1)
+            off = (
+                (errors / torch.where(never, 1.0, slope))
+                .gather(1, reached[:, None])[:, 0]
+                .clamp_max(_UNKNOWN)
+            )
             searches = [Searched(rounding=error) for error in off.tolist()]
             passes = [(1, batch.classes)] * len(batch.x)
-            by_norm.append(rows_of(batch, radius, reached, diameter(norm, shape), self.interval, passes, searches=searches))
+            by_norm.append(
+                rows_of(
+                    batch,
+                    radius,
+                    reached,
+                    diameter(norm, shape),
+                    self.interval,
+                    passes,
+                    searches=searches,
+                )
+            )
         return list(zip(*by_norm, strict=True))
 
 
 def other_operation(model: Model, image: Tensor) -> str:
-    """Why a network is not affine: its first operation that is not affine, or numbers taken out of the pixels; '' if it is affine.
+    """Why a network is not affine: its first operation that is not affine, or numbers taken out of
+    the pixels; '' if it is affine.
 
     Args:
         model: pixels (n, channels, height, width) to logits (n, classes).
         image: (channels, height, width).
     """
     graph = record(model, image)
-    others = (f"its graph has the operation {step.name}" for step in graph.steps[1:] if not is_affine(step))
+    others = (
+        f"its graph has the operation {step.name}"
+        for step in graph.steps[1:]
+        if not is_affine(step)
+    )
     return next(others, graph.obstacle)
 
 
 def matrix(model: Model, image: Tensor, classes: int, rows: int) -> Tensor:
-    """The matrix of an affine network: gradients of the logits with respect to the pixels (classes, pixels), float64.
+    """The matrix of an affine network: gradients of the logits with respect to the pixels (classes,
+    pixels), float64.
 
     Args:
         model: pixels to logits.
@@ -100,7 +140,11 @@ def matrix(model: Model, image: Tensor, classes: int, rows: int) -> Tensor:
         with torch.enable_grad():
             x = image.expand(len(part), *image.shape).detach().clone().requires_grad_(True)
             logits = model(x)
-        (slope,) = torch.autograd.grad(logits.gather(1, part[:, None]).sum(), x) if logits.requires_grad else (torch.zeros_like(x),)
+        (slope,) = (
+            torch.autograd.grad(logits.gather(1, part[:, None]).sum(), x)
+            if logits.requires_grad
+            else (torch.zeros_like(x),)
+        )
         slopes.append(slope.flatten(1).double())
     return torch.cat(slopes)
 
@@ -114,4 +158,6 @@ def _own_slopes(weights: Tensor, y: Tensor, norm: str) -> Tensor:
 def _slopes(weights: Tensor, y: int, norm: str) -> Tensor:
     """The dual norm of w_y - w_j for every class j (classes,)."""
     dual = 2 if norm == "l2" else 1
-    return torch.cat([torch.linalg.vector_norm(weights[y] - part, dual, dim=1) for part in weights.split(_ROWS)])
+    return torch.cat(
+        [torch.linalg.vector_norm(weights[y] - part, dual, dim=1) for part in weights.split(_ROWS)]
+    )

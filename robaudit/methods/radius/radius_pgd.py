@@ -1,4 +1,5 @@
-"""`radius_pgd`: the first ball on a grid of radii in which projected gradient ascent changes the class."""
+"""`radius_pgd`: the first ball on a grid of radii in which projected gradient ascent changes the
+class."""
 
 from __future__ import annotations
 
@@ -28,37 +29,56 @@ BALLS = 20
 """Balls of a grid without a cap: twice as many as the networks of the paper need."""
 _ROUNDING = 1e-9
 
-Decimal = Annotated[float, BeforeValidator(as_number), Field(ge=LEAST_CAP, le=1e9, allow_inf_nan=False)]
+Decimal = Annotated[
+    float, BeforeValidator(as_number), Field(ge=LEAST_CAP, le=1e9, allow_inf_nan=False)
+]
 
 
 class RadiusPgd(SearchedRadius):
-    """The smallest radius on the grid D, 2D, ... at which projected gradient ascent changes the class: the paper's adversarial curve.
+    """The smallest radius on the grid D, 2D, ... at which projected gradient ascent changes the
+    class: the paper's adversarial curve.
 
-    In each ball: ascent on -ReLU(max_{i != t} z_i - z_t), with t the runner-up class of the clean image, in ``steps`` steps of .08 of
-    the radius, from ``restarts`` starts that are uniform in the ball. Any iterate outside the predicted class counts, starts
-    included, if a plain pass confirms it; then the image is done (:func:`robaudit.methods.radius.growing_balls.first_escapes`). An image
-    without a flip up to ``cap`` is censored there. The paper does not clip.
+    In each ball: ascent on -ReLU(max_{i != t} z_i - z_t), with t the runner-up class of the clean
+    image, in ``steps`` steps of .08 of the radius, from ``restarts`` starts that are uniform in the
+    ball. Any iterate outside the predicted class counts, starts included, if a plain pass confirms
+    it; then the image is done (:func:`robaudit.methods.radius.growing_balls.first_escapes`). An
+    image without a flip up to ``cap`` is censored there. The paper does not clip.
 
-    The true radius is smaller than the value, usually by more than a step: `radius_attack` is closer with fewer gradients. Use this
-    estimator to compare curves with published ones. Each ball without a flip costs restarts x steps gradients.
+    The true radius is smaller than the value, usually by more than a step: `radius_attack` is
+    closer with fewer gradients. Use this estimator to compare curves with published ones. Each ball
+    without a flip costs restarts x steps gradients.
 
     Source: Smoothed robustness analysis, section 3.4; Madry et al. 2018; Carlini and Wagner 2017.
     """
 
     summary = "the first radius on a grid at which projected gradient ascent changes the class"
-    prefer = "error curves as published (configs/curves.yaml); for radii themselves radius_attack is nearer, for less"
+    prefer = (
+        "error curves as published (configs/curves.yaml); for radii themselves "
+        "radius_attack is nearer, for less"
+    )
     source = "Smoothed robustness analysis, section 3.4; Madry et al. 2018"
 
-    step: Decimal | None = Field(None, description="D of the grid D, 2D, ..., in the norm's unit; default: 0.32 (l2), 0.025 (linf)")
-    cap: Decimal | None = Field(None, description=f"where the grid ends, in the norm's unit; default: after {BALLS} steps")
-    steps: int = Field(200, ge=1, le=10**5, description="gradient steps from each start, of 0.08 of the radius")
+    step: Decimal | None = Field(
+        None,
+        description="D of the grid D, 2D, ..., in the norm's unit; default: 0.32 (l2), 0.025 "
+        "(linf)",
+    )
+    cap: Decimal | None = Field(
+        None, description=f"where the grid ends, in the norm's unit; default: after {BALLS} steps"
+    )
+    steps: int = Field(
+        200, ge=1, le=10**5, description="gradient steps from each start, of 0.08 of the radius"
+    )
     restarts: int = Field(5, ge=1, le=10**4, description="starts in each ball, uniform in it")
 
     @model_validator(mode="after")
     def _some_balls(self) -> RadiusPgd:
         for norm in self.norm:
             if self.cap is not None and self.balls(norm) < 1:
-                raise ValueError(f"cap {self.cap:g} is below the first radius of the grid ({norm}: {self.spacing(norm):g})")
+                raise ValueError(
+                    f"cap {self.cap:g} is below the first radius of the grid ({norm}: "
+                    f"{self.spacing(norm):g})"
+                )
             if self.balls(norm) > 10**5:
                 raise ValueError("the grid has more than 100,000 radii; raise step or lower cap")
         return self
@@ -90,12 +110,26 @@ class RadiusPgd(SearchedRadius):
         """Attack, in groups of images that fit into memory."""
         target = _second(batch)
         flips, passes = flips_of(
-            batch, batch.x[0].numel() * self.restarts, lambda group: [self._escapes(batch, target, group, norm) for norm in self.norm]
+            batch,
+            batch.x[0].numel() * self.restarts,
+            lambda group: [self._escapes(batch, target, group, norm) for norm in self.norm],
         )
         by_norm = []
         for norm, first in zip(self.norm, flips, strict=True):
-            cap, searches = self.limit(norm, shape_of(batch.x)), [Searched(step=self.spacing(norm))] * len(batch.x)
-            by_norm.append(rows_of(batch, first.radius, first.label, cap, self.interval, passes, first.lost, searches))
+            cap = self.limit(norm, shape_of(batch.x))
+            searches = [Searched(step=self.spacing(norm))] * len(batch.x)
+            by_norm.append(
+                rows_of(
+                    batch,
+                    first.radius,
+                    first.label,
+                    cap,
+                    self.interval,
+                    passes,
+                    first.lost,
+                    searches,
+                )
+            )
         return list(zip(*by_norm, strict=True))
 
     def _escapes(self, batch: ImageBatch, target: Tensor, group: Tensor, norm: Norm) -> Flips:
@@ -113,14 +147,21 @@ class RadiusPgd(SearchedRadius):
         )
 
     def _starts(self, batch: ImageBatch, images: list[int], ball: int, norm: Norm) -> Tensor:
-        """Uniform points in the unit ball of the norm (images, restarts, *shape): new draws for each ball, and a stream for each norm."""
-        purpose, first, points = f"{PURPOSE} {norm}", (ball - 1) * self.restarts, []
+        """Uniform points in the unit ball of the norm (images, restarts, *shape): new draws for
+        each ball, and a stream for each norm."""
+        purpose = f"{PURPOSE} {norm}"
+        first = (ball - 1) * self.restarts
+        points = []
         for image in images:
             z = torch.cat([*batch.normals(purpose, image, self.restarts, first)])
             if norm == "linf":
                 points.append((2 * normal_cdf(z.double()) - 1).to(z.dtype))
                 continue
-            share = normal_cdf(torch.cat([*batch.scalars(f"{purpose} share", image, first + self.restarts)])[first:].double())
+            share = normal_cdf(
+                torch.cat([*batch.scalars(f"{purpose} share", image, first + self.restarts)])[
+                    first:
+                ].double()
+            )
             scale = (share.log() / z[0].numel()).exp() / lengths(z).clamp_min(1e-30)
             points.append(z * scale.to(z.dtype).view(-1, 1, 1, 1))
         return torch.stack(points)

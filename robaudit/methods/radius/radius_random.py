@@ -1,4 +1,5 @@
-"""`radius_random`: the norm of the smallest perturbation along random directions that changes the class."""
+"""`radius_random`: the norm of the smallest perturbation along random directions that changes the
+class."""
 
 from __future__ import annotations
 
@@ -20,31 +21,46 @@ from robaudit.numerics.normal import normal_cdf
 from robaudit.results import Result
 
 PURPOSE = "random directions"
-_BLOCK, _FEWEST, _BLOCK_VALUES = 250, 8, 2**22  # directions tried together, and the most values in them
+# directions tried together, and the most values in them
+_BLOCK = 250
+_FEWEST = 8
+_BLOCK_VALUES = 2**22
 
 
 class RadiusRandom(SearchedRadius):
-    """The norm of the smallest perturbation along random directions that changes the class: a witnessed flip.
+    """The norm of the smallest perturbation along random directions that changes the class: a
+    witnessed flip.
 
-    The directions are the same for every run with a seed: uniform on the l2 sphere, or uniform in the cube and scaled to the largest
-    component 1. The radius doubles from 1/1024 of the cap until a direction flips; then it is bisected to ``tolerance``. A direction that
-    flips neither at the best radius so far nor half way is done (:func:`robaudit.methods.radius.random_directions.least_flip`).
+    The directions are the same for every run with a seed: uniform on the l2 sphere, or uniform in
+    the cube and scaled to the largest component 1. The radius doubles from 1/1024 of the cap until
+    a direction flips; then it is bisected to ``tolerance``. A direction that flips neither at the
+    best radius so far nor half way is done
+    (:func:`robaudit.methods.radius.random_directions.least_flip`).
 
-    In many dimensions the value is far above the radius: on a linear boundary 1.4 times for 20 pixels, 7.6 for 784, 15 for 3,072 (l2).
+    In many dimensions the value is far above the radius: on a linear boundary 1.4 times for 20
+    pixels, 7.6 for 784, 15 for 3,072 (l2).
 
-    Source: Giraudon et al., Intrinsic robustness, section 5, without its search, which is no bisection and gives radii that cannot be
-    reproduced.
+    Source: Giraudon et al., Intrinsic robustness, section 5, without its search, which is no
+    bisection and gives radii that cannot be reproduced.
     """
 
     needs = Need.NOTHING
-    summary = "the norm of the smallest perturbation that changes the class, along random directions"
-    prefer = "comparison with published numbers, or a network without gradients; radius_attack is much nearer"
+    summary = (
+        "the norm of the smallest perturbation that changes the class, along random directions"
+    )
+    prefer = (
+        "comparison with published numbers, or a network without gradients; radius_attack "
+        "is much nearer"
+    )
 
     directions: int = Field(5000, ge=1, le=10**7, description="random directions")
-    tolerance: float = Field(0.01, ge=1e-6, le=0.5, description="of the bisection, relative to its upper end")
+    tolerance: float = Field(
+        0.01, ge=1e-6, le=0.5, description="of the bisection, relative to its upper end"
+    )
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The passes of a typical image: the first directions at every doubling, the others twice."""
+        """The passes of a typical image: the first directions at every doubling, the others
+        twice."""
         first = min(_BLOCK, self.directions)
         return 1 + len(self.norm) * (1 + first * (1 + DOUBLINGS) + 2 * (self.directions - first)), 0
 
@@ -53,16 +69,27 @@ class RadiusRandom(SearchedRadius):
         shape = shape_of(batch.x)
         directions = self._block(shape)
         flips, passes = flips_of(
-            batch, directions * math.prod(shape), lambda group: [self._nearest(batch, group, norm, directions) for norm in self.norm]
+            batch,
+            directions * math.prod(shape),
+            lambda group: [self._nearest(batch, group, norm, directions) for norm in self.norm],
         )
         by_norm = [
-            rows_of(batch, flip.radius, flip.label, self.limit(norm, shape), self.interval, passes, flip.lost)
+            rows_of(
+                batch,
+                flip.radius,
+                flip.label,
+                self.limit(norm, shape),
+                self.interval,
+                passes,
+                flip.lost,
+            )
             for norm, flip in zip(self.norm, flips, strict=True)
         ]
         return list(zip(*by_norm, strict=True))
 
     def _block(self, shape: Shape) -> int:
-        """Directions tried together; they depend on the image shape alone, because the bisections depend on them."""
+        """Directions tried together; they depend on the image shape alone, because the bisections
+        depend on them."""
         return min(self.directions, max(_FEWEST, min(_BLOCK, _BLOCK_VALUES // math.prod(shape))))
 
     def _nearest(self, batch: ImageBatch, group: Tensor, norm: Norm, directions: int) -> Flips:
@@ -71,9 +98,20 @@ class RadiusRandom(SearchedRadius):
         def draws(block: int) -> Tensor:
             start = block * directions
             count = min(directions, self.directions - start)
-            z = torch.stack([torch.cat([*batch.normals(PURPOSE, image, count, start)]) for image in group.tolist()])
+            z = torch.stack(
+                [
+                    torch.cat([*batch.normals(PURPOSE, image, count, start)])
+                    for image in group.tolist()
+                ]
+            )
             return z if norm == "l2" else (2 * normal_cdf(z.double()) - 1).to(z.dtype)
 
         y = batch.predicted[group]
-        rays = Rays(norm, self.limit(norm, shape_of(batch.x)), -(-self.directions // directions), self.clip, self.tolerance)
+        rays = Rays(
+            norm,
+            self.limit(norm, shape_of(batch.x)),
+            -(-self.directions // directions),
+            self.clip,
+            self.tolerance,
+        )
         return least_flip(Objective(batch, y, group).logits, batch.x[group], y, draws, rays)

@@ -1,10 +1,11 @@
 """The nearest flip on random rays: much farther than the decision boundary, but witnessed.
 
-The radius of a direction is where its ray first flips. Only the smallest radius over thousands of directions matters, so no direction
-needs its exact radius: the first block doubles its radius until a ray flips; every later ray is only tried up to the best radius
-so far, and is done unless it flips by then. Rays that flip are bisected together, and a ray that does not flip at the middle while
-another does is dropped. With monotone rays this gives the smallest radius, for little more than one pass per ray instead of about
-fifteen.
+The radius of a direction is where its ray first flips. Only the smallest radius over thousands of
+directions matters, so no direction needs its exact radius: the first block doubles its radius until
+a ray flips; every later ray is only tried up to the best radius so far, and is done unless it flips
+by then. Rays that flip are bisected together, and a ray that does not flip at the middle while
+another does is dropped. With monotone rays this gives the smallest radius, for little more than one
+pass per ray instead of about fifteen.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from robaudit.methods.radius.norm_steps import Norm, size
 from robaudit.numerics.rowwise import first_rows
 
 Draws = Callable[[int], Tensor]
-"""Number of a block -> draws for each image (images, directions, *shape): normal variables (l2), or uniform on [-1, 1] (l_inf)."""
+"""Number of a block -> draws for each image (images, directions, *shape): normal variables (l2), or
+uniform on [-1, 1] (l_inf)."""
 
 DOUBLINGS = 10
 """The smallest radius tried is the cap over two to this power."""
 GRID = 2
-"""Points tried on each later ray, up to the best radius: several points catch rays that flip and flip back."""
+"""Points tried on each later ray, up to the best radius: several points catch rays that flip and
+flip back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,12 @@ class Rays:
     """The rays, and the resolution along them.
 
     Attributes:
-        norm: norm of the directions: uniform on the sphere, or uniform in the cube and scaled to the largest component 1.
+        norm: norm of the directions: uniform on the sphere, or uniform in the cube and scaled to
+            the largest component 1.
         cap: the largest radius of interest, finite and positive.
         blocks: number of blocks of directions.
-        clipped: whether pixels are clipped to [0, 1]; the reported norm is the norm of the clipped perturbation.
+        clipped: whether pixels are clipped to [0, 1]; the reported norm is the norm of the clipped
+            perturbation.
         tolerance: tolerance of the bisection, relative to its upper end.
     """
 
@@ -50,7 +55,8 @@ class Rays:
 def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -> Flips:
     """The least flip on random rays.
 
-    An image's result depends only on itself and its draws, not on the batch, if that holds for ``logits``.
+    An image's result depends only on itself and its draws, not on the batch, if that holds for
+    ``logits``.
 
     Args:
         logits: of the model.
@@ -61,24 +67,38 @@ def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -
     """
     search = _Search(logits, x, y, rays)
     for block in range(rays.blocks):
-        search.block(draws(block), [rays.cap / 2.0**k for k in range(DOUBLINGS, 0, -1)] if block == 0 else [])
+        search.block(
+            draws(block), [rays.cap / 2.0**k for k in range(DOUBLINGS, 0, -1)] if block == 0 else []
+        )
     radius = size((search.pixels.double() - x.double()).flatten(1), rays.norm)
     radius = torch.where(search.label != y, radius, torch.inf)
-    return Flips(search.pixels, radius, search.label, torch.zeros_like(search.forwards), search.forwards, search.lost)
+    return Flips(
+        search.pixels,
+        radius,
+        search.label,
+        torch.zeros_like(search.forwards),
+        search.forwards,
+        search.lost,
+    )
 
 
 class _Search:
     """The best ray of each image so far."""
 
     def __init__(self, logits: Logits, x: Tensor, y: Tensor, rays: Rays) -> None:
-        self._logits, self._x, self._y, self._rays = logits, x, y, rays
+        self._logits = logits
+        self._x = x
+        self._y = y
+        self._rays = rays
         self._length = torch.full((len(x),), float(rays.cap), dtype=torch.float64, device=x.device)
         self.forwards, self.lost = torch.zeros(2, len(x), dtype=torch.int64, device=x.device)
-        self.pixels, self.label = x.clone(), self._passed(torch.arange(len(x), device=x.device), x)
+        self.pixels = x.clone()
+        self.label = self._passed(torch.arange(len(x), device=x.device), x)
         self._open = self.label == y
 
     def block(self, draws: Tensor, first: list[float]) -> None:
-        """Try the rays of a block up to the best length, from near to far, and bisect before the first flips.
+        """Try the rays of a block up to the best length, from near to far, and bisect before the
+        first flips.
 
         Args:
             draws: the directions (images, directions, *shape), not normalised.
@@ -86,9 +106,17 @@ class _Search:
         """
         images, rays = draws.shape[:2]
         flat = draws.flatten(0, 1).flatten(1)
-        directions = (flat * (1 / size(flat, self._rays.norm).clamp_min(1e-30)).to(flat.dtype)[:, None]).view(draws.shape)
-        lower, best, open_ = torch.zeros_like(self._length), self._length.clone(), self._open
-        lengths = [*(best.clamp_max(length) for length in first), best] if first else [best * (step / GRID) for step in range(1, GRID + 1)]
+        directions = (
+            flat * (1 / size(flat, self._rays.norm).clamp_min(1e-30)).to(flat.dtype)[:, None]
+        ).view(draws.shape)
+        lower = torch.zeros_like(self._length)
+        best = self._length.clone()
+        open_ = self._open
+        lengths = (
+            [*(best.clamp_max(length) for length in first), best]
+            if first
+            else [best * (step / GRID) for step in range(1, GRID + 1)]
+        )
         image = torch.arange(images, device=draws.device).repeat_interleave(rays)
         which = torch.arange(rays, device=draws.device).repeat(images)
         flips = torch.zeros_like(image, dtype=torch.bool)
@@ -115,10 +143,14 @@ class _Search:
             lower = torch.where(active & ~hit, middle, lower)
             stay = ~hit[image]
             stay[rows] |= flips
-            image, which = image[stay], which[stay]
+            image = image[stay]
+            which = which[stay]
 
-    def _flipped(self, image: Tensor, which: Tensor, directions: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether rays flip at the length of their image (rows,), and whether images have a flip (images,); records the first of each."""
+    def _flipped(
+        self, image: Tensor, which: Tensor, directions: Tensor, length: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Whether rays flip at the length of their image (rows,), and whether images have a flip
+        (images,); records the first of each."""
         scale = length[image].to(directions.dtype).view(-1, *[1] * (self._x.ndim - 1))
         pixels = self._x[image] + directions[image, which] * scale
         if self._rays.clipped:
@@ -128,7 +160,9 @@ class _Search:
         if not len(image):
             return flips, torch.zeros_like(self._open)
         first, hit = first_rows(flips, image, len(self._x))
-        self.pixels = torch.where(hit.view(-1, *[1] * (pixels.ndim - 1)), pixels[first], self.pixels)
+        self.pixels = torch.where(
+            hit.view(-1, *[1] * (pixels.ndim - 1)), pixels[first], self.pixels
+        )
         self.label = torch.where(hit, label[first], self.label)
         return flips, hit
 

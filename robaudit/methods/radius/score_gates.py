@@ -23,24 +23,34 @@ def _scores(evidence: Evidence) -> Scores:
         RunError: the run has no labels.
     """
     key = evidence.key
-    (radii,) = (own for own in radii_of(evidence.run, [key.estimator], key.at.choice) if own.key == key)
+    (radii,) = (
+        own for own in radii_of(evidence.run, [key.estimator], key.at.choice) if own.key == key
+    )
     return scores_of(radii, evidence.basis.confidence)
 
 
 def _score(low: float, high: float, gate: Gate, evidence: Evidence) -> Measured:
-    """A score and its interval: for these images from the ends of their radii, for the population the interval over images.
+    """A score and its interval: for these images from the ends of their radii, for the population
+    the interval over images.
 
-    The radii of a search are upper bounds: the true radii, and with them the score, may be as small as the range allows, and a score that
-    does not grow with them may have any value.
+    The radii of a search are upper bounds: the true radii, and with them the score, may be as small
+    as the range allows, and a score that does not grow with them may have any value.
 
     Args:
         low, high: its range.
         gate, evidence: see :class:`Statistic`.
     """
-    scores, population = evidence.once(_scores), evidence.basis.population
-    score, size, remarks = scores.values[Score(gate.quantity)], len(scores.radii.ids), tuple(_of_radii(scores))
+    scores = evidence.once(_scores)
+    population = evidence.basis.population
+    score = scores.values[Score(gate.quantity)]
+    size = len(scores.radii.ids)
+    remarks = tuple(_of_radii(scores))
     if score.value is None:
-        raise SpecError(f"gate {str(gate)!r}", f"{gate.quantity} is not defined: {score.why}", "gate another score, such as r_m")
+        raise SpecError(
+            f"gate {str(gate)!r}",
+            f"{gate.quantity} is not defined: {score.why}",
+            "gate another score, such as r_m",
+        )
     estimate = score.population if population else score.measured
     if estimate is None or estimate.bounds is None:
         return Measured(Estimate(score.value), images=size, remarks=remarks)
@@ -58,7 +68,10 @@ def _of_radii(scores: Scores) -> Iterator[str]:
     if radii.upper_bounds:
         yield "upper bounds: the true values may be as small as the range allows"
     if radii.censored.any():
-        yield f"{int(radii.censored.sum())} of {len(radii.ids)} images are censored at {radii.cap:.4g}"
+        yield (
+            f"{int(radii.censored.sum())} of {len(radii.ids)} images are censored at "
+            f"{radii.cap:.4g}"
+        )
     if radii.left_out:
         yield f"{radii.left_out} correct images with g <= 0 are in no ratio"
     if left := radii.unlabelled + radii.not_finite:
@@ -67,8 +80,13 @@ def _of_radii(scores: Scores) -> Iterator[str]:
 
 def _statistic(low: float = 0.0, high: float = math.inf) -> Statistic:
     """The statistic of a score with this range."""
-    lacking = "there are no radii, and so no scores", "add radius_attack, radius_exact or noise_tolerance to the estimators"
-    return Statistic(partial(_score, low, high), lambda _: (low, high), needs=RADII, lacking=lacking)
+    lacking = (
+        "there are no radii, and so no scores",
+        "add radius_attack, radius_exact or noise_tolerance to the estimators",
+    )
+    return Statistic(
+        partial(_score, low, high), lambda _: (low, high), needs=RADII, lacking=lacking
+    )
 
 
 POSITIVE = _statistic()

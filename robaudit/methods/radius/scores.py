@@ -1,6 +1,8 @@
-"""Scores of a set of radii: mean and worst case, relative to the difficulty of the images, and on easy against hard images.
+"""Scores of a set of radii: mean and worst case, relative to the difficulty of the images, and on
+easy against hard images.
 
-A misclassified image counts with radius 0, not with the radius of its row: rows are relative to the class predicted on the clean image.
+A misclassified image counts with radius 0, not with the radius of its row: rows are relative to the
+class predicted on the clean image.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ from robaudit.records import Inline, Record, published
 from robaudit.runs.frame import Columns, common_ids
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
-from robaudit.stats.bootstrap import BOOTSTRAP, Ends, PairedDifference, differences, minus, percentiles
+from robaudit.stats.bootstrap import (
+    BOOTSTRAP,
+    Ends,
+    PairedDifference,
+    differences,
+    minus,
+    percentiles,
+)
 
 
 class Score(StrEnum):
@@ -52,7 +61,8 @@ class Score(StrEnum):
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
 _LEAST = 1e-9
-"""Differences of logits up to this are rounding: the image is on the boundary, and ratios leave it out."""
+"""Differences of logits up to this are rounding: the image is on the boundary, and ratios leave it
+out."""
 _EXACT = (IntervalKind.EXACT, IntervalKind.UPPER_BOUND, IntervalKind.CENSORED)
 Mask = NDArray[np.bool_]
 
@@ -76,8 +86,14 @@ MEANINGS: Mapping[Score, str] = {
     Score.EASY_LESS_HARD_R_NU: "easy - hard of r_nu",
 }
 _SMALLEST = (Score.R_W, Score.R_W_CORRECT)
-_VARIATIONS = {Score.VARIATION_R_M: (Score.R_M_EASY, Score.R_M_HARD), Score.VARIATION_R_NU: (Score.R_NU_EASY, Score.R_NU_HARD)}
-_LESS = {Score.EASY_LESS_HARD_R_M: (Score.R_M_EASY, Score.R_M_HARD), Score.EASY_LESS_HARD_R_NU: (Score.R_NU_EASY, Score.R_NU_HARD)}
+_VARIATIONS = {
+    Score.VARIATION_R_M: (Score.R_M_EASY, Score.R_M_HARD),
+    Score.VARIATION_R_NU: (Score.R_NU_EASY, Score.R_NU_HARD),
+}
+_LESS = {
+    Score.EASY_LESS_HARD_R_M: (Score.R_M_EASY, Score.R_M_HARD),
+    Score.EASY_LESS_HARD_R_NU: (Score.R_NU_EASY, Score.R_NU_HARD),
+}
 _OF_USABLE = (Score.MEDIAN_RATIO, Score.SLOPE, Score.R_SQUARED)
 _OF_DIFFICULTY = frozenset(Score) - {Score.R_M, *_SMALLEST}
 
@@ -89,9 +105,10 @@ class Radii:
     Attributes:
         key: of the result.
         ids: of the images (n,).
-        values, lowers, uppers: radii and their bounds (n,): upper bounds and exact radii count as they are, censored radii have no upper
-            end.
-        g: difficulties of the clean images (n,), NaN where unknown; ``margins``: z_y - max of the others.
+        values, lowers, uppers: radii and their bounds (n,): upper bounds and exact radii count as
+            they are, censored radii have no upper end.
+        g: difficulties of the clean images (n,), NaN where unknown; ``margins``: z_y - max of the
+            others.
         order: sort key of the images (n,), highest for the easiest.
         correct: whether the clean image is classified correctly (n,).
         unlabelled, not_finite: images left out.
@@ -161,7 +178,10 @@ class Radii:
     def chosen(self, places: Sequence[int]) -> Radii:
         """A selection of the images."""
         at = np.asarray(places, dtype=np.int64)
-        arrays = {name: getattr(self, name)[at] for name in ("values", "lowers", "uppers", "g", "margins", "order", "correct")}
+        arrays = {
+            name: getattr(self, name)[at]
+            for name in ("values", "lowers", "uppers", "g", "margins", "order", "correct")
+        }
         return replace(self, ids=tuple(self.ids[i] for i in places), **arrays)
 
     def of_images(self, ids: Sequence[str]) -> Radii:
@@ -179,15 +199,17 @@ class ScoreValue(Record):
     """A score.
 
     Attributes:
-        population: the score with its interval for the population (:func:`scores_of`), which contains the interval for these images; None
-            where the score is not defined.
-        measured: the score with its interval for these images: the value itself for uncensored radii, infinite above where a censored
-            image contributes.
+        population: the score with its interval for the population (:func:`scores_of`), which
+            contains the interval for these images; None where the score is not defined.
+        measured: the score with its interval for these images: the value itself for uncensored
+            radii, infinite above where a censored image contributes.
         why: the reason why it is not defined.
     """
 
     population: Annotated[Estimate | None, Inline("value", "lower", "upper")] = None
-    measured: Annotated[Estimate | None, Inline(measured_lower="lower", measured_upper="upper")] = None
+    measured: Annotated[Estimate | None, Inline(measured_lower="lower", measured_upper="upper")] = (
+        None
+    )
     why: Annotated[str, Field(serialization_alias="undefined")] = ""
 
     @property
@@ -199,7 +221,11 @@ class ScoreValue(Record):
     @published(after="measured_upper")
     def at_least(self) -> bool:
         """Whether the value is only a lower end."""
-        return self.measured is not None and self.measured.upper == math.inf and self.measured.lower != -math.inf
+        return (
+            self.measured is not None
+            and self.measured.upper == math.inf
+            and self.measured.lower != -math.inf
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,17 +265,23 @@ class Scores(Record):
 # --- reading
 
 
-def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
+def radii_of(
+    run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+) -> list[Radii]:
     """The radii of each result that has some, in the run's order.
 
-    The difficulty comes from the row, else from any other result of the image. Images are sorted by it: correct images by g of the label,
-    misclassified images by the g of a result of `difficulty` with target: label, where the run has one, else last.
+    The difficulty comes from the row, else from any other result of the image. Images are sorted by
+    it: correct images by g of the label, misclassified images by the g of a result of `difficulty`
+    with target: label, where the run has one, else last.
 
     Raises:
         RunError: the results named have no radii, or the run no labels.
         NothingLeftError: no labelled image has a finite radius.
     """
-    lacking = "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators"
+    lacking = (
+        "has no radii to score",
+        "add radius_attack, radius_exact or noise_tolerance to its estimators",
+    )
     results = measuring(run, RADII, estimators, levels, called="radii", lacking=lacking)
     difficulties = Difficulties(run)
     return [_radii(columns, difficulties, str(run.path)) for columns in results]
@@ -258,12 +290,21 @@ def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Seq
 def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
     labelled = columns.take(columns.judged)
     if not len(labelled):
-        raise RunError(where, "has no labels, and scores count misclassified images as 0", "audit labelled images")
+        raise RunError(
+            where,
+            "has no labels, and scores count misclassified images as 0",
+            "audit labelled images",
+        )
     rows = labelled.finite
     if not len(rows):
-        raise NothingLeftError(where, f"{columns.key}: no labelled image has a finite value", "read the notes in samples.csv")
+        raise NothingLeftError(
+            where,
+            f"{columns.key}: no labelled image has a finite value",
+            "read the notes in samples.csv",
+        )
     lowers, uppers = rows.ends
-    of_search, as_is = rows.upper_bounds + rows.not_found > 0, rows.of_kind(*_EXACT)
+    of_search = rows.upper_bounds + rows.not_found > 0
+    as_is = rows.of_kind(*_EXACT)
     plain = np.isnan(lowers) | as_is
     g, margins = difficulties.of(rows)
     return Radii(
@@ -289,20 +330,23 @@ def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
 def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     """All scores of one result.
 
-    R_m = mean r, R_w = min r, R_nu = (1/|D|) sum r/g over the images D that are not correct with g <= 0, the median of r/g, the slope
-    sum(r g)/sum(g^2) of the line through the origin with R^2 = 1 - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin.
-    The halves are of the images sorted by g; with an odd number the middle image is in neither.
+    R_m = mean r, R_w = min r, R_nu = (1/|D|) sum r/g over the images D that are not correct with g
+    <= 0, the median of r/g, the slope sum(r g)/sum(g^2) of the line through the origin with R^2 = 1
+    - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin. The halves are of the
+    images sorted by g; with an odd number the middle image is in neither.
 
-    Intervals: R_m has the interval of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same for
-    all results with the same number of images; censored radii count at their cap in lower ends, as infinite in upper ends. The interval of
-    a relative variation is the interval of the signed variation, folded at 0. Smallest values have none, as no sample shows how small
-    others are, nor do scores of a single image.
+    Intervals: R_m has the interval of a summary's mean; the others are percentiles of 2,000
+    bootstrap replicates over images, the same for all results with the same number of images;
+    censored radii count at their cap in lower ends, as infinite in upper ends. The interval of a
+    relative variation is the interval of the signed variation, folded at 0. Smallest values have
+    none, as no sample shows how small others are, nor do scores of a single image.
 
     Args:
         radii: at least one image.
         confidence: of the intervals.
 
-    Source: Giraudon, Gripon, Loewe and Vermet, Towards an intrinsic definition of robustness for a classifier.
+    Source: Giraudon, Gripon, Loewe and Vermet, Towards an intrinsic definition of robustness for a
+        classifier.
     """
     everyone = np.ones((1, len(radii.ids)))
     value = weighted(radii, everyone, radii.values, radii.values)
@@ -312,17 +356,29 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     scores = {}
     for score in Score:
         exact = float(value[score][0][0]) if score in value else math.nan
-        why, known = _why(radii, score, exact), (math.nan, math.nan)
+        why = _why(radii, score, exact)
+        known = (math.nan, math.nan)
         if not why:
             numbers = (float(end[0]) for end in bounds[score])
-            lower, upper = (0.0 if score in _VARIATIONS and math.isnan(end) else end for end in numbers)  # both radii may be 0
+            # both radii may be 0
+            lower, upper = (
+                0.0 if score in _VARIATIONS and math.isnan(end) else end for end in numbers
+            )
             known = lower, upper
-            why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else ""
-        scores[score] = ScoreValue(why=why) if why else _value(radii, score, exact, known, boot.get(score))
+            why = (
+                "undetermined: censored images in both halves"
+                if known == (-math.inf, math.inf)
+                else ""
+            )
+        scores[score] = (
+            ScoreValue(why=why) if why else _value(radii, score, exact, known, boot.get(score))
+        )
     return Scores(radii, confidence, scores)
 
 
-def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds | None) -> ScoreValue:
+def _value(
+    radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds | None
+) -> ScoreValue:
     """A score that is defined.
 
     Args:
@@ -335,14 +391,19 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
     if score is Score.R_SQUARED and radii.measured:  # the ends of the radii do not bound it
         return _score_value(exact, ends, None)
     if score in _VARIATIONS:
-        exact, known, ends = abs(exact), _folded_ends(known), None if ends is None else _folded_ends(ends)
+        exact = abs(exact)
+        known = _folded_ends(known)
+        ends = None if ends is None else _folded_ends(ends)
     if ends is None or score in _SMALLEST or _carriers(radii, score) < 2:
         return _score_value(exact, None, known)
     return _score_value(exact, (min(ends[0], known[0]), max(ends[1], known[1])), known)
 
 
 def _score_value(value: float, population: Bounds | None, measured: Bounds | None) -> ScoreValue:
-    return ScoreValue(Estimate.population(value, population, "over images"), Estimate.measured(value, measured, "ends of the radii"))
+    return ScoreValue(
+        Estimate.population(value, population, "over images"),
+        Estimate.measured(value, measured, "ends of the radii"),
+    )
 
 
 def _carriers(radii: Radii, score: Score) -> int:
@@ -356,7 +417,10 @@ def _why(radii: Radii, score: Score, exact: float) -> str:
         open_ = score is Score.R_SQUARED and bool((radii.usable & radii.censored).any())
         return "undetermined: censored images" if open_ else ""
     if score in _OF_DIFFICULTY and radii.without_difficulty:
-        return f"the difficulty of {radii.without_difficulty} images is unknown: add difficulty to the estimators"
+        return (
+            f"the difficulty of {radii.without_difficulty} images is unknown: add difficulty "
+            "to the estimators"
+        )
     if not radii.correct.any():
         return "every image is misclassified"
     if score in _OF_USABLE and not radii.usable.any():
@@ -375,19 +439,24 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     Returns:
         (replicates,) each.
     """
-    total, zero = drawn.sum(1), np.zeros_like(r)
-    correct, usable = radii.correct, radii.usable
+    total = drawn.sum(1)
+    zero = np.zeros_like(r)
+    correct = radii.correct
+    usable = radii.usable
     counted = np.where(correct, r, 0.0)
     scores = {Score.R_M: _dot(drawn, counted) / total}
     if len(drawn) == 1:  # replicates do not tell how small others are
         present = (drawn > 0) & correct
         scores[Score.R_W] = np.where(drawn > 0, counted, np.inf).min(1)
-        scores[Score.R_W_CORRECT] = np.where(present.any(1), np.where(present, r, np.inf).min(1), np.nan)
+        scores[Score.R_W_CORRECT] = np.where(
+            present.any(1), np.where(present, r, np.inf).min(1), np.nan
+        )
     if radii.without_difficulty:
         return scores
     ratio = np.divide(r, radii.g, out=zero.copy(), where=usable)
     in_ratio = (~correct | usable).astype(np.float64)
-    rg, gg = np.where(usable, r * np.where(usable, radii.g, 1.0), 0.0), np.where(usable, radii.g**2, 0.0)
+    rg = np.where(usable, r * np.where(usable, radii.g, 1.0), 0.0)
+    gg = np.where(usable, radii.g**2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         scores[Score.R_NU] = _dot(drawn, ratio) / (drawn @ in_ratio)
         scores[Score.SLOPE] = slope = _dot(drawn, rg) / (drawn @ gg)
@@ -395,7 +464,9 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
         if not np.isnan(radii.margins).any():
             apart = correct & (radii.margins > _LEAST)
             per_margin = np.divide(r, radii.margins, out=zero.copy(), where=apart)
-            scores[Score.R_MARGIN] = _dot(drawn, per_margin) / (drawn @ (~correct | apart).astype(np.float64))
+            scores[Score.R_MARGIN] = _dot(drawn, per_margin) / (
+                drawn @ (~correct | apart).astype(np.float64)
+            )
     scores[Score.MEDIAN_RATIO] = _median(drawn * usable, ratio)
     easiest = np.argsort(-radii.order, kind="stable")
     ordered = drawn[:, easiest]
@@ -404,15 +475,18 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     easy = np.clip(half - before, 0.0, ordered)
     hard = np.clip(before + ordered - (total[:, None] - half), 0.0, ordered)
     with np.errstate(divide="ignore", invalid="ignore"):
-        for part, mean, aware in ((easy, Score.R_M_EASY, Score.R_NU_EASY), (hard, Score.R_M_HARD, Score.R_NU_HARD)):
+        for part, mean, aware in (
+            (easy, Score.R_M_EASY, Score.R_NU_EASY),
+            (hard, Score.R_M_HARD, Score.R_NU_HARD),
+        ):
             scores[mean] = _dot(part, counted[easiest]) / half[:, 0]
             scores[aware] = _dot(part, ratio[easiest]) / (part @ in_ratio[easiest])
     return scores
 
 
 def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dict[Score, Ends]:
-    """The ends of the scores of weighted images, from the ends of their radii; relative variations are (easy - hard)/(easy + hard), with
-    the sign that the score drops."""
+    """The ends of the scores of weighted images, from the ends of their radii; relative variations
+    are (easy - hard)/(easy + hard), with the sign that the score drops."""
     least = _statistics(radii, drawn, lowers)
     most = least if uppers is lowers else _statistics(radii, drawn, uppers)
     scores = {score: (values, most[score]) for score, values in least.items()}
@@ -431,22 +505,30 @@ def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
 
 
 def _shares(up: Floats, down: Floats) -> Floats:
-    """(up - down)/(up + down), with its limit where either is infinite, 0 where both are; NaN where both are 0."""
+    """(up - down)/(up + down), with its limit where either is infinite, 0 where both are; NaN where
+    both are 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         finite = (up - down) / (up + down)
-    return np.where(np.isinf(up) | np.isinf(down), np.isinf(up).astype(np.float64) - np.isinf(down), finite)
+    return np.where(
+        np.isinf(up) | np.isinf(down), np.isinf(up).astype(np.float64) - np.isinf(down), finite
+    )
 
 
 def _mean_bounds(radii: Radii, confidence: float) -> Bounds:
     """The interval of the mean radius for the population, as in a summary."""
-    counted, lowers, uppers = (np.where(radii.correct, r, 0.0) for r in (radii.values, radii.lowers, radii.uppers))
-    images = MeasuredImages(counted, np.where(np.isinf(lowers), counted, lowers), uppers, 0.0, math.inf)
+    counted, lowers, uppers = (
+        np.where(radii.correct, r, 0.0) for r in (radii.values, radii.lowers, radii.uppers)
+    )
+    images = MeasuredImages(
+        counted, np.where(np.isinf(lowers), counted, lowers), uppers, 0.0, math.inf
+    )
     return opened(images, population_mean(images, confidence, light_tails=True))
 
 
 def _folded(low: Floats, high: Floats) -> Ends:
     """The ends of absolute values from the ends of the signed values."""
-    least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
+    least = np.minimum(np.abs(low), np.abs(high))
+    most = np.maximum(np.abs(low), np.abs(high))
     return np.where((low <= 0) & (high >= 0), 0.0, least), most
 
 
@@ -469,20 +551,25 @@ def _determination(drawn: Floats, r: Floats, usable: Mask, rg: Floats, slope: Fl
         return np.zeros(len(drawn))
     radii = np.where(usable, r, 0.0)
     count = drawn @ usable.astype(np.float64)
-    centre = float(radii[usable].mean()) if usable.any() else 0.0  # so that little is lost to rounding
+    # so that little is lost to rounding
+    centre = float(radii[usable].mean()) if usable.any() else 0.0
     away = np.where(usable, r - centre, 0.0)
     squares = drawn @ away**2 - (drawn @ away) ** 2 / count
     total = drawn @ radii**2
     rest = np.maximum(total - slope * (drawn @ rg), 0.0)
-    return np.where(squares > 1e-12 * total, 1.0 - rest / np.where(squares > 0, squares, 1.0), np.nan)
+    return np.where(
+        squares > 1e-12 * total, 1.0 - rest / np.where(squares > 0, squares, 1.0), np.nan
+    )
 
 
 def _median(drawn: Floats, values: Floats) -> Floats:
-    """Weighted medians, the mean of the two middle values where their number is even; NaN without weights."""
+    """Weighted medians, the mean of the two middle values where their number is even; NaN without
+    weights."""
     at = np.argsort(values, kind="stable")
     reached = drawn[:, at].cumsum(1)
     half = reached[:, -1:] / 2
-    low, high = values[at][(reached >= half).argmax(1)], values[at][(reached > half).argmax(1)]
+    low = values[at][(reached >= half).argmax(1)]
+    high = values[at][(reached > half).argmax(1)]
     middle = np.where(low == high, low, (low + high) / 2)
     return np.where(reached[:, -1] > 0, middle, np.nan)
 
@@ -491,10 +578,11 @@ def _median(drawn: Floats, values: Floats) -> Floats:
 
 
 def score_changes(base: Radii, new: Radii) -> dict[Score, PairedDifference]:
-    """The differences of the scores of a result of two runs, new - base, on the images that both have, where both are defined.
+    """The differences of the scores of a result of two runs, new - base, on the images that both
+    have, where both are defined.
 
-    Replicates draw the same images for both. An end is infinite on the side where a censored image leaves it open; where both are, there
-    is no p-value.
+    Replicates draw the same images for both. An end is infinite on the side where a censored image
+    leaves it open; where both are, there is no p-value.
     """
     ids = common_ids([base.ids, new.ids])
     if not ids:
@@ -514,19 +602,28 @@ def score_changes(base: Radii, new: Radii) -> dict[Score, PairedDifference]:
         if (base_ := first[score]).value is not None and (new_ := second[score]).value is not None
     }
     changes = differences(len(ids), changed, values)
-    return {score: _change(score, first[score], second[score], change) for score, change in changes.items()}
+    return {
+        score: _change(score, first[score], second[score], change)
+        for score, change in changes.items()
+    }
 
 
-def _change(score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDifference) -> PairedDifference:
-    bounds, p = paired.estimate.bounds, paired.p_value
+def _change(
+    score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDifference
+) -> PairedDifference:
+    bounds = paired.estimate.bounds
+    p = paired.p_value
     if score in _SMALLEST:  # no interval, except an open one with censored images
         bounds, p = ((math.inf, -math.inf), 1.0) if base.at_least or new.at_least else (None, None)
     if bounds is None or p is None:
         return paired.without_interval()
     lower, upper = bounds
-    before, now = (None if score.measured is None else score.measured.bounds for score in (base, new))
+    before, now = (
+        None if score.measured is None else score.measured.bounds for score in (base, new)
+    )
     if before is not None and now is not None:
-        lower, upper = min(lower, now[0] - before[1]), max(upper, now[1] - before[0])
+        lower = min(lower, now[0] - before[1])
+        upper = max(upper, now[1] - before[0])
     estimate = Estimate.population(paired.estimate.value, (lower, upper), BOOTSTRAP)
     if math.isinf(lower) and math.isinf(upper):
         return PairedDifference(estimate, None, paired.images)

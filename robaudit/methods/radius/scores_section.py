@@ -23,7 +23,14 @@ from robaudit.methods.radius.scores import (
 from robaudit.numerics.images import LIKE_THESE
 from robaudit.quantities import RADIUS, TOLERANCE
 from robaudit.report import numbers
-from robaudit.report.differences import BOOTSTRAP_P, Paired, difference_lines, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import (
+    BOOTSTRAP_P,
+    Paired,
+    difference_lines,
+    paired_cells,
+    paired_changes,
+    run_columns,
+)
 from robaudit.report.pictures.page import PictureSize, Sketch, cut, few_ticks, paneled
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
 from robaudit.report.sections import Ask, Entry, Section, by_name
@@ -38,17 +45,23 @@ if TYPE_CHECKING:
 
 
 _QUANTITIES = {quantity.name: quantity for quantity in (RADIUS, TOLERANCE)}
-_INTERVALS = f"95 % interval, {LIKE_THESE}; of r_m as for a mean in the summary, of the others by percentile bootstrap"
+_INTERVALS = (
+    f"95 % interval, {LIKE_THESE}; of r_m as for a mean in the summary, of the others "
+    "by percentile bootstrap"
+)
 
 
 class ScoresSection(Section[Scores]):
-    """Scores of radii: mean and minimum, relative to how difficult the images are, and on easy against hard images."""
+    """Scores of radii: mean and minimum, relative to how difficult the images are, and on easy
+    against hard images."""
 
     title = "Radius and difficulty"
     place = 30
     words = (
-        "The radius r of the nearest change of the prediction, and its growth with the difficulty g, the logit of the clean score: larger "
-        "is easier. Misclassified images count as 0. Ratios to g compare networks with less dependence on the choice of images."
+        "The radius r of the nearest change of the prediction, and its growth with the "
+        "difficulty g, the logit of the clean score: larger "
+        "is easier. Misclassified images count as 0. Ratios to g compare networks with less "
+        "dependence on the choice of images."
     )
     uses = Section.uses | {"only"}
 
@@ -61,19 +74,35 @@ class ScoresSection(Section[Scores]):
         return [scores_of(radii) for radii in _radii(run, ask)]
 
     def tables(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Iterator[Table]:
-        """A table of each result, with a line for each score; of several runs side by side, with the differences from the first."""
-        changes, names = _changes(entries, ask), list(by_name(entries))
+        """A table of each result, with a line for each score; of several runs side by side, with
+        the differences from the first."""
+        changes = _changes(entries, ask)
+        names = list(by_name(entries))
         for key in dict.fromkeys(entry.record.radii.key for entry in entries):
-            of_run = {entry.name: entry.record for entry in entries if entry.record.radii.key == key}
-            of_key = {name: {score: one for (of, score), one in of_all.items() if of == key} for name, of_all in changes.items()}
+            of_run = {
+                entry.name: entry.record for entry in entries if entry.record.radii.key == key
+            }
+            of_key = {
+                name: {score: one for (of, score), one in of_all.items() if of == key}
+                for name, of_all in changes.items()
+            }
             yield _table(names, of_run, of_key)
 
     def figure(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Sketch:
-        """Radii against the difficulty of the images, with the line of the slope: a panel for each of the first nine results and runs."""
+        """Radii against the difficulty of the images, with the line of the slope: a panel for each
+        of the first nine results and runs."""
         keys = [entry.record.radii.key for entry in entries]
         every = sorted(entries, key=lambda entry: keys.index(entry.record.radii.key))
         several = len(by_name(entries)) > 1
-        named = [(f"{entry.name}: {entry.record.radii.key}" if several else str(entry.record.radii.key), entry.record) for entry in every]
+        named = [
+            (
+                f"{entry.name}: {entry.record.radii.key}"
+                if several
+                else str(entry.record.radii.key),
+                entry.record,
+            )
+            for entry in every
+        ]
         shown = named[:_MOST_PANELS]
         present = {mark for _, scores in shown for mark, _ in _marked(scores.radii)}
 
@@ -88,9 +117,13 @@ class ScoresSection(Section[Scores]):
             styles={name: style for name, style in _MARKS.items() if name in present},
         )
 
-    def differences(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def differences(
+        self, entries: Sequence[Entry[Scores]], ask: Ask
+    ) -> Iterator[Mapping[str, Any]]:
         """The differences of the scores from the first run's."""
-        return difference_lines(entries, _changes(entries, ask), lambda of: {**of[0].document(), "score": of[1].value})
+        return difference_lines(
+            entries, _changes(entries, ask), lambda of: {**of[0].document(), "score": of[1].value}
+        )
 
     def lines(self, entry: Entry[Scores], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each score."""
@@ -109,37 +142,77 @@ def _radii(run: Run, ask: Ask) -> list[Radii]:
     if ask.only is None:
         return results
     if ask.only == "wrong":
-        raise SpecError("--only wrong", "does not apply to the section scores: misclassified images count as 0", "use --only correct")
+        raise SpecError(
+            "--only wrong",
+            "does not apply to the section scores: misclassified images count as 0",
+            "use --only correct",
+        )
     for radii in results:
         if not radii.correct.any():
-            raise NothingLeftError(str(run.path), f"{radii.key}: every image is misclassified", "leave --only correct out")
+            raise NothingLeftError(
+                str(run.path),
+                f"{radii.key}: every image is misclassified",
+                "leave --only correct out",
+            )
     return [radii.only_correct() for radii in results]
 
 
-def _changes(entries: Sequence[Entry[Scores]], ask: Ask) -> dict[str, Paired[tuple[GroupKey, Score]]]:
+def _changes(
+    entries: Sequence[Entry[Scores]], ask: Ask
+) -> dict[str, Paired[tuple[GroupKey, Score]]]:
     def differences(base: Run, new: Run) -> Paired[tuple[GroupKey, Score]]:
         before, now = ({radii.key: radii for radii in _radii(run, ask)} for run in (base, new))
         shared = [(radii, now[key]) for key, radii in before.items() if key in now]
-        return {(old.key, score): change for old, new in shared for score, change in score_changes(old, new).items()}
+        return {
+            (old.key, score): change
+            for old, new in shared
+            for score, change in score_changes(old, new).items()
+        }
 
     return paired_changes(entries, differences)
 
 
-def _table(names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[str, Paired[Score]]) -> Table:
-    """A line for each score of one result: of one run with its meaning, of several with the differences from the first."""
-    several, paired, first = len(names) > 1, any(changes.values()), next(iter(of_run.values()))
+def _table(
+    names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[str, Paired[Score]]
+) -> Table:
+    """A line for each score of one result: of one run with its meaning, of several with the
+    differences from the first."""
+    several = len(names) > 1
+    paired = any(changes.values())
+    first = next(iter(of_run.values()))
     rows = []
     for score in Score:
         values = [of_run[name].values[score] if name in of_run else ScoreValue() for name in names]
         if any(value.value is not None for value in values):
-            rows.append(cells((score, *map(text, values), *(paired_cells(changes, score) if several else [MEANINGS[score]]))))
+            rows.append(
+                cells(
+                    (
+                        score,
+                        *map(text, values),
+                        *(paired_cells(changes, score) if several else [MEANINGS[score]]),
+                    )
+                )
+            )
     meaning = Column("value [95% interval]", number=True), Column("meaning", wrap=True)
-    counts = (f"{_counts(scores.radii)} in {name}" if several else _counts(scores.radii) for name, scores in of_run.items())
-    intervals = f"[ ] {_INTERVALS}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."
-    remarks = (f"{name}: {remark}" if several else remark for name, scores in of_run.items() for remark in notes(scores))
+    counts = (
+        f"{_counts(scores.radii)} in {name}" if several else _counts(scores.radii)
+        for name, scores in of_run.items()
+    )
+    intervals = (
+        "[ ] "
+        f"{_INTERVALS}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."
+    )
+    remarks = (
+        f"{name}: {remark}" if several else remark
+        for name, scores in of_run.items()
+        for remark in notes(scores)
+    )
     return Table(
         str(first.radii.key),
-        (Column("score"), *(run_columns(names, compared=paired, tested=True) if several else meaning)),
+        (
+            Column("score"),
+            *(run_columns(names, compared=paired, tested=True) if several else meaning),
+        ),
         tuple(rows),
         (about(_QUANTITIES[first.radii.key.quantity]), "; ".join(counts)),
         notes=(intervals, *([BOOTSTRAP_P] if paired else []), *remarks),
@@ -147,8 +220,8 @@ def _table(names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[
 
 
 def text(score: ScoreValue) -> str:
-    """The value with its interval for the population: a lower end where censored images leave it open above, "~" where they leave it
-    open on both sides.
+    """The value with its interval for the population: a lower end where censored images leave it
+    open above, "~" where they leave it open on both sides.
     """
     if score.population is None or score.measured is None:
         return numbers.NONE
@@ -164,9 +237,15 @@ def notes(scores: Scores) -> Iterator[str]:
     if radii.upper_bounds:
         yield "Upper bounds: the true radii may be smaller than those found."
     if censored := int(radii.censored.sum()):
-        yield f">= {censored:,} of {count(len(radii.ids), 'image')} only known to be beyond {radii.cap:.4g}."
+        yield (
+            f">= {censored:,} of {count(len(radii.ids), 'image')} only known to be beyond "
+            f"{radii.cap:.4g}."
+        )
     if radii.measured:
-        yield "[ ] covers the spread of the values, not the interval of each image; --format json has the scores at its ends."
+        yield (
+            "[ ] covers the spread of the values, not the interval of each image; --format "
+            "json has the scores at its ends."
+        )
     if radii.left_out:
         yield f"{count(radii.left_out, 'correct image')} with g <= 0 left out of all ratios."
     if left := radii.unlabelled + radii.not_finite:
@@ -180,8 +259,11 @@ def notes(scores: Scores) -> Iterator[str]:
 
 
 def _counts(radii: Radii) -> str:
-    n, correct = len(radii.ids), int(radii.correct.sum())
-    return f"{count(n, 'image')}, {correct:,} correct" + (f", {n - correct:,} misclassified (radius 0)" if correct < n else "")
+    n = len(radii.ids)
+    correct = int(radii.correct.sum())
+    return f"{count(n, 'image')}, {correct:,} correct" + (
+        f", {n - correct:,} misclassified (radius 0)" if correct < n else ""
+    )
 
 
 # --- the figure
@@ -189,19 +271,43 @@ def _counts(radii: Radii) -> str:
 _MOST_PANELS = 9
 _HIGH = 2.1  # inches of a panel
 _MARKS: dict[str, dict[str, Any]] = {
-    "correct": {"marker": "o", "linestyle": "none", "markerfacecolor": BLUE, "markeredgecolor": CARD},
-    "beyond the cap": {"marker": "^", "linestyle": "none", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0},
-    "misclassified": {"marker": "x", "linestyle": "none", "markeredgecolor": RED, "markeredgewidth": 1.0},
+    "correct": {
+        "marker": "o",
+        "linestyle": "none",
+        "markerfacecolor": BLUE,
+        "markeredgecolor": CARD,
+    },
+    "beyond the cap": {
+        "marker": "^",
+        "linestyle": "none",
+        "markerfacecolor": CARD,
+        "markeredgecolor": ORANGE,
+        "markeredgewidth": 1.0,
+    },
+    "misclassified": {
+        "marker": "x",
+        "linestyle": "none",
+        "markeredgecolor": RED,
+        "markeredgewidth": 1.0,
+    },
 }
 
 
 def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterator[str]:
-    yield "g: the logit of the clean score of the predicted class, the larger the easier; higher radii are better."
+    yield (
+        "g: the logit of the clean score of the predicted class, the larger the easier; higher "
+        "radii are better."
+    )
     for name, scores in shown:
-        radii, slope, fit = scores.radii, scores.values[Score.SLOPE], scores.values[Score.R_SQUARED]
+        radii = scores.radii
+        slope = scores.values[Score.SLOPE]
+        fit = scores.values[Score.R_SQUARED]
         words = [count(len(radii.ids), "image")]
         if slope.value is not None:
-            words.append(f"slope {text(slope)}" + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}"))
+            words.append(
+                f"slope {text(slope)}"
+                + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}")
+            )
         if censored := int(radii.censored.sum()):
             words.append(f"{censored:,} censored at {radii.cap:.3g}")
         if radii.left_out:
@@ -210,7 +316,10 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterat
     if any(scores.values[Score.SLOPE].value is not None for _, scores in shown):
         yield "Line: r = slope g through the origin, of the correct images with g > 0."
     if any(not scores.radii.correct.all() for _, scores in shown):
-        yield "Crosses: misclassified images, at the radius of the predicted class; scores count them as 0."
+        yield (
+            "Crosses: misclassified images, at the radius of the predicted class; scores count "
+            "them as 0."
+        )
     if any(scores.radii.without_difficulty for _, scores in shown):
         yield "Images whose difficulty is unknown are not drawn."
     if left:
@@ -220,17 +329,21 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterat
 def _marked(radii: Radii) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """The marks that are in use, and a mask of their images."""
     known = ~np.isnan(radii.g)
-    for name, marked in zip(_MARKS, (radii.correct & ~radii.censored, radii.censored, ~radii.correct), strict=True):
+    for name, marked in zip(
+        _MARKS, (radii.correct & ~radii.censored, radii.censored, ~radii.correct), strict=True
+    ):
         if (marked & known).any():
             yield name, marked & known
 
 
 def _panel(ax: Axes, scores: Scores, look: PictureSize) -> None:
-    radii, slope = scores.radii, scores.values[Score.SLOPE].value
+    radii = scores.radii
+    slope = scores.values[Score.SLOPE].value
     for name, at in _marked(radii):
         ax.plot(radii.g[at], radii.values[at], alpha=0.85, clip_on=False, zorder=3, **_MARKS[name])
     known = ~np.isnan(radii.g)
-    left, right = (min(0.0, *ax.get_xlim()), max(0.0, *ax.get_xlim()))
+    left = min(0.0, *ax.get_xlim())
+    right = max(0.0, *ax.get_xlim())
     top = 1.06 * max(float(radii.values[known].max(initial=0.0)), 1e-12)
     if slope is not None:
         end = min(right, top / slope) if slope > 0 else right
@@ -239,4 +352,9 @@ def _panel(ax: Axes, scores: Scores, look: PictureSize) -> None:
     few_ticks(ax.xaxis, 4)
     few_ticks(ax.yaxis, 4)
     ax.set_xlabel("difficulty g (right: easier)")
-    ax.set_ylabel(cut(f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity, look.letters(_HIGH - 0.5)))
+    ax.set_ylabel(
+        cut(
+            f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity,
+            look.letters(_HIGH - 0.5),
+        )
+    )

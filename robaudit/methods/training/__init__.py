@@ -1,6 +1,7 @@
 """Training objectives from the papers, and the loop that trains reference models with them.
 
-It imports the family intermediate_q: the objective `qnorm_path` draws its copies as the estimator of that name does.
+It imports the family intermediate_q: the objective `qnorm_path` draws its copies as the estimator
+of that name does.
 """
 
 from __future__ import annotations

@@ -11,24 +11,41 @@ from robaudit.cli.options import OUTPUT, RUNNING, SPEC, QuietOption, TrustOption
 
 
 def train(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The training spec: network, data set, objective, epochs.")],
+    spec: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SPEC.yaml", help="The training spec: network, data set, objective, epochs."
+        ),
+    ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Folder of the results. Default: models/<spec name>."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            rich_help_panel=OUTPUT,
+            help="Folder of the results. Default: models/<spec name>.",
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", rich_help_panel=SPEC, help="Set any value of the spec, for example epochs=2 (repeatable)."
+            "--set",
+            metavar="KEY=VALUE",
+            rich_help_panel=SPEC,
+            help="Set any value of the spec, for example epochs=2 (repeatable).",
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda, cuda:1 or auto.")] = None,
+    device: Annotated[
+        str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda, cuda:1 or auto.")
+    ] = None,
     trust: TrustOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Train a reference model, and write its weights with a spec that robaudit estimate takes.
 
-    Example: robaudit train configs/training/digits-noise.yaml --set objective.augmentation.noise.sigma=0.3
+    Example: robaudit train configs/training/digits-noise.yaml --set
+    objective.augmentation.noise.sigma=0.3
     """
     from rich.markup import escape
 
@@ -45,5 +62,9 @@ def train(
     if not quiet:
         record = read_json(folder / RECORD)
         console = output()
-        console.print(f"{'clean accuracy':16}{record['accuracy']:.2%} of {record['accuracy_on']:,} images")
-        console.print(f"{'audit it':16}{escape(f'robaudit estimate {folder / AUDIT}')}", soft_wrap=True)
+        console.print(
+            f"{'clean accuracy':16}{record['accuracy']:.2%} of {record['accuracy_on']:,} images"
+        )
+        console.print(
+            f"{'audit it':16}{escape(f'robaudit estimate {folder / AUDIT}')}", soft_wrap=True
+        )

@@ -11,15 +11,19 @@ from robaudit.methods.training.objective import Batch, Objective
 
 
 class GradientNorm(Objective):
-    """l + weight |grad_x l|^2, l the cross-entropy of an image and x its pixels; the mean over the batch.
+    """l + weight |grad_x l|^2, l the cross-entropy of an image and x its pixels; the mean over the
+    batch.
 
-    Han et al. give the weights (0, 0.0001, 0.001, 0.01), but not the formula; this is Drucker and LeCun's.
+    Han et al. give the weights (0, 0.0001, 0.001, 0.01), but not the formula; this is Drucker and
+    LeCun's.
     """
 
     summary = "cross-entropy and its squared gradient with respect to the pixels"
     source = "Drucker and LeCun 1992; Han et al., appendix A.3, for the weights"
 
-    weight: float = Field(0.01, ge=0, allow_inf_nan=False, description="lambda, the weight of the squared gradient")
+    weight: float = Field(
+        0.01, ge=0, allow_inf_nan=False, description="lambda, the weight of the squared gradient"
+    )
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean of both terms."""

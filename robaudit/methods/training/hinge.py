@@ -15,7 +15,9 @@ class Hinge(Objective):
     summary = "multi-class hinge loss: every margin below d counts"
     source = "Weston and Watkins 1999; Smoothed robustness analysis, section 3.5"
 
-    d: float = Field(1.0, gt=0, allow_inf_nan=False, description="the margin that counts as large enough")
+    d: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="the margin that counts as large enough"
+    )
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean of the sums."""

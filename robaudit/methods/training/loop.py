@@ -29,8 +29,8 @@ def fit(
 ) -> list[float]:
     """Train a network in place, and leave it in evaluation mode.
 
-    The order of an epoch depends on the seed and the epoch, the random numbers of a step on the seed and the step. torch's global
-    random state is left as it was.
+    The order of an epoch depends on the seed and the epoch, the random numbers of a step on the
+    seed and the step. torch's global random state is left as it was.
 
     Args:
         network: pixels in [0, 1] (n, channels, height, width) -> logits (n, classes).
@@ -46,20 +46,30 @@ def fit(
     Raises:
         RobauditError: the loss is no longer finite.
     """
-    listener, total = listener or Listener(), len(images)
+    listener = listener or Listener()
+    total = len(images)
     epoch_steps = -(-total // recipe.batch_size)
     steps = recipe.epochs * epoch_steps
-    optimizer, losses = _optimizer(network, recipe), list[float]()
+    optimizer = _optimizer(network, recipe)
+    losses = list[float]()
     listener.begin(steps, 0)
     network.train()
     with _own_randomness(images.device):
         for epoch in range(recipe.epochs):
-            listener.doing(f"epoch {epoch + 1} of {recipe.epochs}" + (f", loss {losses[-1]:.4g}" if losses else ""))
+            listener.doing(
+                f"epoch {epoch + 1} of {recipe.epochs}"
+                + (f", loss {losses[-1]:.4g}" if losses else "")
+            )
             running = torch.zeros((), dtype=torch.float64, device=images.device)
             order = _order(recipe.seed, epoch, total, epoch_steps, images.device)
             for step, chosen in enumerate(order, epoch * epoch_steps):
                 _reseed(images.device, _seed(recipe.seed, "step", step))
-                loss = _step(Batch(network, images[chosen], labels[chosen]), objective, optimizer, _rate(recipe, step, steps))
+                loss = _step(
+                    Batch(network, images[chosen], labels[chosen]),
+                    objective,
+                    optimizer,
+                    _rate(recipe, step, steps),
+                )
                 running += loss * len(chosen)
                 listener.working((step + 1) / steps)
                 listener.advance(1)
@@ -68,7 +78,9 @@ def fit(
     return losses
 
 
-def _step(batch: Batch, objective: Objective, optimizer: torch.optim.Optimizer, rate: float) -> Tensor:
+def _step(
+    batch: Batch, objective: Objective, optimizer: torch.optim.Optimizer, rate: float
+) -> Tensor:
     """Take one step of the optimizer; the loss ()."""
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -82,16 +94,22 @@ def _step(batch: Batch, objective: Objective, optimizer: torch.optim.Optimizer, 
 
 def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=_MOMENTUM, weight_decay=recipe.weight_decay)
+        return torch.optim.SGD(
+            network.parameters(), lr=recipe.lr, momentum=_MOMENTUM, weight_decay=recipe.weight_decay
+        )
     return torch.optim.Adam(network.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
 
 
 def _rate(recipe: Recipe, step: int, steps: int) -> float:
     """The learning rate of a step."""
-    return recipe.lr * (0.5 + 0.5 * math.cos(math.pi * step / steps) if recipe.schedule == "cosine" else 1.0)
+    return recipe.lr * (
+        0.5 + 0.5 * math.cos(math.pi * step / steps) if recipe.schedule == "cosine" else 1.0
+    )
 
 
-def _order(seed: int, epoch: int, total: int, steps: int, device: torch.device) -> tuple[Tensor, ...]:
+def _order(
+    seed: int, epoch: int, total: int, steps: int, device: torch.device
+) -> tuple[Tensor, ...]:
     """The batches of an epoch, as image indices; their sizes differ by one at most."""
     generator = torch.Generator().manual_seed(_seed(seed, "epoch", epoch))
     return torch.randperm(total, generator=generator).to(device).tensor_split(steps)
@@ -105,11 +123,15 @@ def _finite(loss: float, epoch: int) -> float:
 
 def _seed(seed: int, what: str, number: int) -> int:
     """A seed for torch, derived from the run's."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {what} {number}".encode()).digest()[:8], "little") >> 1
+    return (
+        int.from_bytes(hashlib.sha256(f"{seed} {what} {number}".encode()).digest()[:8], "little")
+        >> 1
+    )
 
 
 def _reseed(device: torch.device, seed: int) -> None:
-    """Seed torch's CPU generator and this device's; torch.manual_seed takes a tenth of a short step."""
+    """Seed torch's CPU generator and this device's; torch.manual_seed takes a tenth of a short
+    step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):

@@ -1,4 +1,5 @@
-"""Training objectives on the means and variances of logits under Gaussian noise, propagated through the layers."""
+"""Training objectives on the means and variances of logits under Gaussian noise, propagated through
+the layers."""
 
 from __future__ import annotations
 
@@ -32,7 +33,12 @@ class SmoothedObjective(Objective):
     All values are treated as independent, which they nearly are where the weights are orthogonal.
     """
 
-    sigma: float = Field(0.1, gt=0, allow_inf_nan=False, description="standard deviation of the noise, in pixel units ([0, 1])")
+    sigma: float = Field(
+        0.1,
+        gt=0,
+        allow_inf_nan=False,
+        description="standard deviation of the noise, in pixel units ([0, 1])",
+    )
 
     @abstractmethod
     def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
@@ -49,7 +55,8 @@ class SmoothedObjective(Objective):
 
 
 def logit_moments(network: nn.Module, images: Tensor, sigma: float) -> LogitMoments:
-    """Propagate the moments of x + sigma z through the layers: Linear exactly, ReLU by the moments of max(X, 0) for normal X.
+    """Propagate the moments of x + sigma z through the layers: Linear exactly, ReLU by the moments
+    of max(X, 0) for normal X.
 
     Args:
         network: a chain of Flatten, Linear and ReLU layers.
@@ -69,7 +76,10 @@ def _through(layer: nn.Module, x: LogitMoments) -> LogitMoments:
     if isinstance(layer, nn.Sequential | Normalised):
         for part in layer.children():
             x = _through(
-                part, x if not isinstance(layer, Normalised) else LogitMoments(layer.normalise(mean), variance / layer.std.square())
+                part,
+                x
+                if not isinstance(layer, Normalised)
+                else LogitMoments(layer.normalise(mean), variance / layer.std.square()),
             )
         return x
     if isinstance(layer, nn.Flatten):
@@ -79,7 +89,9 @@ def _through(layer: nn.Module, x: LogitMoments) -> LogitMoments:
     if isinstance(layer, nn.ReLU):
         return LogitMoments(*relu_moments(mean, variance.clamp_min(_LEAST_VARIANCE).sqrt()))
     what = f"noise cannot be followed through its {type(layer).__name__} layer"
-    raise ModelError("objective", what, "choose a network of Flatten, Linear and ReLU, such as robaudit:mlp")
+    raise ModelError(
+        "objective", what, "choose a network of Flatten, Linear and ReLU, such as robaudit:mlp"
+    )
 
 
 def ranked_others(logits: Tensor, labels: Tensor, most: int) -> tuple[Tensor, Tensor]:

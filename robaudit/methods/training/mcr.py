@@ -13,14 +13,25 @@ from robaudit.numerics.margins import margins
 class Mcr(Objective):
     """max(0, d - m / (sqrt(2) K)), m = z_y - max over i != y of z_i; the mean over the batch.
 
-    m / (sqrt(2) K) is a radius in l2 within which no perturbation changes the class, if the network is K-Lipschitz.
+    m / (sqrt(2) K) is a radius in l2 within which no perturbation changes the class, if the network
+    is K-Lipschitz.
     """
 
     summary = "margin certified radius (MCR): radii below d count"
     source = "Smoothed robustness analysis, equation 10"
 
-    d: float = Field(1.0, gt=0, allow_inf_nan=False, description="the radius that counts as large enough, in pixel units")
-    lipschitz: float = Field(1.0, gt=0, allow_inf_nan=False, description="Lipschitz constant of the network: 1 where it is orthogonal")
+    d: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="the radius that counts as large enough, in pixel units",
+    )
+    lipschitz: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Lipschitz constant of the network: 1 where it is orthogonal",
+    )
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean shortfall."""

@@ -5,22 +5,39 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.methods.training.margin_moments import SQRT2, LogitMoments, SmoothedObjective, of_label, ranked_others
+from robaudit.methods.training.margin_moments import (
+    SQRT2,
+    LogitMoments,
+    SmoothedObjective,
+    of_label,
+    ranked_others,
+)
 from robaudit.numerics.moments import mean_of_larger
 
 
 class Mscr(SmoothedObjective):
-    """max(0, d + SM / (sqrt(2) K)), SM = E[max over i != y of z_i - z_y] under Gaussian noise; the mean over the batch.
+    """max(0, d + SM / (sqrt(2) K)), SM = E[max over i != y of z_i - z_y] under Gaussian noise; the
+    mean over the batch.
 
-    The mean of the largest is Clark's for the two logits with the largest means, independent and normal; the 2 pi in the
-    paper's equation 12 has to be a 2.
+    The mean of the largest is Clark's for the two logits with the largest means, independent and
+    normal; the 2 pi in the paper's equation 12 has to be a 2.
     """
 
     summary = "margin smoothed certified radius (MSCR): radii below d count"
     source = "Smoothed robustness analysis, equations 6, 9 and 12 (corrected)"
 
-    d: float = Field(1.0, gt=0, allow_inf_nan=False, description="the radius that counts as large enough, in pixel units")
-    lipschitz: float = Field(1.0, gt=0, allow_inf_nan=False, description="Lipschitz constant of the network: 1 where it is orthogonal")
+    d: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="the radius that counts as large enough, in pixel units",
+    )
+    lipschitz: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Lipschitz constant of the network: 1 where it is orthogonal",
+    )
 
     def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean shortfall."""

@@ -1,4 +1,5 @@
-"""What a training spec names: a network with fresh weights, an objective with its options, and images in memory."""
+"""What a training spec names: a network with fresh weights, an objective with its options, and
+images in memory."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def model_section(spec: TrainingSpec, path: str | None = None) -> ModelSpec:
 
 
 def build_network(spec: TrainingSpec, *, trust: bool) -> tuple[nn.Module, nn.Module]:
-    """The bare network with fresh weights, which depend on the seed, and the same network with its normalisation.
+    """The bare network with fresh weights, which depend on the seed, and the same network with its
+    normalisation.
 
     Raises:
         ModelError: the architecture is unknown, its options do not fit, or its code is not trusted.
@@ -69,7 +71,9 @@ def build_network(spec: TrainingSpec, *, trust: bool) -> tuple[nn.Module, nn.Mod
         bare = build_architecture(source, None)
         if section.orthogonal:
             orthogonalise(bare, spec.origin.place(("network", "orthogonal")))
-    return bare, Normalised(bare, torch.tensor(section.mean), torch.tensor(section.std)) if section.mean else bare
+    return bare, Normalised(
+        bare, torch.tensor(section.mean), torch.tensor(section.std)
+    ) if section.mean else bare
 
 
 def objective_class(name: str, where: str = "objective") -> type[Objective]:
@@ -77,7 +81,8 @@ def objective_class(name: str, where: str = "objective") -> type[Objective]:
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported, is not an Objective, or lacks a required declaration.
+        RobauditError: the plugin cannot be imported, is not an Objective, or lacks a required
+            declaration.
     """
     return load_class(OBJECTIVES, "objective", name, Objective, where)  # type: ignore[type-abstract]
 
@@ -93,12 +98,16 @@ def build_objective(spec: TrainingSpec) -> Objective:
     cls = objective_class(spec.objective.name, spec.origin.place(("objective",)))
     with blaming(f"objective {spec.objective.name}", cls):
         try:
-            return cls.model_validate(spec.objective.options, context={BASE_DIR: spec.origin.folder})
+            return cls.model_validate(
+                spec.objective.options, context={BASE_DIR: spec.origin.folder}
+            )
         except ValidationError as error:
             raise explain(error, spec.origin, place) from error
 
 
-def read_images(section: BaseDatasetSpec, spec: TrainingSpec, listener: Listener, *, trust: bool) -> tuple[Tensor, Tensor]:
+def read_images(
+    section: BaseDatasetSpec, spec: TrainingSpec, listener: Listener, *, trust: bool
+) -> tuple[Tensor, Tensor]:
     """All images (n, channels, height, width), float32 in [0, 1], and their labels (n,).
 
     Raises:
@@ -111,10 +120,15 @@ def read_images(section: BaseDatasetSpec, spec: TrainingSpec, listener: Listener
     for i in range(len(data)):
         sample = data[i]
         if sample.label is None:
-            raise DataError(data.where, f"sample {sample.id!r} has no label", "training needs one for each image")
+            raise DataError(
+                data.where,
+                f"sample {sample.id!r} has no label",
+                "training needs one for each image",
+            )
         if images is None:
             images = torch.empty((len(data), *sample.pixels.shape), dtype=torch.float32)
-        images[i], labels[i] = sample.pixels, sample.label
+        images[i] = sample.pixels
+        labels[i] = sample.label
     if images is None:
         raise DataError(data.where, "has no samples", "give a data set with at least one")
     return images, labels
@@ -139,8 +153,18 @@ def check_classes(network: nn.Module, images: Tensor, labels: Tensor, where: str
             logits = network.eval()(images[:2])
     except (RuntimeError, ValueError, TypeError) as error:
         shape = " x ".join(map(str, images.shape[1:]))
-        raise ModelError(where, f"cannot take images of {shape} ({error})", "see architecture_options") from error
+        raise ModelError(
+            where, f"cannot take images of {shape} ({error})", "see architecture_options"
+        ) from error
     classes = int(labels.max()) + 1
     if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < classes:
-        what = f"{logits.shape[1]} logits" if isinstance(logits, Tensor) and logits.ndim == 2 else "no logits (n, classes)"
-        raise ModelError(where, f"the network gives {what}, and the labels have {classes} classes", "see architecture_options")
+        what = (
+            f"{logits.shape[1]} logits"
+            if isinstance(logits, Tensor) and logits.ndim == 2
+            else "no logits (n, classes)"
+        )
+        raise ModelError(
+            where,
+            f"the network gives {what}, and the labels have {classes} classes",
+            "see architecture_options",
+        )

@@ -46,7 +46,8 @@ class Batch:
     Random numbers come from torch's global generator, which the loop seeds for each step.
 
     Attributes:
-        network: pixels in [0, 1] (n, channels, height, width) -> logits (n, classes), in training mode.
+        network: pixels in [0, 1] (n, channels, height, width) -> logits (n, classes), in training
+            mode.
         images: (n, channels, height, width).
         labels: class indices (n,).
     """
@@ -61,7 +62,8 @@ class Batch:
         return logits
 
     def cross_entropy(self, pixels: Tensor | None = None) -> Tensor:
-        """The mean cross-entropy of these pixels, one row for each image; default: of the images."""
+        """The mean cross-entropy of these pixels, one row for each image; default: of the
+        images."""
         return F.cross_entropy(self.logits(pixels), self.labels)
 
     def rows(self, copies: int) -> Tensor:
@@ -69,13 +71,15 @@ class Batch:
         return torch.arange(len(self.images), device=self.images.device).repeat_interleave(copies)
 
     def log_loss(self, pixels: Tensor, image: Tensor) -> Tensor:
-        """log CE of each row (rows,), float64, with a gradient that does not underflow; ``image``: the image index of each row (rows,)."""
+        """log CE of each row (rows,), float64, with a gradient that does not underflow; ``image``:
+        the image index of each row (rows,)."""
         value: Tensor = _LogCrossEntropy.apply(self.logits(pixels), self.labels[image])
         return value
 
     @contextmanager
     def searching(self) -> Iterator[None]:
-        """Put the network in evaluation mode within the block: no dropout, and batch norms keep their statistics."""
+        """Put the network in evaluation mode within the block: no dropout, and batch norms keep
+        their statistics."""
         training = self.network.training
         self.network.eval()
         try:
@@ -87,7 +91,8 @@ class Batch:
 class Objective(SpecSection, ABC):
     """A training objective. Options are fields (frozen; unknown ones are errors).
 
-    Register a subclass under the entry-point group ``robaudit.objectives``; the built-in ones are registered the same way.
+    Register a subclass under the entry-point group ``robaudit.objectives``; the built-in ones are
+    registered the same way.
 
     Class attributes:
         summary: one line: what is minimised.
@@ -115,7 +120,9 @@ class Objective(SpecSection, ABC):
 class NoisyObjective(Objective):
     """An objective under random noise of any kind, at a single level."""
 
-    noise: NoiseSpec = Field(description="kind, level and options, as in an audit: {kind: uniform, eps: 0.3, clip: true}")
+    noise: NoiseSpec = Field(
+        description="kind, level and options, as in an audit: {kind: uniform, eps: 0.3, clip: true}"
+    )
 
     _form: Noise = PrivateAttr()
 
@@ -129,7 +136,10 @@ class NoisyObjective(Objective):
             raise ValueError(f"{error.where}: {error.what}; {error.remedy}") from error
         self._form = noise.noise
         if not noise.noise.random:
-            raise ValueError(f"noise: {self.noise.kind} does the same to an image every time; choose a kind that draws at random")
+            raise ValueError(
+                f"noise: {self.noise.kind} does the same to an image every time; choose a kind "
+                "that draws at random"
+            )
         return self
 
     def check(self, batch: Batch) -> None:

@@ -15,7 +15,8 @@ from robaudit.numerics.attack import Ball, ascend
 
 
 class Pgd(Objective):
-    """The cross-entropy at the worst point that projected gradient ascent finds in a ball about each image.
+    """The cross-entropy at the worst point that projected gradient ascent finds in a ball about
+    each image.
 
     The attack of `adversarial_loss`, from a single start drawn uniformly in the ball.
     """
@@ -23,19 +24,26 @@ class Pgd(Objective):
     summary = "cross-entropy at the worst point of a ball about each image that an attack finds"
     source = "Madry et al. 2018"
 
-    eps: float = Field(gt=0, le=1e3, allow_inf_nan=False, description="radius of the ball, in pixel units ([0, 1])")
+    eps: float = Field(
+        gt=0, le=1e3, allow_inf_nan=False, description="radius of the ball, in pixel units ([0, 1])"
+    )
     norm: Literal["linf", "l2"] = "linf"
     steps: int = Field(10, ge=1, le=10**4, description="gradient steps")
     clip: bool = Field(True, description="keep the pixels in [0, 1]")
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean cross-entropy at the points of the attack."""
-        x, ball = batch.images, Uniform(norm=self.norm)
+        x = batch.images
+        ball = Uniform(norm=self.norm)
         z = torch.randn((len(x), *ball.latent_shape(shape_of(x))), dtype=x.dtype, device=x.device)
         start = ball.noisy(x, z, self.eps, ids=[""] * len(x))
         with batch.searching():
             ascent = ascend(
-                lambda image, pixels: _slopes(batch, image, pixels), x, start[:, None], Ball(self.norm, self.eps, self.clip), self.steps
+                lambda image, pixels: _slopes(batch, image, pixels),
+                x,
+                start[:, None],
+                Ball(self.norm, self.eps, self.clip),
+                self.steps,
             )
         return batch.cross_entropy(ascent.points)
 

@@ -11,7 +11,8 @@ from robaudit.methods.training.objective import Batch, NoisyObjective
 
 
 class QNormMc(NoisyObjective):
-    """Z_q = (mean over m copies of l^q)^(1/q) of each image, computed as logsumexp(q log l); the mean over the batch.
+    """Z_q = (mean over m copies of l^q)^(1/q) of each image, computed as logsumexp(q log l); the
+    mean over the batch.
 
     q = 1 is the mean loss under noise, q -> infinity the largest of the m copies.
     """
@@ -26,5 +27,7 @@ class QNormMc(NoisyObjective):
         """The mean of Z_q over the images."""
         image = batch.rows(self.samples)
         copies = batch.images[image]
-        log_loss = batch.log_loss(self.noisy(copies, self.normals(copies)), image).view(-1, self.samples)
+        log_loss = batch.log_loss(self.noisy(copies, self.normals(copies)), image).view(
+            -1, self.samples
+        )
         return ((self.q * log_loss).logsumexp(1).sub(math.log(self.samples)) / self.q).exp().mean()

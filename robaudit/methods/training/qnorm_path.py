@@ -12,12 +12,15 @@ from torch import Tensor
 from robaudit.methods.intermediate_q.path_sampling import temperature_grid
 from robaudit.methods.training.objective import Batch, NoisyObjective
 
-_RATE, _TARGET = 0.5, 0.8  # of the adaptation: log angle += rate (acceptance - target)
+# of the adaptation: log angle += rate (acceptance - target)
+_RATE = 0.5
+_TARGET = 0.8
 _SMALLEST = 1e-3  # angle of a trajectory; the largest is a right angle
 
 
 class _State(NamedTuple):
-    """The state of the chains, one for each image: z, log l (n,), and its gradient with respect to z."""
+    """The state of the chains, one for each image: z, log l (n,), and its gradient with respect to
+    z."""
 
     z: Tensor
     value: Tensor
@@ -25,19 +28,28 @@ class _State(NamedTuple):
 
 
 class QNormPath(NoisyObjective):
-    """Z_q = exp((1/q) int_0^q E_t[log l] dt) of each image, E_t under the noise tilted by l^t; the mean over the batch.
+    """Z_q = exp((1/q) int_0^q E_t[log l] dt) of each image, E_t under the noise tilted by l^t; the
+    mean over the batch.
 
-    One Hamiltonian chain an image climbs through m temperatures, with L leapfrog steps at each; log l is recorded after each move and
-    integrated by the trapezoid rule. The gradient is taken of log l at the recorded points, which are held fixed as in the paper, where
-    the estimate is a geometric mean of losses. Rotations in the space of the normal variables stand in for the paper's box with
-    reflections, so any differentiable kind of noise will do.
+    One Hamiltonian chain an image climbs through m temperatures, with L leapfrog steps at each; log
+    l is recorded after each move and integrated by the trapezoid rule. The gradient is taken of log
+    l at the recorded points, which are held fixed as in the paper, where the estimate is a
+    geometric mean of losses. Rotations in the space of the normal variables stand in for the
+    paper's box with reflections, so any differentiable kind of noise will do.
     """
 
-    summary = "q-norm of the loss under noise, by path sampling: nearer to the worst case for large q"
+    summary = (
+        "q-norm of the loss under noise, by path sampling: nearer to the worst case for large q"
+    )
     source = "Rice et al., equation 8 and section 4.3"
 
     q: float = Field(10.0, gt=0, le=1e6, allow_inf_nan=False, description="the order of the norm")
-    samples: int = Field(25, ge=2, le=10**4, description="temperatures: points of each image that the loss is taken at")
+    samples: int = Field(
+        25,
+        ge=2,
+        le=10**4,
+        description="temperatures: points of each image that the loss is taken at",
+    )
     steps: int = Field(2, ge=1, le=1000, description="leapfrog steps at each temperature")
 
     @model_validator(mode="after")
@@ -52,9 +64,14 @@ class QNormPath(NoisyObjective):
         with batch.searching():
             points = self._visited(batch, grid)  # (images, samples, ...)
         t = torch.tensor(grid, dtype=torch.float64, device=points.device)
-        weights = torch.cat([t[1:] - t[:-1], t.new_zeros(1)]) / 2 + torch.cat([t.new_zeros(1), t[1:] - t[:-1]]) / 2
+        weights = (
+            torch.cat([t[1:] - t[:-1], t.new_zeros(1)]) / 2
+            + torch.cat([t.new_zeros(1), t[1:] - t[:-1]]) / 2
+        )
         image = batch.rows(self.samples)
-        log_loss = batch.log_loss(self.noisy(batch.images[image], points.flatten(0, 1)), image).view(-1, self.samples)
+        log_loss = batch.log_loss(
+            self.noisy(batch.images[image], points.flatten(0, 1)), image
+        ).view(-1, self.samples)
         return (log_loss @ weights / self.q).exp().mean()
 
     def _visited(self, batch: Batch, grid: tuple[float, ...]) -> Tensor:
@@ -64,18 +81,25 @@ class QNormPath(NoisyObjective):
         visited = []
         for t in grid:
             state, acceptance = self._move(batch, state, t, log_angle.exp() / self.steps)
-            log_angle = (log_angle + _RATE * (acceptance - _TARGET)).clamp(math.log(_SMALLEST), math.log(math.pi / 2))
+            log_angle = (log_angle + _RATE * (acceptance - _TARGET)).clamp(
+                math.log(_SMALLEST), math.log(math.pi / 2)
+            )
             visited.append(state.z)
         return torch.stack(visited, 1)
 
     def _move(self, batch: Batch, state: _State, t: float, angle: Tensor) -> tuple[_State, Tensor]:
-        """A trajectory of every chain: exact rotations of position and momentum between kicks by t grad log l; the acceptance (n,)."""
+        """A trajectory of every chain: exact rotations of position and momentum between kicks by t
+        grad log l; the acceptance (n,)."""
         angle = angle.to(state.z.dtype).view(-1, *[1] * (state.z.ndim - 1))
-        cos, sin, kick = angle.cos(), angle.sin(), angle * (t / 2)
+        cos = angle.cos()
+        sin = angle.sin()
+        kick = angle * (t / 2)
         first = torch.randn_like(state.z)
-        now, p = state, first + kick * state.slope
+        now = state
+        p = first + kick * state.slope
         for i in range(self.steps):
-            z, p = cos * now.z + sin * p, cos * p - sin * now.z
+            z = cos * now.z + sin * p
+            p = cos * p - sin * now.z
             now = self._at(batch, z)
             p = p + kick * now.slope * (1 if i == self.steps - 1 else 2)
         energy = [x.flatten(1).double().square().sum(1) / 2 for x in (state.z, first, now.z, p)]
@@ -83,7 +107,10 @@ class QNormPath(NoisyObjective):
         acceptance = gained.clamp_max(0.0).exp().nan_to_num(0.0)
         taken = torch.rand_like(acceptance) < acceptance
         wide = taken.view(-1, *[1] * (now.z.ndim - 1))
-        merged = [torch.where(taken if a.ndim == 1 else wide, a, b) for a, b in zip(now, state, strict=True)]
+        merged = [
+            torch.where(taken if a.ndim == 1 else wide, a, b)
+            for a, b in zip(now, state, strict=True)
+        ]
         return _State(*merged), acceptance
 
     def _at(self, batch: Batch, z: Tensor) -> _State:

@@ -14,7 +14,14 @@ from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
 from robaudit.spec.fields import Count, Number, OneOrMore, Positive, SpecSection, Whole
 from robaudit.spec.load import put, read_document, read_setting
-from robaudit.spec.model import AuditSpec, BaseDatasetSpec, DatasetSpec, digest, noise_entries, with_options
+from robaudit.spec.model import (
+    AuditSpec,
+    BaseDatasetSpec,
+    DatasetSpec,
+    digest,
+    noise_entries,
+    with_options,
+)
 from robaudit.spec.origin import Location, Origin
 
 _PLACEHOLDER = {"path": "model.safetensors", "architecture": "robaudit:linear"}
@@ -26,15 +33,24 @@ class NetworkSpec(SpecSection):
     architecture: str = Field(
         description="robaudit:NAME, torchvision:NAME, timm:NAME, or package.module:Class (--trust)",
     )
-    architecture_options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the architecture")
+    architecture_options: dict[str, Any] = Field(
+        default_factory=dict, description="keyword arguments of the architecture"
+    )
     mean: OneOrMore[Number] = Field((), description="mean per channel, subtracted from the pixels")
     std: OneOrMore[Positive] = Field((), description="standard deviation per channel")
-    orthogonal: bool = Field(False, description="keep the weights of all linear layers orthogonal (Björck): a Lipschitz constant of 1")
+    orthogonal: bool = Field(
+        False,
+        description="keep the weights of all linear layers orthogonal (Björck): a Lipschitz "
+        "constant of 1",
+    )
 
     @model_validator(mode="after")
     def _same_channels(self) -> NetworkSpec:
         if len(self.mean) != len(self.std):
-            raise ValueError(f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for each channel in both")
+            raise ValueError(
+                f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for "
+                "each channel in both"
+            )
         return self
 
 
@@ -52,7 +68,10 @@ class ObjectiveSpec(SpecSection):
             return value
         if len(value) != 1:
             keys = ", ".join(map(str, value)) or "none"
-            raise ValueError(f"has one key, the objective's name, as in {{pgd: {{eps: 0.3}}}}; this one has: {keys}")
+            raise ValueError(
+                "has one key, the objective's name, as in {pgd: {eps: 0.3}}; this one has: "
+                f"{keys}"
+            )
         ((name, options),) = value.items()
         return {"name": name, "options": options}
 
@@ -61,10 +80,18 @@ class Recipe(SpecSection):
     """Epochs, batches, optimizer and seed, for any network and objective."""
 
     epochs: Count = Field(10, description="passes over the images")
-    batch_size: Count = Field(128, description="images of a step, at most: the batches of an epoch differ in size by at most one image")
-    optimizer: Literal["adam", "sgd"] = Field("adam", description="adam, or sgd (with a momentum of 0.9)")
+    batch_size: Count = Field(
+        128,
+        description="images of a step, at most: the batches of an epoch differ in size by at "
+        "most one image",
+    )
+    optimizer: Literal["adam", "sgd"] = Field(
+        "adam", description="adam, or sgd (with a momentum of 0.9)"
+    )
     lr: Positive = Field(1e-3, description="learning rate")
-    schedule: Literal["constant", "cosine"] = Field("constant", description="of the learning rate: cosine falls to 0 at the end")
+    schedule: Literal["constant", "cosine"] = Field(
+        "constant", description="of the learning rate: cosine falls to 0 at the end"
+    )
     weight_decay: Annotated[Number, Field(ge=0)] = 0.0
     seed: Annotated[Whole, Field(ge=0, lt=2**63)] = 0
 
@@ -75,14 +102,25 @@ class TrainingSpec(Recipe):
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
         None, description="of the model; default: the name of the spec's file"
     )
-    network: NetworkSpec = Field(description="the network, for example {architecture: robaudit:small_cnn}")
-    dataset: DatasetSpec = Field(description="the labelled images to train on, for example {kind: npz, path: train.npz}")
-    objective: ObjectiveSpec = Field(ObjectiveSpec(name="cross_entropy"), description="what is minimised, for example {pgd: {eps: 0.3}}")
+    network: NetworkSpec = Field(
+        description="the network, for example {architecture: robaudit:small_cnn}"
+    )
+    dataset: DatasetSpec = Field(
+        description="the labelled images to train on, for example {kind: npz, path: train.npz}"
+    )
+    objective: ObjectiveSpec = Field(
+        ObjectiveSpec(name="cross_entropy"),
+        description="what is minimised, for example {pgd: {eps: 0.3}}",
+    )
     device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
-    out: str | None = Field(None, description="the folder of the results, relative to the spec file; default: models/<name>")
+    out: str | None = Field(
+        None,
+        description="the folder of the results, relative to the spec file; default: models/<name>",
+    )
     audit: dict[str, Any] = Field(
         default_factory=dict,
-        description="sections of the audit spec that is written next to the weights: dataset, noise, estimators, gates, run; "
+        description="sections of the audit spec that is written next to the weights: dataset, "
+        "noise, estimators, gates, run; "
         "default: the training data and Gaussian noise of 0.1 and 0.25",
     )
 
@@ -106,12 +144,20 @@ class TrainingSpec(Recipe):
         return self.name or self._origin.name
 
     def identity(self, data: str) -> str:
-        """sha256 of what determines the weights: the images, and the spec without names, paths and audit.
+        """sha256 of what determines the weights: the images, and the spec without names, paths and
+        audit.
 
         Args:
             data: the digest of the images and labels.
         """
-        return digest({"data": data, **self.model_dump(mode="json", exclude={"name", "out", "device", "audit", "dataset"})})
+        return digest(
+            {
+                "data": data,
+                **self.model_dump(
+                    mode="json", exclude={"name", "out", "device", "audit", "dataset"}
+                ),
+            }
+        )
 
     def audit_spec(self) -> AuditSpec:
         """The audit of the trained model, without its ``model`` section.
@@ -119,14 +165,20 @@ class TrainingSpec(Recipe):
         Raises:
             SpecError: the section ``audit`` is not valid.
         """
-        document = {"model": _PLACEHOLDER, "dataset": self.dataset, "noise": {"sigma": [0.1, 0.25]}, **self.audit}
+        document = {
+            "model": _PLACEHOLDER,
+            "dataset": self.dataset,
+            "noise": {"sigma": [0.1, 0.25]},
+            **self.audit,
+        }
         if isinstance(self.dataset, BaseDatasetSpec) and "dataset" not in self.audit:
             document["dataset"] = self.dataset.model_dump(mode="json", exclude_unset=True)
         try:
             return AuditSpec.model_validate(document, context={BASE_DIR: self.origin.folder})
         except ValidationError as error:
             moved: dict[Location, Location] = {
-                ("audit", "noise", i): ("audit", "noise", *place) for i, (place, _) in enumerate(noise_entries(self.audit.get("noise")))
+                ("audit", "noise", i): ("audit", "noise", *place)
+                for i, (place, _) in enumerate(noise_entries(self.audit.get("noise")))
             }
             raise explain(error, replace(self.origin, moved=moved), ("audit",)) from error
 
@@ -136,7 +188,8 @@ def training_spec(document: Mapping[str, Any], origin: Origin | None = None) -> 
 
     Args:
         document: the parsed YAML.
-        origin: where the document comes from; default: relative paths start from the working folder.
+        origin: where the document comes from; default: relative paths start from the working
+            folder.
 
     Raises:
         SpecError: it is not valid.
@@ -152,18 +205,24 @@ def training_spec(document: Mapping[str, Any], origin: Origin | None = None) -> 
     return spec
 
 
-def load_training(path: Path, *, settings: Sequence[str] = (), overrides: Mapping[Location, Any] | None = None) -> TrainingSpec:
+def load_training(
+    path: Path, *, settings: Sequence[str] = (), overrides: Mapping[Location, Any] | None = None
+) -> TrainingSpec:
     """Read a training spec and apply the command line's changes.
 
     Args:
         path: the YAML file; paths in it are relative to its folder.
-        settings: ``key=value`` with dotted keys (``lr=0.01``, ``objective.pgd.eps=0.1``), values in YAML.
+        settings: ``key=value`` with dotted keys (``lr=0.01``, ``objective.pgd.eps=0.1``), values in
+            YAML.
         overrides: further values by location.
 
     Raises:
         SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named.
     """
     raw, lines = read_document(path)
-    for location, value in (*(overrides or {}).items(), *(read_setting(setting, "lr=0.01") for setting in settings)):
+    for location, value in (
+        *(overrides or {}).items(),
+        *(read_setting(setting, "lr=0.01") for setting in settings),
+    ):
         put(raw, location, value)
     return training_spec(raw, Origin(str(path), path.resolve().parent, path.stem, lines))

@@ -5,22 +5,40 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.methods.training.margin_moments import LogitMoments, SmoothedObjective, of_label, ranked_others
+from robaudit.methods.training.margin_moments import (
+    LogitMoments,
+    SmoothedObjective,
+    of_label,
+    ranked_others,
+)
 
 
 class Zhen(SmoothedObjective):
     """max(0, d - sigma (mu_y - mu_1) / sqrt(s_y^2 + s_1^2)); the mean over the batch.
 
-    mu and s^2 are the means and variances of the logits under Gaussian noise, class 1 has the largest mean besides the label's.
+    mu and s^2 are the means and variances of the logits under Gaussian noise, class 1 has the
+    largest mean besides the label's.
     """
 
-    summary = "certified radius of the majority vote under Gaussian noise, in closed form (Zhen): radii below d count"
+    summary = (
+        "certified radius of the majority vote under Gaussian noise, in closed form "
+        "(Zhen): radii below d count"
+    )
     source = "Zhen et al. 2021; Smoothed robustness analysis, equation 15"
 
-    d: float = Field(1.0, gt=0, allow_inf_nan=False, description="the radius that counts as large enough, in pixel units")
+    d: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="the radius that counts as large enough, in pixel units",
+    )
 
     def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean shortfall."""
         (largest, other) = ranked_others(logits.mean, labels, 1)
         spread = (of_label(logits.variance, labels) + logits.variance.gather(1, other)[:, 0]).sqrt()
-        return (self.d - self.sigma * (of_label(logits.mean, labels) - largest[:, 0]) / spread).relu().mean()
+        return (
+            (self.d - self.sigma * (of_label(logits.mean, labels) - largest[:, 0]) / spread)
+            .relu()
+            .mean()
+        )

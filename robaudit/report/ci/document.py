@@ -1,4 +1,5 @@
-"""The JSON of decided gates, and the published schemas of what robaudit writes for other programs."""
+"""The JSON of decided gates, and the published schemas of what robaudit writes for other
+programs."""
 
 from __future__ import annotations
 
@@ -73,11 +74,16 @@ class Subject(Record):
 
     def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
         """The warnings; none where a gate on warnings reports them."""
-        return () if any(decision.gate.quantity == WARNINGS for decision in decisions) else self.warnings
+        return (
+            ()
+            if any(decision.gate.quantity == WARNINGS for decision in decisions)
+            else self.warnings
+        )
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counts of the samples left out by reason: ``skipped`` (in a comparison also ``base_skipped``), and ``left_out``."""
+        """Counts of the samples left out by reason: ``skipped`` (in a comparison also
+        ``base_skipped``), and ``left_out``."""
         base = {} if self.against is None else {"base_skipped": self.against.skipped}
         return {"skipped": self.skipped, **base, **self.left_out}
 
@@ -89,18 +95,21 @@ def counted(decision: Decision, inconclusive: Verdict) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatesDocument(Record):
-    """What robaudit gate writes: keys may be added within a version; none is taken away or changes its meaning.
+    """What robaudit gate writes: keys may be added within a version; none is taken away or changes
+    its meaning.
 
     Attributes:
         schema_version: of this document.
         command: the command that decided: gate, compare, estimate.
-        verdict: On all gates: fail if one fails, else inconclusive if one is (or what it counts as), else pass.
+        verdict: On all gates: fail if one fails, else inconclusive if one is (or what it counts
+            as), else pass.
         exit_code: 0 pass, 1 fail, 4 inconclusive.
         inconclusive_counts_as: what an inconclusive gate counts as.
         warnings: of the run; they come before its gates in every format.
         run: the run.
         base: of a comparison, the run that it was compared with.
-        left_out: Counts of the samples left out by reason: ``skipped`` (in a comparison also ``base_skipped``), and ``left_out``.
+        left_out: Counts of the samples left out by reason: ``skipped`` (in a comparison also
+            ``base_skipped``), and ``left_out``.
         gates: in the order they were given.
     """
 
@@ -116,7 +125,9 @@ class GatesDocument(Record):
     gates: Sequence[Decision]
 
     @classmethod
-    def of(cls, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, **more: Any) -> Self:
+    def of(
+        cls, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, **more: Any
+    ) -> Self:
         """The document on these decisions.
 
         Args:
@@ -142,7 +153,8 @@ class GatesDocument(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareDocument(GatesDocument):
-    """What robaudit compare writes: the gates (none without --gate), and what differs between the two runs.
+    """What robaudit compare writes: the gates (none without --gate), and what differs between the
+    two runs.
 
     Attributes:
         comparison: new against base.
@@ -151,7 +163,9 @@ class CompareDocument(GatesDocument):
     comparison: Comparison
 
 
-def gates_json(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
+def gates_json(
+    decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive"
+) -> str:
     """The JSON text of :class:`GatesDocument`.
 
     Args:
@@ -169,5 +183,10 @@ def json_text(document: Mapping[str, Any]) -> str:
 
 def published(name: str) -> str:
     """The text of the JSON schema of a document: gates or compare."""
-    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:robaudit:schema:{name}:1"}
-    return json_text({**about, **json_schema({"gates": GatesDocument, "compare": CompareDocument}[name])})
+    about = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:robaudit:schema:{name}:1",
+    }
+    return json_text(
+        {**about, **json_schema({"gates": GatesDocument, "compare": CompareDocument}[name])}
+    )

@@ -1,6 +1,7 @@
 """Decided gates for GitHub: annotations on the run, and a step summary in Markdown.
 
-GitHub shows ten annotations of a kind from a step and takes one MiB of step summary; it drops the rest, so what to show is chosen here.
+GitHub shows ten annotations of a kind from a step and takes one MiB of step summary; it drops the
+rest, so what to show is chosen here.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ _SIGNS: dict[Verdict, str] = {"pass": "✅", "fail": "❌", "inconclusive": "❔
 _MOST_CLASSES = 20
 
 
-def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
-    """Workflow commands, one a line: the run's first warnings, an error for a failed gate, a warning for an inconclusive one, and a
-    notice that says how many passed.
+def github(
+    decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive"
+) -> str:
+    """Workflow commands, one a line: the run's first warnings, an error for a failed gate, a
+    warning for an inconclusive one, and a notice that says how many passed.
 
-    An inconclusive gate that counts as failed is an error, one that counts as passed a notice. At most ten lines, the failures first;
-    if there are more, the last says how many.
+    An inconclusive gate that counts as failed is an error, one that counts as passed a notice. At
+    most ten lines, the failures first; if there are more, the last says how many.
 
     Args:
         decisions: the gates.
@@ -42,10 +45,12 @@ def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Ver
         inconclusive: what an inconclusive gate counts as.
     """
     warned = [
-        _command("warning", f"robaudit {subject.command}", f"{subject.name}: {text}") for text in subject.untold(decisions)[:_WARNINGS]
+        _command("warning", f"robaudit {subject.command}", f"{subject.name}: {text}")
+        for text in subject.untold(decisions)[:_WARNINGS]
     ]
     open_gates = [decision for decision in decisions if decision.verdict != "pass"]
-    open_gates.sort(key=lambda decision: _ORDER.index(counted(decision, inconclusive)))  # stable: otherwise as they were given
+    # stable: otherwise as they were given
+    open_gates.sort(key=lambda decision: _ORDER.index(counted(decision, inconclusive)))
     lines = [
         _command(
             _LEVELS[counted(decision, inconclusive)],
@@ -62,13 +67,19 @@ def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Ver
     if len(lines) > room:
         left = len(open_gates) - (room - 1)
         level = _LEVELS[counted(open_gates[room - 1], inconclusive)]
-        words = f"{subject.name}: {left} more gates did not pass, {passed} passed; all are in the log and the step summary"
+        words = (
+            f"{subject.name}: {left} more gates did not pass, {passed} passed; all are in "
+            "the log and the step summary"
+        )
         lines = [*lines[: room - 1], _command(level, f"robaudit {subject.command}", words)]
     return "".join(line + "\n" for line in [*warned, *lines])
 
 
-def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
-    """The Markdown for ``$GITHUB_STEP_SUMMARY``: the verdict, a table of the gates, the classes behind them.
+def step_summary(
+    decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive"
+) -> str:
+    """The Markdown for ``$GITHUB_STEP_SUMMARY``: the verdict, a table of the gates, the classes
+    behind them.
 
     Args:
         decisions: the gates.
@@ -77,25 +88,50 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
     """
     verdict = overall(decisions, inconclusive)
     lines = [f"### {_SIGNS[verdict]} robaudit {subject.command}: {verdict}", ""]
-    lines += [f"**Warning:** {markdown(clipped(text, _LONGEST_NAME))}\n" for text in subject.untold(decisions)]
+    lines += [
+        f"**Warning:** {markdown(clipped(text, _LONGEST_NAME))}\n"
+        for text in subject.untold(decisions)
+    ]
     lines += [_about(subject)]
     if subject.against is not None:
         lines += ["", f"compared with {_about(subject.against)}"]
-    left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts.items() if number]
+    left_out = [
+        f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts.items() if number
+    ]
     lines += ["", f"samples left out: {markdown(', '.join(left_out))}"] if left_out else []
     rows = [
-        cells((f"{_SIGNS[decision.verdict]} {decision.verdict}", str(decision.gate), numbers(decision), coverage_text(decision)))
+        cells(
+            (
+                f"{_SIGNS[decision.verdict]} {decision.verdict}",
+                str(decision.gate),
+                numbers(decision),
+                coverage_text(decision),
+            )
+        )
         for decision in decisions
     ]
-    lines += ["", markdown_rows(Table(columns=columns(("", "gate", "value", "about")), rows=tuple(rows)))]
-    lines += ["", *(f"- {markdown(str(decision.gate))}: {markdown(decision.evidence)}" for decision in decisions if decision.evidence)]
+    lines += [
+        "",
+        markdown_rows(Table(columns=columns(("", "gate", "value", "about")), rows=tuple(rows))),
+    ]
+    lines += [
+        "",
+        *(
+            f"- {markdown(str(decision.gate))}: {markdown(decision.evidence)}"
+            for decision in decisions
+            if decision.evidence
+        ),
+    ]
     for decision in decisions:
         lines += _classes(decision)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _about(subject: Subject) -> str:
-    return f"{markdown(subject.name)}: model {markdown(subject.model.name)} (sha256 {markdown(subject.model.sha256[:8])})"
+    return (
+        f"{markdown(subject.name)}: model {markdown(subject.model.name)} (sha256 "
+        f"{markdown(subject.model.sha256[:8])})"
+    )
 
 
 def _classes(decision: Decision) -> list[str]:
@@ -103,7 +139,10 @@ def _classes(decision: Decision) -> list[str]:
     if not decision.classes:
         return []
     limit = decision.gate.threshold
-    rows = [cells((f"class {part.text}", f"{part.images}", class_numbers(part, limit))) for part in decision.classes[:_MOST_CLASSES]]
+    rows = [
+        cells((f"class {part.text}", f"{part.images}", class_numbers(part, limit)))
+        for part in decision.classes[:_MOST_CLASSES]
+    ]
     left = len(decision.classes) - _MOST_CLASSES
     rows += [cells((f"and {left} more", "", ""))] if left > 0 else []
     table = Table(columns=columns(("class",), ("images", "value")), rows=tuple(rows))

@@ -1,9 +1,11 @@
 """Decided gates as JUnit XML.
 
-One test suite for the run. Its warnings lead, each a test case that is ``<skipped>`` (listed, and the job continues); a gate on them
-makes them a failure. Then a test case for each gate. A failed gate is a ``<failure>``. An inconclusive one depends on
-``--inconclusive``: by default an ``<error>`` (JUnit's word for a test without a result; every CI system lists it with the failures, and
-the command exits with code 4), with ``--inconclusive pass`` a ``<skipped>``, with ``--inconclusive fail`` a ``<failure>``.
+One test suite for the run. Its warnings lead, each a test case that is ``<skipped>`` (listed, and
+the job continues); a gate on them makes them a failure. Then a test case for each gate. A failed
+gate is a ``<failure>``. An inconclusive one depends on ``--inconclusive``: by default an
+``<error>`` (JUnit's word for a test without a result; every CI system lists it with the failures,
+and the command exits with code 4), with ``--inconclusive pass`` a ``<skipped>``, with
+``--inconclusive fail`` a ``<failure>``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from robaudit.text import printable
 _ELEMENTS = {"fail": "failure", "inconclusive": "error", "pass": "skipped"}
 
 
-def junit(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
+def junit(
+    decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive"
+) -> str:
     """The text of a JUnit XML file.
 
     Args:
@@ -27,9 +31,18 @@ def junit(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verd
         subject: the run.
         inconclusive: what an inconclusive gate counts as.
     """
-    cases: list[tuple[str, str, str | None, Verdict]] = [("warning", text, "skipped", "pass") for text in subject.untold(decisions)]
+    cases: list[tuple[str, str, str | None, Verdict]] = [
+        ("warning", text, "skipped", "pass") for text in subject.untold(decisions)
+    ]
     for decision in decisions:
-        cases.append((str(decision.gate), sentence(decision), _element(decision.verdict, inconclusive), decision.verdict))
+        cases.append(
+            (
+                str(decision.gate),
+                sentence(decision),
+                _element(decision.verdict, inconclusive),
+                decision.verdict,
+            )
+        )
     elements = [element for _, _, element, _ in cases]
     counts = {
         "tests": str(len(cases)),
@@ -44,7 +57,11 @@ def junit(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verd
     for name, value in _properties(subject):
         ElementTree.SubElement(properties, "property", {"name": name, "value": printable(value)})
     for name, text, element, verdict in cases:
-        about = {"classname": printable(f"robaudit.{subject.name}"), "name": printable(name), "time": "0"}
+        about = {
+            "classname": printable(f"robaudit.{subject.name}"),
+            "name": printable(name),
+            "time": "0",
+        }
         node = ElementTree.SubElement(suite, "testcase", about)
         if element is None:
             ElementTree.SubElement(node, "system-out").text = printable(text)
@@ -52,7 +69,11 @@ def junit(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verd
             kind = {} if element == "skipped" else {"type": verdict}
             ElementTree.SubElement(node, element, {"message": printable(text), **kind})
     ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        + ElementTree.tostring(root, encoding="unicode")
+        + "\n"
+    )
 
 
 def _element(verdict: Verdict, inconclusive: Verdict) -> str | None:

@@ -13,7 +13,16 @@ from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
 from robaudit.report.chosen import principal
 from robaudit.report.pictures import kinds_of_picture
-from robaudit.report.sections import CLASSES, FLAGGED, LEVELS, Ask, Entry, Section, run_names, working_sections
+from robaudit.report.sections import (
+    CLASSES,
+    FLAGGED,
+    LEVELS,
+    Ask,
+    Entry,
+    Section,
+    run_names,
+    working_sections,
+)
 from robaudit.report.tables import Table
 from robaudit.runs.run import Run, chosen
 from robaudit.stats.classes import ClassBias
@@ -32,8 +41,8 @@ class RunView:
         run: the run.
         ask: the request, without what the run lacks.
         groups: the summaries of these results, in the run's order.
-        shown: the estimators whose classes and samples are shown: the requested ones, else the first that gives probabilities with
-            intervals, else the first.
+        shown: the estimators whose classes and samples are shown: the requested ones, else the
+            first that gives probabilities with intervals, else the first.
         decisions: on its gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
 
@@ -75,16 +84,31 @@ class Content:
     def flagged(self, view: RunView) -> list[Flagged]:
         """The flagged samples of a run."""
         part = self.part(FLAGGED)
-        return [] if part is None else [entry.record for entry in part.entries if entry.run is view.run]
+        return (
+            []
+            if part is None
+            else [entry.record for entry in part.entries if entry.run is view.run]
+        )
 
     def biases(self, view: RunView) -> list[ClassBias]:
         """The classes of a run."""
         part = self.part(CLASSES)
-        return [] if part is None else [entry.record for entry in part.entries if entry.run is view.run]
+        return (
+            []
+            if part is None
+            else [entry.record for entry in part.entries if entry.run is view.run]
+        )
 
 
-def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decisions: Sequence[Decision] | None = None) -> Content:
-    """The content of a report on some runs: each run's results for the requested estimators and noise levels.
+def gather(
+    runs: Sequence[Run],
+    ask: Ask | None = None,
+    *,
+    most: int = 60,
+    decisions: Sequence[Decision] | None = None,
+) -> Content:
+    """The content of a report on some runs: each run's results for the requested estimators and
+    noise levels.
 
     Args:
         runs: at least one.
@@ -102,13 +126,21 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
     for wanted, error in available[0][1].items():
         if all(wanted in missing for _, missing in available):
             raise error
-    names, views, problems = run_names(runs, request.label), list[RunView](), list[str]()
+    names = run_names(runs, request.label)
+    views = list[RunView]()
+    problems = list[str]()
     for name, run, (run_ask, missing) in zip(names, runs, available, strict=True):
         problems += map(str, missing.values())
-        documents, problem = decisions_of(run) if decisions is None else (tuple(decision.document() for decision in decisions), "")
+        documents, problem = (
+            decisions_of(run)
+            if decisions is None
+            else (tuple(decision.document() for decision in decisions), "")
+        )
         problems += [f"no gates: {problem}"] if problem else []
         views.append(_view(name, run, run_ask, documents))
-    sections = {name: section for name, section in working_sections().items() if name in kinds_of_picture()}
+    sections = {
+        name: section for name, section in working_sections().items() if name in kinds_of_picture()
+    }
     order = sorted(sections, key=lambda name: (name != LEVELS, sections[name].place))
     parts = (_part(name, sections[name], views, request, most) for name in order)
     return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
@@ -116,28 +148,53 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
 
 def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...]) -> RunView:
     if not run.frame:
-        raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
+        raise NothingLeftError(
+            str(run.path), "has no results to report", "audit at least one sample"
+        )
     groups = {group.key: group for group in summary_of(run)}
-    summaries = tuple(groups[key] for key in chosen(groups, ask.estimators, ask.levels, str(run.path)))
+    summaries = tuple(
+        groups[key] for key in chosen(groups, ask.estimators, ask.levels, str(run.path))
+    )
     if not summaries:
-        raise NothingLeftError(str(run.path), "has none of these estimators at these noise levels", "name others")
+        raise NothingLeftError(
+            str(run.path), "has none of these estimators at these noise levels", "name others"
+        )
     names = dict.fromkeys(group.key.estimator for group in summaries)
-    named = dict.fromkeys(name for wanted in ask.estimators for name in names if matches(name, wanted))
-    return RunView(name, run, replace(ask, label=(name,)), summaries, tuple(named) or (principal(summaries),), decisions)
+    named = dict.fromkeys(
+        name for wanted in ask.estimators for name in names if matches(name, wanted)
+    )
+    return RunView(
+        name,
+        run,
+        replace(ask, label=(name,)),
+        summaries,
+        tuple(named) or (principal(summaries),),
+        decisions,
+    )
 
 
-def _part(name: str, section: Section[Any], views: Sequence[RunView], ask: Ask, most: int) -> PageSection | None:
+def _part(
+    name: str, section: Section[Any], views: Sequence[RunView], ask: Ask, most: int
+) -> PageSection | None:
     """A section of the runs that it applies to; None where it has nothing to show."""
     entries: list[Entry[Any]] = []
     for view in views:
         run_ask = replace(view.ask, estimators=view.shown) if section.main_only else view.ask
-        run_ask = replace(run_ask, bottom=max(1, most)) if name == FLAGGED else replace(run_ask, threshold=None)
+        run_ask = (
+            replace(run_ask, bottom=max(1, most))
+            if name == FLAGGED
+            else replace(run_ask, threshold=None)
+        )
         if name == FLAGGED or section.suits(view.run):
             try:
                 added = section.find([view.run], run_ask)
             except (RunError, NothingLeftError):  # none among the requested results
                 continue
-            entries += [replace(entry, record=_listed(entry.record, most)) for entry in added] if name == FLAGGED else added
+            entries += (
+                [replace(entry, record=_listed(entry.record, most)) for entry in added]
+                if name == FLAGGED
+                else added
+            )
     tables = tuple(section.shown(entries, ask, page=True)) if entries else ()
     return PageSection(name, section, tuple(entries), ask, tables) if tables else None
 
@@ -147,7 +204,8 @@ def _listed(flagged: Flagged, most: int) -> Flagged:
 
 
 def _available(run: Run, ask: Ask) -> tuple[Ask, dict[object, RunError]]:
-    """The request without what the run lacks, as long as it has some of it; and an error for each thing that it lacks."""
+    """The request without what the run lacks, as long as it has some of it; and an error for each
+    thing that it lacks."""
     missing = dict[object, RunError]()
 
     def has(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:
@@ -157,6 +215,10 @@ def _available(run: Run, ask: Ask) -> tuple[Ask, dict[object, RunError]]:
             missing[wanted] = error
             return False
 
-    estimators = [name for name in ask.estimators if has(name, [name], EVERY_LEVEL)] or ask.estimators
-    levels = LevelChoice.joined(part for part in ask.levels.parts if has(part, (), part)) or ask.levels
+    estimators = [
+        name for name in ask.estimators if has(name, [name], EVERY_LEVEL)
+    ] or ask.estimators
+    levels = (
+        LevelChoice.joined(part for part in ask.levels.parts if has(part, (), part)) or ask.levels
+    )
     return replace(ask, estimators=estimators, levels=levels), missing

@@ -20,7 +20,9 @@ _MOST_SKIPPED = 20
 def facts(view: RunView) -> str:
     """Model and data in one line."""
     info = view.run.info
-    model, data, totals = info.model, info.data, info.totals
+    model = info.model
+    data = info.data
+    totals = info.totals
     skipped = f" ({totals.skipped:,} skipped)" if totals.skipped else ""
     images = f"{count(totals.samples, 'image')}{skipped} of {_last(data.where)}"
     return f"{_last(model.name)} ({model.format}, {model.classes} classes) on {images}."
@@ -34,11 +36,17 @@ def provenance(views: Sequence[RunView]) -> Table:
         for name in dict.fromkeys(name for facts in facts_of for name in facts)
         if any(facts.get(name) for facts in facts_of)
     ]
-    return Table("How the runs were made" if len(views) > 1 else "How the run was made", _heads("fact", views), tuple(rows))
+    return Table(
+        "How the runs were made" if len(views) > 1 else "How the run was made",
+        _heads("fact", views),
+        tuple(rows),
+    )
 
 
 def _heads(first: str, views: Sequence[RunView]) -> tuple[Column, ...]:
-    return Column(first), *(Column(view.name if len(views) > 1 else "", wrap=True) for view in views)
+    return Column(first), *(
+        Column(view.name if len(views) > 1 else "", wrap=True) for view in views
+    )
 
 
 def skipped_tables(views: Sequence[RunView]) -> Iterator[Table]:
@@ -50,7 +58,9 @@ def skipped_tables(views: Sequence[RunView]) -> Iterator[Table]:
             notes = (f"and {rest:,} more: see run.json",) if rest else ()
             heads = Column("sample", wrap=True), Column("reason", wrap=True)
             name = f"{view.name}: " if len(views) > 1 else ""
-            yield Table(f"{name}{count(len(skipped), 'sample')} skipped", heads, tuple(rows), notes=notes)
+            yield Table(
+                f"{name}{count(len(skipped), 'sample')} skipped", heads, tuple(rows), notes=notes
+            )
 
 
 def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
@@ -64,20 +74,46 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
         limit = decision["threshold"]
         value, lower, upper = (
             "" if decision[key] is None else number(decision[key], limit, rounding)
-            for key, rounding in (("value", ROUND_HALF_UP), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
+            for key, rounding in (
+                ("value", ROUND_HALF_UP),
+                ("lower", ROUND_FLOOR),
+                ("upper", ROUND_CEILING),
+            )
         )
-        interval = (lower or upper) and not decision["lower"] == decision["value"] == decision["upper"]
-        ends = f"[{lower or '...'}, {upper or '...'}] ({100 * decision['confidence']:.6g}%)" if interval else ""
+        interval = (lower or upper) and not decision["lower"] == decision["value"] == decision[
+            "upper"
+        ]
+        ends = (
+            f"[{lower or '...'}, {upper or '...'}] ({100 * decision['confidence']:.6g}%)"
+            if interval
+            else ""
+        )
         if decision["covers"] == Covers.RUN:
-            value, ends = f"{decision['value']:g}", ""
-        verdict = Cell(str(decision["verdict"]), tone="bad" if decision["verdict"] == "fail" else "")
-        rows.append((Cell(str(decision["gate"])), verdict, *cells((f"{value or NONE} {ends}".rstrip(), str(decision["about"])))))
-    heads = (Column("gate"), Column("verdict"), Column("value [interval]", number=True), Column("about", wrap=True))
+            value = f"{decision['value']:g}"
+            ends = ""
+        verdict = Cell(
+            str(decision["verdict"]), tone="bad" if decision["verdict"] == "fail" else ""
+        )
+        rows.append(
+            (
+                Cell(str(decision["gate"])),
+                verdict,
+                *cells((f"{value or NONE} {ends}".rstrip(), str(decision["about"]))),
+            )
+        )
+    heads = (
+        Column("gate"),
+        Column("verdict"),
+        Column("value [interval]", number=True),
+        Column("about", wrap=True),
+    )
     return Table("Gates of the run", heads, tuple(rows))
 
 
 def _provenance(info: RunInfo, path: str) -> Iterator[tuple[str, str]]:
-    model, data, totals = info.model, info.data, info.totals
+    model = info.model
+    data = info.data
+    totals = info.totals
     yield "Run", f"{info.name} in {path}"
     yield "Model", f"{model.name} ({model.format}, {model.classes} classes)"
     yield "Model sha256", model.sha256
@@ -89,7 +125,12 @@ def _provenance(info: RunInfo, path: str) -> Iterator[tuple[str, str]]:
     yield "Passes", f"{totals.forwards:,} forward and {totals.backwards:,} backward"
     yield "Command", info.command or "from Python"
     yield "Started", info.started
-    yield "Versions", ", ".join(f"{name} {number}" for name, number in info.versions.items() if number is not None)
+    yield (
+        "Versions",
+        ", ".join(
+            f"{name} {number}" for name, number in info.versions.items() if number is not None
+        ),
+    )
     for name, plugin in info.plugins.items():
         yield f"Plugin {name}", f"{plugin.package} {plugin.version}, {plugin.entry_point}"
     for note in model.notes:

@@ -20,7 +20,8 @@ _SAMPLES = (20, 8, 3, 0)
 
 
 def markdown_report(content: Content, *, title: str | None = None) -> str:
-    """Verdict and tables of one or several runs, under 60,000 bytes: it lists fewer samples where there are too many.
+    """Verdict and tables of one or several runs, under 60,000 bytes: it lists fewer samples where
+    there are too many.
 
     Args:
         content: of the runs.
@@ -37,10 +38,16 @@ def markdown_report(content: Content, *, title: str | None = None) -> str:
 def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
     """The paragraphs and tables."""
     views = content.views
-    yield f"# {markdown(clipped(title or 'Robustness of ' + ', '.join(view.name for view in views), 500))}"
+    yield (
+        "# "
+        f"{markdown(clipped(title or 'Robustness of ' + ', '.join(view.name for view in views), 500))}"
+    )
     for view in views:
         name = f"{view.name}: " if len(views) > 1 else ""
-        yield from (f"**Warning:** {markdown(clipped(name + warning, 500))}" for warning in view.run.info.warnings[:10])
+        yield from (
+            f"**Warning:** {markdown(clipped(name + warning, 500))}"
+            for warning in view.run.info.warnings[:10]
+        )
         if gates := gate_line(view)[1]:
             yield f"**{markdown(name + gates)}**"
         yield f"**{markdown(name + sentence(content, view))}**"
@@ -59,11 +66,17 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
 
 
 def _tables(part: PageSection, samples: int) -> Sequence[Table]:
-    """The tables of a section; of the flagged samples at most ``samples``, and none that are not flagged."""
+    """The tables of a section; of the flagged samples at most ``samples``, and none that are not
+    flagged."""
     if part.name != FLAGGED:
         return part.tables
     listed = [
-        replace(entry, record=replace(entry.record, samples=entry.record.samples[: min(samples, entry.record.beyond)]))
+        replace(
+            entry,
+            record=replace(
+                entry.record, samples=entry.record.samples[: min(samples, entry.record.beyond)]
+            ),
+        )
         for entry in part.entries
     ]
     tables = part.section.shown(listed, part.ask)

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def page(
-    content: Content, *, title: str | None = None, images: bool = True, source: ImageSource | None = None
+    content: Content,
+    *,
+    title: str | None = None,
+    images: bool = True,
+    source: ImageSource | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """The page of one or several runs.
 
@@ -62,7 +66,9 @@ def page(
         version=version("robaudit"),
         signs=signs,
     )
-    return harmless_html(text), tuple(section["problem"] for section in sections if section["problem"])
+    return harmless_html(text), tuple(
+        section["problem"] for section in sections if section["problem"]
+    )
 
 
 def environment() -> Any:
@@ -76,7 +82,13 @@ def environment() -> Any:
     except ImportError as error:
         raise needs_extra("robaudit report", "jinja2", "report") from error
 
-    return Environment(loader=FunctionLoader(_resource), autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=False)
+    return Environment(
+        loader=FunctionLoader(_resource),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=False,
+    )
 
 
 def _shown(value: object) -> object:
@@ -103,10 +115,13 @@ def _resource(name: str) -> str:
 
 
 def _section(part: PageSection, source: ImageSource | None, *, images: bool) -> dict[str, Any]:
-    """What the template reads of a section: its tables and its picture; of samples without one, if their images cannot be read."""
+    """What the template reads of a section: its tables and its picture; of samples without one, if
+    their images cannot be read."""
     from robaudit.report.pictures.inline import inline
 
-    picture, problem, of_images = None, "", part.name == FLAGGED
+    picture = None
+    problem = ""
+    of_images = part.name == FLAGGED
     drawn = part.section.has_figure and any(table.columns for table in part.tables)
     if drawn and (images or not of_images):
         try:

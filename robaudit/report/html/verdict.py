@@ -25,12 +25,15 @@ _MOST = 4  # noise levels at a glance
 
 
 def sentence(content: Content, view: RunView) -> str:
-    """The verdict: how robust the model is at the lowest and at the highest noise level, and how many images are flagged.
+    """The verdict: how robust the model is at the lowest and at the highest noise level, and how
+    many images are flagged.
 
-    With several noises, each at its strongest level, it is about the least and the most harmful noise.
+    With several noises, each at its strongest level, it is about the least and the most harmful
+    noise.
     """
     groups = _headline(view)
-    least, most = groups[0], groups[-1]
+    least = groups[0]
+    most = groups[-1]
     if len({group.key.noise for group in groups}) > 1:
         most, *_, least = sorted(groups, key=_goodness)
     levels = numbers.level_texts(group.key.at for group in view.groups)
@@ -42,27 +45,51 @@ def sentence(content: Content, view: RunView) -> str:
 
 
 def gate_line(view: RunView) -> tuple[str, str]:
-    """The worst verdict of the gates of a run, and how many there are of each; empty without gates."""
+    """The worst verdict of the gates of a run, and how many there are of each; empty without
+    gates."""
     verdicts = [str(decision["verdict"]) for decision in view.decisions]
     words = {"fail": "failed", "inconclusive": "inconclusive", "pass": "passed"}
     worst = next((verdict for verdict in words if verdict in verdicts), "")
-    counts = [f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts]
+    counts = [
+        f"{verdicts.count(verdict)} {word}"
+        for verdict, word in words.items()
+        if verdict in verdicts
+    ]
     return worst, f"{count(len(verdicts), 'gate')}: {', '.join(counts)}" if verdicts else ""
 
 
 def glance(content: Content) -> Table:
-    """A line for each run and noise level, at most four levels of each: accuracy, robustness, the least robust class, flagged samples."""
+    """A line for each run and noise level, at most four levels of each: accuracy, robustness, the
+    least robust class, flagged samples."""
     several = len(content.views) > 1
     first = content.views[0].main()[0]
-    alike = all(group.key.quantity == first.key.quantity for view in content.views for group in view.main())
-    rows = [(*((Cell(view.name),) if several else ()), *row) for view in content.views for row in _rows(content, view)]
-    head = "prediction unchanged" if first.key.quantity == P_ROBUST.name else f"mean {first.key.quantity}"
+    alike = all(
+        group.key.quantity == first.key.quantity for view in content.views for group in view.main()
+    )
+    rows = [
+        (*((Cell(view.name),) if several else ()), *row)
+        for view in content.views
+        for row in _rows(content, view)
+    ]
+    head = (
+        "prediction unchanged"
+        if first.key.quantity == P_ROBUST.name
+        else f"mean {first.key.quantity}"
+    )
     heads = ("accuracy", head if alike else "mean", "least robust class", "flagged")
-    filled = [i for i in range(4) if any(row[i + 1 + several].text not in ("", numbers.NONE) for row in rows)]
+    filled = [
+        i
+        for i in range(4)
+        if any(row[i + 1 + several].text not in ("", numbers.NONE) for row in rows)
+    ]
     place = 1 + several
     return Table(
         "At a glance",
-        (*((Column("run"),) if several else ()), Column("noise"), *(Column(heads[i], number=i != 2) for i in filled)),
+        (
+            *((Column("run"),) if several else ()),
+            Column("noise"),
+            *(Column(heads[i], number=i != 2) for i in filled),
+        ),
         tuple((*row[:place], *(row[place + i] for i in filled)) for row in rows),
         conclusions=tuple(_compared(content)),
         notes=(f"{content.views[0].shown[0]}; [ ] 95 % interval, {LIKE_THESE}.", COVER),
@@ -70,32 +97,48 @@ def glance(content: Content) -> Table:
 
 
 def _compared(content: Content) -> Iterator[Cell]:
-    """How the main result of each further run differs from the first one's, at the strongest level of the verdict."""
+    """How the main result of each further run differs from the first one's, at the strongest level
+    of the verdict."""
     base, *others = content.views
     group = _headline(base)[-1]
     changes = changes_of([Entry(view.name, view.run, None) for view in content.views])
     level = numbers.level_texts(group.key.at for group in base.groups)[group.key.at]
     for view in others:
         if (change := changes[view.name].get((group.key.estimator, group.key.at))) is not None:
-            text = f"{view.name} minus {base.name}, {level}: mean {group.key.quantity} {difference(change.mean)}."
+            text = (
+                f"{view.name} minus {base.name}, {level}: mean {group.key.quantity} "
+                f"{difference(change.mean)}."
+            )
             yield Cell(text, tone="strong")
 
 
 def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
-    levels, clean = numbers.level_texts(group.key.at for group in view.groups), view.run.info.clean_accuracy
+    levels = numbers.level_texts(group.key.at for group in view.groups)
+    clean = view.run.info.clean_accuracy
     if clean is not None:
-        yield cells(("no noise", numbers.with_percents(clean.value, clean.lower, clean.upper), "", "", ""))
+        yield cells(
+            ("no noise", numbers.with_percents(clean.value, clean.lower, clean.upper), "", "", "")
+        )
     flagged = {group.key: group for group in content.flagged(view) if group.has_threshold}
     biases = {bias.key: bias for bias in content.biases(view)}
     for group in _headline(view):
-        noisy, many, bias = group.noisy_accuracy, flagged.get(group.key), biases.get(group.key)
+        noisy = group.noisy_accuracy
+        many = flagged.get(group.key)
+        bias = biases.get(group.key)
         worst = None if bias is None else worst_class(bias)
         yield (
             Cell(levels[group.key.at]),
             Cell("" if noisy is None else numbers.percents(noisy.population)),
             Cell(group_mean(group)),
-            Cell("" if worst is None else f"{_class_text(worst)}: {class_mean(worst, group.quantity)}"),
-            Cell("" if many is None else f"{many.beyond:,} of {many.total:,}", tone="bad" if many is not None and many.confirmed else ""),
+            Cell(
+                ""
+                if worst is None
+                else f"{_class_text(worst)}: {class_mean(worst, group.quantity)}"
+            ),
+            Cell(
+                "" if many is None else f"{many.beyond:,} of {many.total:,}",
+                tone="bad" if many is not None and many.confirmed else "",
+            ),
         )
 
 
@@ -103,7 +146,10 @@ def flag_rule(flagged: Flagged) -> str:
     """When a sample of this list counts as not robust."""
     if flagged.key.quantity == "p_robust" and flagged.threshold == 0.5:
         return "noise changes the prediction in more than half of the copies (value below 0.5)"
-    return f"{flagged.key.quantity} is {'below' if flagged.quantity.higher_is_better else 'above'} {flagged.threshold:.4g}"
+    return (
+        f"{flagged.key.quantity} is "
+        f"{'below' if flagged.quantity.higher_is_better else 'above'} {flagged.threshold:.4g}"
+    )
 
 
 def worst_class(bias: ClassBias) -> ClassStats | None:
@@ -111,7 +157,9 @@ def worst_class(bias: ClassBias) -> ClassStats | None:
     tested = [stats for stats in bias.classes if stats.images > 1]
     if len(tested) < 2:
         return None
-    return (min if bias.quantity.higher_is_better else max)(tested, key=lambda stats: stats.mean.value)
+    return (min if bias.quantity.higher_is_better else max)(
+        tested, key=lambda stats: stats.mean.value
+    )
 
 
 def _class_text(stats: ClassStats) -> str:
@@ -121,13 +169,18 @@ def _class_text(stats: ClassStats) -> str:
 
 
 def _headline(view: RunView) -> list[GroupSummary]:
-    """The levels that the verdict is about: of one noise all of them, or the weakest, the strongest and two between; of several
-    noises the strongest of each, and of more than four the most harmful.
+    """The levels that the verdict is about: of one noise all of them, or the weakest, the strongest
+    and two between; of several noises the strongest of each, and of more than four the most
+    harmful.
     """
     every = sorted(view.main(), key=lambda group: group.key.at.strength)
     noises = dict.fromkeys(group.key.noise for group in view.main())
     if len(noises) == 1:
-        return every if len(every) <= _MOST else [every[round(i * (len(every) - 1) / (_MOST - 1))] for i in range(_MOST)]
+        return (
+            every
+            if len(every) <= _MOST
+            else [every[round(i * (len(every) - 1) / (_MOST - 1))] for i in range(_MOST)]
+        )
     strongest = {group.key.noise: group for group in every}
     worst = sorted(strongest.values(), key=_goodness)[:_MOST]
     return [strongest[label] for label in noises if strongest[label] in worst]
@@ -143,7 +196,8 @@ def _is_share(group: GroupSummary) -> bool:
 
 def _mean(group: GroupSummary) -> str:
     """The mean of a group with its interval, for a sentence."""
-    mean, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
+    mean = group.mean
+    mark = numbers.NO_INTERVAL if group.with_interval < group.images else ""
     if group.quantity.unit == "probability":
         text = numbers.percents(mean.measured if group.images == 1 else mean.population)
     elif group.key.quantity == LOG10_P_FAIL.name:
@@ -159,28 +213,47 @@ def _odds(mean: Mean, mark: str) -> str:
     if math.isinf(lower):
         end = upper if mean.measured.upper is None else mean.measured.upper
         return f"at most {numbers.odds(end, 'up')}" if end < 0 else "an unknown share of"
-    return f"{mark}{numbers.odds(mean.value)} [{numbers.odds(lower, 'down')}, {numbers.odds(upper, 'up')}]"
+    return (
+        f"{mark}{numbers.odds(mean.value)} [{numbers.odds(lower, 'down')}, "
+        f"{numbers.odds(upper, 'up')}]"
+    )
 
 
 def _answer(group: GroupSummary, level: str) -> str:
-    mean, at = _mean(group), group.key.at
+    mean = _mean(group)
+    at = group.key.at
     named = f"{GAUSSIAN} noise of {level}" if at.usual else f"the noise {level}"
     if group.quantity.unit == "probability":
-        display = f" ({numbers.grey_levels(at.number)})" if at.name in (LevelName.SIGMA, LevelName.EPS) else ""
+        display = (
+            f" ({numbers.grey_levels(at.number)})"
+            if at.name in (LevelName.SIGMA, LevelName.EPS)
+            else ""
+        )
         return f"With {named}{display} the prediction is unchanged in {mean} of noisy copies"
     if group.key.quantity == LOG10_P_FAIL.name:
-        return f"With {named} the prediction changes in {mean} noisy copies, by the geometric mean over the images"
+        return (
+            f"With {named} the prediction changes in {mean} noisy copies, by the geometric "
+            "mean over the images"
+        )
     if at.noise is None:
         bound = " (an upper bound)" if group.not_found else ""
         return f"The mean {group.key.quantity} of {group.key.estimator}{bound} is {mean}"
     return f"With {named} the mean {group.key.quantity} is {mean}"
 
 
-def _flag_sentence(every: Sequence[Flagged], view: RunView, at: NoiseLevel, levels: dict[NoiseLevel, str]) -> str:
-    flagged = [group for group in every if group.key.at == at and group.key.estimator == view.shown[0]]
+def _flag_sentence(
+    every: Sequence[Flagged], view: RunView, at: NoiseLevel, levels: dict[NoiseLevel, str]
+) -> str:
+    flagged = [
+        group for group in every if group.key.at == at and group.key.estimator == view.shown[0]
+    ]
     if not flagged or not flagged[0].has_threshold:
         return ""
     first = flagged[0]
-    many, verb = f"{first.beyond:,} of {count(first.total, 'image')}", "is" if first.beyond == 1 else "are"
+    many = f"{first.beyond:,} of {count(first.total, 'image')}"
+    verb = "is" if first.beyond == 1 else "are"
     where = "Without noise" if at.noise is None else f"At {levels[at]}"
-    return f"{where}, {many} {verb} flagged{bracketed_certainties(first)}; flagged means that {flag_rule(first)}."
+    return (
+        f"{where}, {many} {verb} flagged{bracketed_certainties(first)}; flagged means that "
+        f"{flag_rule(first)}."
+    )

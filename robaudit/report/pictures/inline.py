@@ -1,4 +1,5 @@
-"""A picture as part of an HTML page: in its fonts and colours, without clashing ids, and harmless."""
+"""A picture as part of an HTML page: in its fonts and colours, without clashing ids, and
+harmless."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ from robaudit.report.pictures.style import CARD, FAINT, GRID, INK
 from robaudit.text import printable
 
 _SIZE = PictureSize(width=6.6, size=10.0, title=True, caption=False)
-_VARIABLES = {colour: f"var(--{name}, {colour})" for name, colour in (("card", CARD), ("ink", INK), ("faint", FAINT), ("grid", GRID))}
+_VARIABLES = {
+    colour: f"var(--{name}, {colour})"
+    for name, colour in (("card", CARD), ("ink", INK), ("faint", FAINT), ("grid", GRID))
+}
 _FONT = re.compile(r"font: (?:(bold|\d+) )?([\d.]+)px [^;]*")
 _FAMILY = re.compile(r"font-family: [^;]*")
 _LONG = re.compile(r"-?\d+\.\d{3,}(?![\d.])")
@@ -23,8 +27,9 @@ def inline(kind: str, sketch: Sketch) -> str:
     """The ``<svg>`` element of a picture, without its caption.
 
     It has a viewBox and no size, a title for screen readers, no metadata, and only inline styles.
-    Card, ink, faint and grid colours are the variables --card, --ink, --faint and --grid of the page, where it has them.
-    Its ids are salted with its kind and caption, so that different pictures on a page share none.
+    Card, ink, faint and grid colours are the variables --card, --ink, --faint and --grid of the
+    page, where it has them. Its ids are salted with its kind and caption, so that different
+    pictures on a page share none.
 
     Args:
         kind: the kind of picture, for the ids.
@@ -43,10 +48,23 @@ def inline(kind: str, sketch: Sketch) -> str:
         element.tag = _name(element.tag)
         attributes = list(element.attrib.items())
         element.attrib.clear()
-        element.attrib.update({_name(key): _value(_name(key), value) for key, value in attributes if _is_needed(_name(key), value)})
+        element.attrib.update(
+            {
+                _name(key): _value(_name(key), value)
+                for key, value in attributes
+                if _is_needed(_name(key), value)
+            }
+        )
     box = root.attrib["viewBox"]
     root.attrib.clear()
-    root.attrib.update({"xmlns": "http://www.w3.org/2000/svg", "viewBox": box, "role": "img", "aria-labelledby": f"{kind}-title"})
+    root.attrib.update(
+        {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "viewBox": box,
+            "role": "img",
+            "aria-labelledby": f"{kind}-title",
+        }
+    )
     named = Xml.Element("title", {"id": f"{kind}-title"})
     named.text = printable(sketch.title)
     root.insert(0, named)
@@ -78,7 +96,11 @@ def _shorter(number: re.Match[str]) -> str:
 def _style(text: str) -> str:
     """Declarations with the page's font, and its colours where they are ours."""
     text = _FONT.sub(
-        lambda match: f"font-size: {match[2]}px; font-family: inherit" + (f"; font-weight: {match[1]}" if match[1] else ""), text
+        lambda match: (
+            f"font-size: {match[2]}px; font-family: inherit"
+            + (f"; font-weight: {match[1]}" if match[1] else "")
+        ),
+        text,
     )
     text = _FAMILY.sub("font-family: inherit", text)
     for colour, variable in _VARIABLES.items():

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.text import Text
 
-_NARROWEST, _WIDEST = 3.3, 20.0  # inches: a column of a paper, a poster
+# inches: a column of a paper, a poster
+_NARROWEST = 3.3
+_WIDEST = 20.0
 _SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
 _PAD = 0.06  # inches above and below everything that is laid out
 _NOTEBOOK_DPI = 110
@@ -37,30 +39,40 @@ def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
         ask: the request.
 
     Raises:
-        RobauditError: the kind is unknown or has no figure, or a run has nothing that it could show.
+        RobauditError: the kind is unknown or has no figure, or a run has nothing that it could
+            show.
     """
     if kind not in (kinds := kinds_of_picture()):
         raise RobauditError(f"kind {kind!r}", "there is no such picture", did_you_mean(kind, kinds))
     section = section_of(kind)
     if not section.has_figure:
-        raise RobauditError(f"kind {kind!r}", "is a section without a figure", f"robaudit show RUN {kind} prints it")
+        raise RobauditError(
+            f"kind {kind!r}", "is a section without a figure", f"robaudit show RUN {kind} prints it"
+        )
     entries = section.find(runs, section.narrowed(runs, ask))
     sketch = section.figure(entries, ask)
     return replace(sketch, apart=not_compared(runs_of(entries)))
 
 
 def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
-    """The look of a figure of this width: letters of 9 points, of 7 where it is narrower than a page.
+    """The look of a figure of this width: letters of 9 points, of 7 where it is narrower than a
+    page.
 
     Raises:
         RobauditError: the width does not fit a page.
     """
     if not _NARROWEST <= width <= _WIDEST:
-        raise RobauditError(f"--width {width:g}", "does not fit a page", f"give {_NARROWEST:g} to {_WIDEST:g} inches")
+        raise RobauditError(
+            f"--width {width:g}",
+            "does not fit a page",
+            f"give {_NARROWEST:g} to {_WIDEST:g} inches",
+        )
     return PictureSize(width, 9.0 if width >= _SMALL_BELOW else 7.0, title, caption)
 
 
-def picture(sketch: Sketch, format_: str, look: PictureSize, *, dpi: int = 300, salt: str = "") -> bytes:
+def picture(
+    sketch: Sketch, format_: str, look: PictureSize, *, dpi: int = 300, salt: str = ""
+) -> bytes:
     """The bytes of a picture; the same for the same drawing, with any matplotlibrc.
 
     Args:
@@ -68,13 +80,18 @@ def picture(sketch: Sketch, format_: str, look: PictureSize, *, dpi: int = 300, 
         format_: png, svg or pdf. Letters are outlines (svg) or an embedded font (pdf).
         look: from :func:`look_of`.
         dpi: of a png.
-        salt: of the ids of a svg that becomes part of a page: its letters are left to the page's fonts, and its background is open.
+        salt: of the ids of a svg that becomes part of a page: its letters are left to the page's
+            fonts, and its background is open.
     """
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     sink = io.BytesIO()
     with styled(look.size, salt):
-        figure = _drawn(sketch, look, "none" if salt else CARD, dpi if format_ == "png" else 72, format_)
-        figure.savefig(sink, format=format_, facecolor=figure.get_facecolor(), metadata=dates[format_])
+        figure = _drawn(
+            sketch, look, "none" if salt else CARD, dpi if format_ == "png" else 72, format_
+        )
+        figure.savefig(
+            sink, format=format_, facecolor=figure.get_facecolor(), metadata=dates[format_]
+        )
     return sink.getvalue()
 
 
@@ -100,7 +117,12 @@ def _drawn(sketch: Sketch, look: PictureSize, background: str, dpi: int, format_
                 self.savefig(sink, format="png", dpi=_NOTEBOOK_DPI, facecolor=self.get_facecolor())
             return sink.getvalue()
 
-    figure = Picture(figsize=(look.width, look.width), dpi=dpi, facecolor=background, layout=ConstrainedLayoutEngine(h_pad=_PAD))
+    figure = Picture(
+        figsize=(look.width, look.width),
+        dpi=dpi,
+        facecolor=background,
+        layout=ConstrainedLayoutEngine(h_pad=_PAD),
+    )
     FigureCanvasAgg(figure)
     columns = figure.add_gridspec(1, 2, width_ratios=(look.width - MARGIN, MARGIN))
     page = figure.add_subfigure(columns[0, 0])  # text wraps at its right end
@@ -124,11 +146,18 @@ def _words(page: SubFigure, sketch: Sketch, look: PictureSize) -> Iterator[Text]
     left: dict[str, Any] = {"x": MARGIN / look.body, "ha": "left", "wrap": True, "linespacing": 1.3}
     if look.title:
         named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
-        yield page.suptitle(flowing(named, look.letters(0.8 * look.body, bold=True)), size=look.size + 2, weight="bold", **left)
+        yield page.suptitle(
+            flowing(named, look.letters(0.8 * look.body, bold=True)),
+            size=look.size + 2,
+            weight="bold",
+            **left,
+        )
     if look.caption:
         about = f"{sketch.about}. " if sketch.about and not look.title else ""
         caption = signs(f"{about}{sketch.caption} {sketch.apart}".strip())
-        yield page.supxlabel(flowing(caption, look.letters(look.body)), size=look.size, color=FAINT, **left)
+        yield page.supxlabel(
+            flowing(caption, look.letters(look.body)), size=look.size, color=FAINT, **left
+        )
 
 
 def _parts(figure: Figure | SubFigure) -> Iterator[Figure | SubFigure]:

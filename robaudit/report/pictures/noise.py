@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 MOST_LEVELS = 7
-_GAP, _LARGEST_SIDE = 0.06, 1.3  # inches: between cells, of a cell
+# inches: between cells, of a cell
+_GAP = 0.06
+_LARGEST_SIDE = 1.3
 
 
 class Preview(NamedTuple):
-    """One noise on a few images: its title, its levels, and each image clean and at each level, in bytes (height, width, 3)."""
+    """One noise on a few images: its title, its levels, and each image clean and at each level, in
+    bytes (height, width, 3)."""
 
     title: str
     levels: tuple[str, ...]
@@ -32,7 +35,8 @@ class Preview(NamedTuple):
 
 
 def sketch(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: int) -> Sketch:
-    """The first images of a data set under each noise, by the first draw of the run's own noise; at most seven levels of each.
+    """The first images of a data set under each noise, by the first draw of the run's own noise; at
+    most seven levels of each.
 
     Args:
         noises: of a spec, at least one.
@@ -48,7 +52,8 @@ def sketch(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: 
     columns = 1 + max(len(preview.levels) for preview in shown)
     return Sketch(
         title="Examples of the noise",
-        caption=f"The first images of {dataset.where}, clean and with the first draw of the run's noise; pixels beyond [0, 1] are cut "
+        caption=f"The first images of {dataset.where}, clean and with the first draw of the "
+        "run's noise; pixels beyond [0, 1] are cut "
         "off here.",
         height=lambda look: sum(_height(preview, look, columns) for preview in shown),
         draw=lambda body, look: _draw(body, look, shown, columns),
@@ -56,16 +61,21 @@ def sketch(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: 
 
 
 def _preview(noise: NoiseProcess, samples: Sequence[Sample], seed: int) -> Preview:
-    source, texts = noise.seeded(seed, torch.device("cpu")), level_numbers(noise.levels)
+    source = noise.seeded(seed, torch.device("cpu"))
+    texts = level_numbers(noise.levels)
     count = min(MOST_LEVELS, len(noise.levels))
     places = [round(i * (len(noise.levels) - 1) / max(1, count - 1)) for i in range(count)]
     shown = [noise.levels[i] for i in places]
     rows = []
     for sample in samples:
         clean = sample.pixels.to(torch.float32)
-        rows.append((sized(clean), *(sized(first_copy(source, sample.id, clean, at)) for at in shown)))
+        rows.append(
+            (sized(clean), *(sized(first_copy(source, sample.id, clean, at)) for at in shown))
+        )
     kind = "" if noise.label == noise.kind else f" ({noise.kind})"
-    return Preview(f"{noise.label}{kind}, {shown[0].name}", tuple(texts[at] for at in shown), tuple(rows))
+    return Preview(
+        f"{noise.label}{kind}, {shown[0].name}", tuple(texts[at] for at in shown), tuple(rows)
+    )
 
 
 def _height(preview: Preview, look: PictureSize, columns: int) -> float:
@@ -76,10 +86,17 @@ def _height(preview: Preview, look: PictureSize, columns: int) -> float:
 def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns: int) -> None:
     heights = [_height(preview, look, columns) for preview in shown]
     for part, preview in zip(stacked(body, heights), shown, strict=True):
-        part.suptitle(cut(preview.title, look.letters(look.body, bold=True), "middle"), x=0.012, ha="left", weight="bold")
+        part.suptitle(
+            cut(preview.title, look.letters(look.body, bold=True), "middle"),
+            x=0.012,
+            ha="left",
+            weight="bold",
+        )
         grid = part.subplots(len(preview.images), columns, squeeze=False)
         for ax, head in zip(grid[0], ("clean", *preview.levels), strict=False):
-            ax.set_title(cut(head, look.letters(look.body / columns)), color=FAINT, weight="normal", pad=2)
+            ax.set_title(
+                cut(head, look.letters(look.body / columns)), color=FAINT, weight="normal", pad=2
+            )
         for line, images in zip(grid, preview.images, strict=True):
             for ax, image in zip_longest(line, images):
                 quiet(ax, image)

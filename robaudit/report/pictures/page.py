@@ -56,7 +56,8 @@ class PictureSize:
         return max(1, int(72 * inches / (self.size * (_BOLD_LETTER if bold else _LETTER))))
 
     def across(self, count: int, least: float) -> int:
-        """How many of ``count`` panels stand side by side, each at least ``least`` inches wide: no row is left nearly empty."""
+        """How many of ``count`` panels stand side by side, each at least ``least`` inches wide: no
+        row is left nearly empty."""
         most = max(1, min(count, int(self.body / least + 1e-6)))
         return -(-count // -(-count // most)) if count else 1
 
@@ -70,7 +71,8 @@ class Sketch:
         caption: how many images, what the intervals cover, what was left out.
         height: inches of its body without legends, for a look.
         draw: draws the body.
-        about: the estimator and noise level shown: after the title, or before the caption if there is no title.
+        about: the estimator and noise level shown: after the title, or before the caption if there
+            is no title.
         apart: which runs cannot be compared with the first: after the caption.
     """
 
@@ -84,7 +86,9 @@ class Sketch:
 
 def stacked(body: SubFigure, heights: Sequence[float]) -> list[SubFigure]:
     """Parts below each other, with these relative heights."""
-    parts: list[SubFigure] = list(body.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
+    parts: list[SubFigure] = list(
+        body.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    )
     for part in parts:
         part.patch.set_visible(False)
     return parts
@@ -94,7 +98,8 @@ def stacked(body: SubFigure, heights: Sequence[float]) -> list[SubFigure]:
 
 
 def flowing(text: str, letters: int) -> str:
-    """A sentence for matplotlib to wrap: it breaks at blanks only, and no word has more than this many letters."""
+    """A sentence for matplotlib to wrap: it breaks at blanks only, and no word has more than this
+    many letters."""
     words = _TOGETHER.findall(printable(text))
     return " ".join(cut(word, letters).replace(" ", "\N{NO-BREAK SPACE}") for word in words)
 
@@ -110,9 +115,16 @@ def cut(text: str, letters: int, lost: Literal["beginning", "middle", "end"] = "
 
 
 def told_apart(names: Sequence[Sequence[str]]) -> list[str]:
-    """Names made of parts, without the parts that all of them share; the last part where they share all."""
-    differ = [i for i in range(len(names[0])) if len({name[i] for name in names}) > 1] if names else []
-    return [", ".join(part for i in differ if (part := name[i])) or next((part for part in reversed(name) if part), "") for name in names]
+    """Names made of parts, without the parts that all of them share; the last part where they share
+    all."""
+    differ = (
+        [i for i in range(len(names[0])) if len({name[i] for name in names}) > 1] if names else []
+    )
+    return [
+        ", ".join(part for i in differ if (part := name[i]))
+        or next((part for part in reversed(name) if part), "")
+        for name in names
+    ]
 
 
 def shorter(names: Sequence[str], letters: int) -> list[str]:
@@ -120,13 +132,17 @@ def shorter(names: Sequence[str], letters: int) -> list[str]:
     names = [printable(name) for name in names]
     if all(len(name) <= letters for name in names):
         return names
-    alike = next((i for i, together in enumerate(zip(*names, strict=False)) if len(set(together)) > 1), 0)
+    alike = next(
+        (i for i, together in enumerate(zip(*names, strict=False)) if len(set(together)) > 1), 0
+    )
     return [cut(ELLIPSIS + name[alike:] if alike > 1 else name, letters) for name in names]
 
 
 def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[dict[str, Any]]:
-    """A style for each line, by run and result: colours for runs and dashes for results where both differ, else both for each line."""
-    runs, results = dict.fromkeys(key[0] for key in keys), dict.fromkeys(key[1:] for key in keys)
+    """A style for each line, by run and result: colours for runs and dashes for results where both
+    differ, else both for each line."""
+    runs = dict.fromkeys(key[0] for key in keys)
+    results = dict.fromkeys(key[1:] for key in keys)
     if len(runs) == 1 or len(results) == 1:
         return [line_style(i, marks=marks) for i in range(len(keys))]
     colours = {run: line_style(i)["color"] for i, run in enumerate(runs)}
@@ -143,7 +159,8 @@ def rows_of(count: int, look: PictureSize, least: float) -> int:
 
 
 def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], look: PictureSize) -> None:
-    """A legend above all panels, of lines by name, in as few rows as fit; none for a single line."""
+    """A legend above all panels, of lines by name, in as few rows as fit; none for a single
+    line."""
     from matplotlib.lines import Line2D
 
     if len(styles) < 2:
@@ -152,7 +169,14 @@ def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], look: Pictu
     handles = [Line2D([], [], **style) for style in styles.values()]
     for rows in range(1, len(texts) + 1):
         columns = -(-len(texts) // rows)
-        drawn = body.legend(handles, texts, loc="outside upper left", ncols=columns, columnspacing=1.2, labelspacing=0.3)
+        drawn = body.legend(
+            handles,
+            texts,
+            loc="outside upper left",
+            ncols=columns,
+            columnspacing=1.2,
+            labelspacing=0.3,
+        )
         if columns == 1 or drawn.get_window_extent().width <= body.bbox.width:
             return
         drawn.remove()
@@ -230,7 +254,8 @@ def few_ticks(axis: Axis, most: int = 5) -> None:
 
 
 def log_scale(ax: Axes, axis: str, most: int = 6) -> None:
-    """A logarithmic scale with plain numbers: powers of ten, and 2 and 5 times them where there are few."""
+    """A logarithmic scale with plain numbers: powers of ten, and 2 and 5 times them where there are
+    few."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     getattr(ax, f"set_{axis}scale")("log", nonpositive="clip")
@@ -244,7 +269,13 @@ def log_scale(ax: Axes, axis: str, most: int = 6) -> None:
 
 def _number(value: float, _: object) -> str:
     """A positive number as a label of a tick: 0.01, 20, 10k, 3M, 1e-07."""
-    return f"{value / 1e6:g}M" if 1e6 <= value < 1e9 else f"{value / 1e3:g}k" if 1e4 <= value < 1e6 else f"{value:g}"
+    return (
+        f"{value / 1e6:g}M"
+        if 1e6 <= value < 1e9
+        else f"{value / 1e3:g}k"
+        if 1e4 <= value < 1e6
+        else f"{value:g}"
+    )
 
 
 def level_name(name: str) -> str:

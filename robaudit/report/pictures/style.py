@@ -1,4 +1,5 @@
-"""The style of all pictures: a light card, quiet axes, one palette that reads on light and dark pages."""
+"""The style of all pictures: a light card, quiet axes, one palette that reads on light and dark
+pages."""
 
 from __future__ import annotations
 
@@ -10,14 +11,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#5b626b", "#e4e6e8"
-BLUE, RED, GREEN, OLIVE, ORANGE, TEAL, PURPLE, GREY = (
-    "#3a7bd5", "#d1453b", "#3a9a41", "#7f8f1d", "#cf7318", "#158f89", "#a55cc4", "#6f8794",
-)  # fmt: skip
+CARD = "#fcfcfa"
+INK = "#22262b"
+FAINT = "#5b626b"
+GRID = "#e4e6e8"
+BLUE = "#3a7bd5"
+RED = "#d1453b"
+GREEN = "#3a9a41"
+OLIVE = "#7f8f1d"
+ORANGE = "#cf7318"
+TEAL = "#158f89"
+PURPLE = "#a55cc4"
+GREY = "#6f8794"
 LOWER, HIGHER = RED, BLUE
 """Worse and better than the rest."""
 COLOURS = (BLUE, ORANGE, GREEN, RED, TEAL, PURPLE, OLIVE, GREY)
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (8, 2)))
+_DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1.5, 1.2)),
+    (0, (6, 1.5, 1.2, 1.5)),
+    (0, (3, 1)),
+    (0, (8, 2)),
+)
 _MARKS = "os^DvPX*"
 _HEAT = (CARD, "#f3d9b1", ORANGE, RED, "#6d1712")
 _COOL_TO_HOT = (BLUE, TEAL, OLIVE, ORANGE, RED)
@@ -30,9 +46,17 @@ def ring(colour: str) -> dict[str, Any]:
 
 
 def line_style(place: int, *, marks: bool = False) -> dict[str, Any]:
-    """Colour and dashes, and with ``marks`` the mark, of the line in this place: told apart in grey, too."""
-    style: dict[str, Any] = {"color": COLOURS[place % len(COLOURS)], "linestyle": _DASHES[place % len(_DASHES)]}
-    return {**style, "marker": _MARKS[place % len(_MARKS)], "markeredgecolor": CARD} if marks else style
+    """Colour and dashes, and with ``marks`` the mark, of the line in this place: told apart in
+    grey, too."""
+    style: dict[str, Any] = {
+        "color": COLOURS[place % len(COLOURS)],
+        "linestyle": _DASHES[place % len(_DASHES)],
+    }
+    return (
+        {**style, "marker": _MARKS[place % len(_MARKS)], "markeredgecolor": CARD}
+        if marks
+        else style
+    )
 
 
 def heat_colours() -> Any:
@@ -61,11 +85,13 @@ def quiet(ax: Axes, pixels: Any = None) -> None:
 
 @contextmanager
 def styled(letters: float, salt: str = "") -> Iterator[None]:
-    """Our settings within the block, not the user's; ``salt``: as for :func:`robaudit.report.pictures.kinds.picture`."""
+    """Our settings within the block, not the user's; ``salt``: as for
+    :func:`robaudit.report.pictures.kinds.picture`."""
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the letter is drawn as an empty box
+        # the letter is drawn as an empty box
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         mpl.rcdefaults()
         settings: Any = mpl.rcParams  # whose type names every key
         settings.update(
@@ -84,7 +110,15 @@ def styled(letters: float, salt: str = "") -> Iterator[None]:
                 **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color"), FAINT),
                 **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
                 **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
-                **dict.fromkeys(("xtick.major.size", "ytick.major.size", "xtick.minor.size", "ytick.minor.size"), 0),
+                **dict.fromkeys(
+                    (
+                        "xtick.major.size",
+                        "ytick.major.size",
+                        "xtick.minor.size",
+                        "ytick.minor.size",
+                    ),
+                    0,
+                ),
                 "xtick.major.pad": 6.0,  # clear of the lowest label of the y axis
                 "axes.facecolor": "none",
                 "axes.grid": True,

@@ -28,7 +28,11 @@ FILES = (
 def write_documented(folder: Path) -> None:
     """The files of the packages on the page."""
     folder.mkdir()
-    for name, text in zip(FILES, re.findall(r"```(?:toml|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL), strict=True):
+    for name, text in zip(
+        FILES,
+        re.findall(r"```(?:toml|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL),
+        strict=True,
+    ):
         (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -38,7 +42,9 @@ def only(where: str, names: Mapping[str, str]) -> Iterator[None]:
     found = [EntryPoint(name.rstrip("_"), value, where) for name, value in names.items()]
     others = plugins.in_group  # also where another group is replaced already
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugins, "in_group", lambda group: found if group == where else others(group=group))
+        patch.setattr(
+            plugins, "in_group", lambda group: found if group == where else others(group=group)
+        )
         yield
 
 

@@ -16,7 +16,10 @@ from robaudit.methods.intermediate_q.qnorm_mc import QNormMc
 
 
 def estimates(batch: ImageBatch, **fields: Any) -> list[Result]:
-    return [Result(**{"value": 0.5, "flips_to": None, "forwards": 1, "backwards": 0, **fields}) for _ in batch.ids]
+    return [
+        Result(**{"value": 0.5, "flips_to": None, "forwards": 1, "backwards": 0, **fields})
+        for _ in batch.ids
+    ]
 
 
 def divide(batch: ImageBatch) -> list[Result]:
@@ -25,10 +28,22 @@ def divide(batch: ImageBatch) -> list[Result]:
 
 FAULTS: Mapping[str, tuple[Callable[[ImageBatch], Any], str]] = {
     "too few": (lambda batch: estimates(batch)[1:], "estimate() returned 0 results for 1 image"),
-    "numbers": (lambda batch: [0.5 for _ in batch.ids], "estimate() returned float 0.5 for 0, not a Result"),
-    "a value for all": (lambda batch: estimates(batch, value=torch.ones(8)), "value is a Tensor of shape (8,), not a number"),
-    "a class that is not there": (lambda batch: estimates(batch, flips_to=10), "flips_to is 10 and votes None; the model has 10 classes"),
-    "a probability above 1": (lambda batch: estimates(batch, value=1.5), "value is 1.5; p_robust is from 0 to 1"),
+    "numbers": (
+        lambda batch: [0.5 for _ in batch.ids],
+        "estimate() returned float 0.5 for 0, not a Result",
+    ),
+    "a value for all": (
+        lambda batch: estimates(batch, value=torch.ones(8)),
+        "value is a Tensor of shape (8,), not a number",
+    ),
+    "a class that is not there": (
+        lambda batch: estimates(batch, flips_to=10),
+        "flips_to is 10 and votes None; the model has 10 classes",
+    ),
+    "a probability above 1": (
+        lambda batch: estimates(batch, value=1.5),
+        "value is 1.5; p_robust is from 0 to 1",
+    ),
     "an interval beside the value": (
         lambda batch: estimates(batch, lower=0.6, upper=0.7),
         "value is 0.5, outside its interval",
@@ -40,8 +55,11 @@ FAULTS: Mapping[str, tuple[Callable[[ImageBatch], Any], str]] = {
 class Faulty(Estimator):
     """Does what an option says."""
 
-    quantity, needs = P_ROBUST, Need.LEVEL
-    summary, prefer, source = "breaks the contract", "never", "a test"
+    quantity = P_ROBUST
+    needs = Need.LEVEL
+    summary = "breaks the contract"
+    prefer = "never"
+    source = "a test"
     fault: str = Field("too few", description="how it breaks the contract")
 
     def passes(self, classes: int) -> tuple[int, int]:
@@ -58,7 +76,9 @@ class WithoutPasses(Faulty):
 
 class Undeclared(Estimator):
     needs = Need.LEVEL
-    summary, prefer, source = "declares no quantity", "never", "a test"
+    summary = "declares no quantity"
+    prefer = "never"
+    source = "a test"
 
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
@@ -68,8 +88,11 @@ class Undeclared(Estimator):
 
 
 class Unfinished(Estimator):
-    quantity, needs = P_ROBUST, Need.LEVEL
-    summary, prefer, source = "defines no passes", "never", "a test"
+    quantity = P_ROBUST
+    needs = Need.LEVEL
+    summary = "defines no passes"
+    prefer = "never"
+    source = "a test"
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
         return estimates(batch)
@@ -79,7 +102,13 @@ class Numpy(Faulty):
     """Gives NumPy's numbers, as one may."""
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
-        return estimates(batch, value=np.float32(0.5), flips_to=np.int64(1), forwards=np.int32(1), numbers={"x": np.float32(2.0)})
+        return estimates(
+            batch,
+            value=np.float32(0.5),
+            flips_to=np.int64(1),
+            forwards=np.int32(1),
+            numbers={"x": np.float32(2.0)},
+        )
 
 
 class Refusing(Faulty):
@@ -91,7 +120,8 @@ class Refusing(Faulty):
 
 
 class Miscounted(QNormMc):
-    """Gives a value too few or too many of each image, or one that is no number, as an option says."""
+    """Gives a value too few or too many of each image, or one that is no number, as an option
+    says."""
 
     fault: str = Field("too few", description="how it breaks the contract")
 
@@ -100,4 +130,7 @@ class Miscounted(QNormMc):
         if self.fault == "nan" and "6" in batch.ids:
             first, *_, last = found[batch.ids.index("6")]
             found[batch.ids.index("6")] = first, replace(last, value=math.nan)
-        return {"too few": [values[1:] for values in found], "too many": [(*values, values[0]) for values in found]}.get(self.fault, found)
+        return {
+            "too few": [values[1:] for values in found],
+            "too many": [(*values, values[0]) for values in found],
+        }.get(self.fault, found)

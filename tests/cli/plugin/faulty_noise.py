@@ -11,21 +11,45 @@ from robaudit import AdditiveNoise, LevelName, Noise
 from robaudit.noise.base import Shape
 
 FAULTS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
-    "NaN": ("noisy", lambda x, z: x + z * float("nan"), "noisy() returned values that are not finite"),
+    "NaN": (
+        "noisy",
+        lambda x, z: x + z * float("nan"),
+        "noisy() returned values that are not finite",
+    ),
     "shape": ("noisy", lambda x, z: (x + z)[..., :-1], "noisy() returned a Tensor of shape ("),
-    "an exception": ("noisy", lambda x, z: x / dict[int, float]()[0], "raised KeyError: 0 (faulty_noise.py, line "),
-    "check": ("check", lambda: 1 / 0, "raised ZeroDivisionError: division by zero (faulty_noise.py, line "),
+    "an exception": (
+        "noisy",
+        lambda x, z: x / dict[int, float]()[0],
+        "raised KeyError: 0 (faulty_noise.py, line ",
+    ),
+    "check": (
+        "check",
+        lambda: 1 / 0,
+        "raised ZeroDivisionError: division by zero (faulty_noise.py, line ",
+    ),
     "latent": ("latent_shape", lambda: "x", "raised TypeError: "),
-    "gram": ("gram", lambda u: u.sum(), "gram() returned a Tensor of shape (), not a torch.float64 tensor of shape"),
-    "amplitude": ("amplitude", lambda: 1 / 0, "raised ZeroDivisionError: division by zero (faulty_noise.py, line "),
+    "gram": (
+        "gram",
+        lambda u: u.sum(),
+        "gram() returned a Tensor of shape (), not a torch.float64 tensor of shape",
+    ),
+    "amplitude": (
+        "amplitude",
+        lambda: 1 / 0,
+        "raised ZeroDivisionError: division by zero (faulty_noise.py, line ",
+    ),
 }
 
 
 class Faulty(AdditiveNoise):
     """x + sigma z, with one fault."""
 
-    level_name, least, most = LevelName.SIGMA, 1e-6, 1.0
-    summary, prefer, source = "faulty", "tests", "here"
+    level_name = LevelName.SIGMA
+    least = 1e-6
+    most = 1.0
+    summary = "faulty"
+    prefer = "tests"
+    source = "here"
 
     fault: str
 
@@ -50,14 +74,19 @@ class Faulty(AdditiveNoise):
 
     def gram(self, gradients: Tensor, x: Tensor) -> Any:
         found = self._does("gram", gradients)
-        return (gradients @ gradients.transpose(1, 2)).double() if found is NotImplemented else found
+        return (
+            (gradients @ gradients.transpose(1, 2)).double() if found is NotImplemented else found
+        )
 
 
 class Undeclared(Noise):
     """A level without a name."""
 
-    least, most = 1e-6, 1.0
-    summary, prefer, source = "undeclared", "tests", "here"
+    least = 1e-6
+    most = 1.0
+    summary = "undeclared"
+    prefer = "tests"
+    source = "here"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         return x + level * z

@@ -24,11 +24,27 @@ NORMS = ("norms:q=1", "norms:q=2", "far:q=1", "far:q=50")
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the package is installed into: estimators, a section, a statistic of gates and a kind of noise."""
+    """A folder that the package is installed into: estimators, a section, a statistic of gates and
+    a kind of noise."""
     folder = tmp_path_factory.mktemp("plugin")
     entries.write_documented(folder / "clear")
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(folder / "installed"), str(folder / "clear")]
+    options = [
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--disable-pip-version-check",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        *options,
+        "--target",
+        str(folder / "installed"),
+        str(folder / "clear"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return folder / "installed"
@@ -41,8 +57,16 @@ def run(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     example, _ = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     estimators = yaml.safe_load(example.replace("1000", "20"))["estimators"]
     estimators += [{"clear": {"margin": 0, "samples": 20, "label": "barely"}}]
-    estimators += [{"norms": {"samples": 20}}, {"norms": {"q": [1, 50], "samples": 20, "label": "far"}}]
-    spec = write(folder, digits(estimators=estimators, noise=[{"kind": "banding", "sigma": [0.3]}, {"sigma": [0.3]}]))
+    estimators += [
+        {"norms": {"samples": 20}},
+        {"norms": {"q": [1, 50], "samples": 20, "label": "far"}},
+    ]
+    spec = write(
+        folder,
+        digits(
+            estimators=estimators, noise=[{"kind": "banding", "sigma": [0.3]}, {"sigma": [0.3]}]
+        ),
+    )
     done = forks.robaudit(folder, "estimate", spec, "--out", "run", path=[installed])
     assert done.returncode == 0, done.stderr
     assert "very_clear" in done.stdout
@@ -61,10 +85,14 @@ def test_listed(installed: Path, tmp_path: Path) -> None:
 def test_an_estimator_and_a_noise(run: Path) -> None:
     """As the page's spec has it: twice, with two margins, of which the larger leaves less."""
     rows = read_run(run).rows
-    assert {(row.noise, row.level_name) for row in rows} == {("banding", "sigma"), ("gaussian", "sigma")}
+    assert {(row.noise, row.level_name) for row in rows} == {
+        ("banding", "sigma"),
+        ("gaussian", "sigma"),
+    }
     for noise in ("banding", "gaussian"):
         values = {
-            name: sum(row.value for row in rows if (row.estimator, row.noise) == (name, noise)) for name in ("mc", "clear", "very_clear")
+            name: sum(row.value for row in rows if (row.estimator, row.noise) == (name, noise))
+            for name in ("mc", "clear", "very_clear")
         }
         assert values["mc"] >= values["clear"] > values["very_clear"]
 
@@ -72,34 +100,62 @@ def test_an_estimator_and_a_noise(run: Path) -> None:
 def test_several_values_of_each_image(run: Path, installed: Path, run_cli: RunCli) -> None:
     """A row for each, and what the page says of gates and of the command line."""
     found = read_run(run)
-    one, two, again, fifty = ([row.value for row in found.rows if row.estimator == name] for name in NORMS)
+    one, two, again, fifty = (
+        [row.value for row in found.rows if row.estimator == name] for name in NORMS
+    )
     assert len(one) == 2 * 8
     assert one == pytest.approx(again)
     assert all(a <= b <= c for a, b, c in zip(one, two, fifty, strict=True))
-    assert set(found.groups(["norms"])) == {key for key in found.groups() if key.estimator in NORMS[:2]}
-    assert run_cli("gate", run, "mean(estimator=norms, q=2, noise=gaussian) <= 0.5", "--point").code in (0, 1)
-    other = write(run.parent, digits(estimators=[{"norms": {"samples": 20, "q": [3]}}], noise={"sigma": [0.3]}), "other.yaml")
-    refused = forks.robaudit(run.parent, "estimate", other, "--out", "run", "--extend", path=[installed])
+    assert set(found.groups(["norms"])) == {
+        key for key in found.groups() if key.estimator in NORMS[:2]
+    }
+    assert run_cli(
+        "gate", run, "mean(estimator=norms, q=2, noise=gaussian) <= 0.5", "--point"
+    ).code in (0, 1)
+    other = write(
+        run.parent,
+        digits(estimators=[{"norms": {"samples": 20, "q": [3]}}], noise={"sigma": [0.3]}),
+        "other.yaml",
+    )
+    refused = forks.robaudit(
+        run.parent, "estimate", other, "--out", "run", "--extend", path=[installed]
+    )
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "give the new one a label of its own" in refused.stderr
 
 
 def test_its_section(run: Path, installed: Path) -> None:
-    """As a table, as CSV and on the page; the labelled twin with a larger margin is another line."""
+    """As a table, as CSV and on the page; the labelled twin with a larger margin is another
+    line."""
     table = forks.robaudit(run.parent, "show", "run", "clear", "--sigma", "0.3", path=[installed])
     assert (table.returncode, table.stderr) == (0, "")
     assert "Clear images" in table.stdout
     assert "every copy clear" in table.stdout
-    csv = forks.robaudit(run.parent, "show", "run", "clear", "--estimator", "very_clear", "--format", "csv", path=[installed])
+    csv = forks.robaudit(
+        run.parent,
+        "show",
+        "run",
+        "clear",
+        "--estimator",
+        "very_clear",
+        "--format",
+        "csv",
+        path=[installed],
+    )
     head, *lines = csv.stdout.splitlines()
     assert head == "run,result,images,always,never"
     assert len(lines) == 2, "a line for each noise"
     page = forks.robaudit(run.parent, "report", "run", "-o", "page.html", path=[installed])
     assert page.returncode == 0, page.stderr
     assert "Clear images" in (run.parent / "page.html").read_text(encoding="utf-8")
-    drawn = forks.robaudit(run.parent, "plot", "run", "--kind", "clear", "-o", "clear.png", path=[installed])
+    drawn = forks.robaudit(
+        run.parent, "plot", "run", "--kind", "clear", "-o", "clear.png", path=[installed]
+    )
     assert drawn.returncode == 2
-    assert drawn.stderr == "error: kind 'clear': is a section without a figure; robaudit show RUN clear prints it\n"
+    assert (
+        drawn.stderr
+        == "error: kind 'clear': is a section without a figure; robaudit show RUN clear prints it\n"
+    )
 
 
 def test_its_section_is_not_there_without_it(run: Path, run_cli: RunCli) -> None:
@@ -109,8 +165,13 @@ def test_its_section_is_not_there_without_it(run: Path, run_cli: RunCli) -> None
 
 
 def test_its_statistic_of_gates(run: Path, installed: Path) -> None:
-    """A count: decided without error, as the rows have it; refused where its range or its results are missing."""
-    values = [row.value for row in read_run(run).rows if (row.estimator, row.noise) == ("barely", "gaussian")]
+    """A count: decided without error, as the rows have it; refused where its range or its results
+    are missing."""
+    values = [
+        row.value
+        for row in read_run(run).rows
+        if (row.estimator, row.noise) == ("barely", "gaussian")
+    ]
     share = sum(value == 1.0 for value in values) / len(values)
     assert 0.1 < share < 0.9
 
@@ -128,7 +189,9 @@ def test_its_statistic_of_gates(run: Path, installed: Path) -> None:
     assert "has no mc for this gate" in gated("always_clear(estimator=mc) >= 0.5")[2]
 
 
-@pytest.mark.parametrize("command", ["show", "bias-report --threshold 0.5", "flag-samples --bottom 2"])
+@pytest.mark.parametrize(
+    "command", ["show", "bias-report --threshold 0.5", "flag-samples --bottom 2"]
+)
 def test_reports_need_no_plugin(command: str, run: Path, run_cli: RunCli) -> None:
     name, *options = command.split()
     code, out, err = run_cli(name, run, "--estimator", "clear", *options)
@@ -139,8 +202,27 @@ def test_reports_need_no_plugin(command: str, run: Path, run_cli: RunCli) -> Non
 
 @pytest.mark.slow
 def test_the_test_of_the_docs_passes(installed: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(PAGE.parents[1])])}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(installed.parent / "clear" / "test_clear.py")]
-    done = subprocess.run(command, cwd=installed.parent, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(installed), str(PAGE.parents[1])]),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        str(installed.parent / "clear" / "test_clear.py"),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=installed.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout

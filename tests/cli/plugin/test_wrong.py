@@ -1,4 +1,5 @@
-"""Plugins of every group that are wrong: one line that names them where they are asked for, and everything else works."""
+"""Plugins of every group that are wrong: one line that names them where they are asked for, and
+everything else works."""
 
 from __future__ import annotations
 
@@ -54,7 +55,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listed = {f"robaudit.{group}": names for group in GROUPS if group != "relations"}
     listed["robaudit.sections"] = {**WRONG, "confusion": "wrong:Plain"}
     listed["robaudit.commands"] = {**names, "estimate": "wrong:function"}
-    lines = (f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items()) for group, entries in listed.items())
+    lines = (
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in listed.items()
+    )
     (about / "entry_points.txt").write_text("".join(lines))
     return base
 
@@ -101,7 +105,9 @@ ASKING = {"gate statistic": ("gate", "run", "{} >= 0"), "command": ("{}",)}
 @pytest.mark.parametrize("name", [name for name in WRONG if name != "raising"])
 @pytest.mark.parametrize("what", ASKING)
 def test_a_statistic_or_a_command_that_is_wrong_says_so(what: str, name: str, run: Path) -> None:
-    done = forks.robaudit(run.parent, *(word.format(name) for word in ASKING[what]), path=[run.parent])
+    done = forks.robaudit(
+        run.parent, *(word.format(name) for word in ASKING[what]), path=[run.parent]
+    )
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {what} {name}")
     assert done.stderr.count("\n") == 1
@@ -116,6 +122,8 @@ def test_the_name_of_a_section_of_ours_is_taken(run: Path, run_cli: RunCli) -> N
 def test_a_shell_completes_sections_and_their_options(run_cli: RunCli) -> None:
     from robaudit.cli.parser import commands
 
-    (section,) = (parameter for parameter in commands()["show"].params if parameter.name == "section")
+    (section,) = (
+        parameter for parameter in commands()["show"].params if parameter.name == "section"
+    )
     assert any(parameter.name == "radius" for parameter in commands()["show"].params)
     assert section.shell_complete is not None

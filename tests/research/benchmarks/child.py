@@ -21,16 +21,25 @@ MIB = 2**20
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Peak memory of this process: CUDA's allocator, else the resident set (a parent's ru_maxrss would be inherited, VmHWM is not)."""
+    """Peak memory of this process: CUDA's allocator, else the resident set (a parent's ru_maxrss
+    would be inherited, VmHWM is not)."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if STATUS.exists():
-        return int(next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM")).split()[1]) * 1024
+        return (
+            int(
+                next(
+                    line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM")
+                ).split()[1]
+            )
+            * 1024
+        )
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def imagenet_like() -> nn.Module:
-    """torchvision's resnet18 with random weights and 1,000 classes, its last biases spread so that few classes compete."""
+    """torchvision's resnet18 with random weights and 1,000 classes, its last biases spread so that
+    few classes compete."""
     from torchvision.models import resnet18
 
     torch.manual_seed(0)
@@ -39,16 +48,28 @@ def imagenet_like() -> nn.Module:
     return network
 
 
-def run(bench: Bench, network: str, images: int, way: str, name: str, options: dict[str, float], sigma: float) -> float:
-    """Peak MiB of a process that loads the network and estimates some images; way: nothing, ours or published."""
+def run(
+    bench: Bench,
+    network: str,
+    images: int,
+    way: str,
+    name: str,
+    options: dict[str, float],
+    sigma: float,
+) -> float:
+    """Peak MiB of a process that loads the network and estimates some images; way: nothing, ours or
+    published."""
     f: Callable[[Tensor], Tensor]
     if network == "cifar10_resnet20":
         loaded = load(bench, network, images)
         f = research_resnet20(bench)
     else:
         module = imagenet_like().to(bench.device)
-        x = torch.rand(images, 3, 224, 224, generator=torch.Generator().manual_seed(1)).to(bench.device)
-        loaded, f = Network(network, from_module(module, device=bench.device), x, 1000), module
+        x = torch.rand(images, 3, 224, 224, generator=torch.Generator().manual_seed(1)).to(
+            bench.device
+        )
+        loaded = Network(network, from_module(module, device=bench.device), x, 1000)
+        f = module
     if way == "published":
         _published(f, loaded.x, name, options, sigma)
     elif way == "ours":
@@ -58,11 +79,16 @@ def run(bench: Bench, network: str, images: int, way: str, name: str, options: d
     return peak_bytes(bench.device) / MIB
 
 
-def _published(f: Callable[[Tensor], Tensor], x: Tensor, name: str, options: dict[str, float], sigma: float) -> None:
-    """`classes`: only the first rows of the Jacobian, where the whole does not fit or takes too long; no CDF then."""
+def _published(
+    f: Callable[[Tensor], Tensor], x: Tensor, name: str, options: dict[str, float], sigma: float
+) -> None:
+    """`classes`: only the first rows of the Jacobian, where the whole does not fit or takes too
+    long; no CDF then."""
     samples = int(options.get("samples", 1))
     if "classes" in options:
-        copies = x[:1].expand(samples, *x.shape[1:]) + sigma * torch.randn(samples, *x.shape[1:], device=x.device)
+        copies = x[:1].expand(samples, *x.shape[1:]) + sigma * torch.randn(
+            samples, *x.shape[1:], device=x.device
+        )
         published.jacobian(lambda batch: f(batch)[:, : int(options["classes"])], copies)
     else:
         values(f, x, name, sigma, samples)

@@ -63,7 +63,8 @@ class Reference:
 
 
 def cost_to_reach(curve: Sequence[tuple[float, float]], aim: float) -> float | None:
-    """Cost at which a curve of (cost, RMSE) first reaches the aim, interpolated on log scales; None: it does not.
+    """Cost at which a curve of (cost, RMSE) first reaches the aim, interpolated on log scales;
+    None: it does not.
 
     Where the cheapest setting is good enough already its cost is returned: an upper limit.
     """

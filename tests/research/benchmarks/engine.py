@@ -17,16 +17,20 @@ from tests.research.benchmarks.report import Section, Table, number, target
 from tests.research.benchmarks.timing import alternating, seconds
 from tests.shared import MODELS, card
 
-SIGMA, FINALISTS = 0.1, 3
+SIGMA = 0.1
+FINALISTS = 3
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 Forward = Callable[[], object]
 
 
 def measure(bench: Bench) -> Section:
-    """Every shared model: the fastest of many forms of its forward pass against the engine, in turn."""
+    """Every shared model: the fastest of many forms of its forward pass against the engine, in
+    turn."""
     cuda = bench.device.type == "cuda"
     aim = 15.0 if cuda else 10.0
-    rows, raw, targets = [], {}, []
+    rows = []
+    raw = {}
+    targets = []
     for name in MODELS[:2] if bench.quick else MODELS:
         network = load(bench, name, 8)
         best, rates = _rates(bench, network)
@@ -36,20 +40,30 @@ def measure(bench: Bench) -> Section:
         raw[name] = {**rates, "form": best}
         if name == "cifar10_resnet20":
             targets.append(target(f"overhead, {name}", aim, overhead, " %"))
-        bench.say(f"  {name}: best {rates['best']:,.0f}/s ({best}), engine {rates['engine']:,.0f}/s, overhead {overhead:.0f} %")
+        bench.say(
+            f"  {name}: best {rates['best']:,.0f}/s ({best}), engine {rates['engine']:,.0f}/s, "
+            f"overhead {overhead:.0f} %"
+        )
     return Section(
         title=f"The engine's noisy passes ({bench.device.type})",
         reading=(
-            "Images/s of `mc` (noise, sum, normalisation, forward pass, votes), of the fastest bare forward pass of the same file on"
+            "Images/s of `mc` (noise, sum, normalisation, forward pass, votes), of the fastest "
+            "bare forward pass of the same file on"
             " prepared inputs, and of drawing the noise alone; `overhead`: best / engine - 1."
         ),
-        tables=[Table(["model", "best forward", "its form", "noise alone", "engine", "overhead"], rows)],
+        tables=[
+            Table(["model", "best forward", "its form", "noise alone", "engine", "overhead"], rows)
+        ],
         targets=targets,
         notes=[
-            f"Best of batch {', '.join(map(str, _batches(bench)))}, contiguous and channels_last, as loaded, frozen and optimised for"
-            f" inference by torch.jit: all tried once, the {FINALISTS} fastest measured again in turn with the engine.",
-            "The smaller the network, the more the noise itself matters: a linear model is faster than the random numbers it needs.",
-            "On both sides the process keeps freed memory (`keep_freed_memory`), as the command line does.",
+            f"Best of batch {', '.join(map(str, _batches(bench)))}, contiguous and "
+            "channels_last, as loaded, frozen and optimised for"
+            f" inference by torch.jit: all tried once, the {FINALISTS} fastest measured again in "
+            "turn with the engine.",
+            "The smaller the network, the more the noise itself matters: a linear model is "
+            "faster than the random numbers it needs.",
+            "On both sides the process keeps freed memory (`keep_freed_memory`), as the command "
+            "line does.",
         ],
         raw=raw,
     )
@@ -60,14 +74,24 @@ def _rates(bench: Bench, network: Network) -> tuple[str, dict[str, float]]:
     batches = _batches(bench)
     with _quiet(), torch.inference_mode():
         forms = dict(_forms(bench, network))
-        tried = {form: _screened(bench, forward) / batch for form, (batch, forward) in forms.items()}
+        tried = {
+            form: _screened(bench, forward) / batch for form, (batch, forward) in forms.items()
+        }
         finalists = sorted(tried, key=lambda form: tried[form])[:FINALISTS]
-        draws = estimator("mc", samples=16 * max(batches) // len(network.x) if bench.device.type == "cuda" else 256)
+        draws = estimator(
+            "mc",
+            samples=16 * max(batches) // len(network.x) if bench.device.type == "cuda" else 256,
+        )
         chunk = network.batch(SIGMA)
         passes = len(network.x) * draws.passes(network.classes)[0] - len(network.x)
         counts = {form: max(1, passes // forms[form][0]) for form in finalists}
-        contenders: dict[str, Forward] = {form: partial(_repeat, forms[form][1], counts[form]) for form in finalists}
-        contenders |= {"engine": partial(draws.estimate, chunk), "noise": partial(_draw, chunk, passes // len(network.x))}
+        contenders: dict[str, Forward] = {
+            form: partial(_repeat, forms[form][1], counts[form]) for form in finalists
+        }
+        contenders |= {
+            "engine": partial(draws.estimate, chunk),
+            "noise": partial(_draw, chunk, passes // len(network.x)),
+        }
         times = alternating(contenders, bench.device, 3 if bench.quick else 5)
     rates = {form: counts[form] * forms[form][0] / times[form] for form in finalists}
     best = max(rates, key=lambda form: rates[form])
@@ -77,15 +101,27 @@ def _rates(bench: Bench, network: Network) -> tuple[str, dict[str, float]]:
 def _forms(bench: Bench, network: Network) -> Iterator[tuple[str, tuple[int, Forward]]]:
     """Batch size and forward pass of every form of the file, by name."""
     about = card(network.name)
-    mean, std = (torch.tensor(about[key], device=bench.device).view(1, -1, 1, 1) for key in ("mean", "std"))
+    mean, std = (
+        torch.tensor(about[key], device=bench.device).view(1, -1, 1, 1) for key in ("mean", "std")
+    )
     images = ((network.x - mean) / std).float()
     for layout, memory_format in FORMATS.items():
         for kind in ("as loaded", "frozen", "optimised"):
-            module: Any = torch.jit.load(script(network.name), map_location=bench.device).eval().to(memory_format=memory_format)
+            module: Any = (
+                torch.jit.load(script(network.name), map_location=bench.device)
+                .eval()
+                .to(memory_format=memory_format)
+            )
             if kind != "as loaded":
-                module = torch.jit.freeze(module) if kind == "frozen" else torch.jit.optimize_for_inference(torch.jit.freeze(module))
+                module = (
+                    torch.jit.freeze(module)
+                    if kind == "frozen"
+                    else torch.jit.optimize_for_inference(torch.jit.freeze(module))
+                )
             for batch in _batches(bench):
-                x = images[torch.arange(batch, device=bench.device) % len(images)].contiguous(memory_format=memory_format)
+                x = images[torch.arange(batch, device=bench.device) % len(images)].contiguous(
+                    memory_format=memory_format
+                )
                 yield f"{kind}, {layout}, {batch}", (batch, partial(module, x))
 
 
@@ -96,7 +132,8 @@ def _batches(bench: Bench) -> tuple[int, ...]:
 
 
 def _screened(bench: Bench, forward: Forward) -> float:
-    """Seconds of a pass after two of warming up (torch.jit compiles in the second); endless where the form does not run."""
+    """Seconds of a pass after two of warming up (torch.jit compiles in the second); endless where
+    the form does not run."""
     try:
         _repeat(forward, 2)
         return min(seconds(forward, bench.device) for _ in range(2))

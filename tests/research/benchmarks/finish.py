@@ -1,6 +1,8 @@
-"""The end of a run, by hand: write the outputs of 100,000 rows that a state has, and summarise them.
+"""The end of a run, by hand: write the outputs of 100,000 rows that a state has, and summarise
+them.
 
-Run on a quiet machine: `python -m tests.research.benchmarks.finish FOLDER [ROWS]`. The folder gets the state, unless it has one.
+Run on a quiet machine: `python -m tests.research.benchmarks.finish FOLDER [ROWS]`. The folder gets
+the state, unless it has one.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from tests.infos import changed, run_info
 if TYPE_CHECKING:
     from robaudit.datasets.base import Dataset
 
-ROWS, CLASSES, DRAWS = 100_000, 10, 1000
+ROWS = 100_000
+CLASSES = 10
+DRAWS = 1000
 LEVELS = tuple(NoiseLevel("gaussian", level, LevelName("sigma")) for level in (0.05, 0.1, 0.2, 0.3))
 _A_FLUSH = 1000  # samples
 _MIB = 1024  # KiB
@@ -80,10 +84,13 @@ def made_up(sample_id: str, at: NoiseLevel, numbers: random.Random) -> Row:
 def make_state(folder: Path, rows: int) -> None:
     """The state of a run that lacks only its outputs."""
     folder.mkdir(parents=True)
-    ids, numbers = Ids(rows // len(LEVELS)), random.Random(0)
+    ids = Ids(rows // len(LEVELS))
+    numbers = random.Random(0)
     with State.create(folder / NAME, lambda: None) as state:
         for first in range(0, len(ids), _A_FLUSH):
-            names = [ids.sample_id(place) for place in range(first, min(first + _A_FLUSH, len(ids)))]
+            names = [
+                ids.sample_id(place) for place in range(first, min(first + _A_FLUSH, len(ids)))
+            ]
             flushed = [made_up(name, at, numbers) for name in names for at in LEVELS]
             state.write(Flush(rows=flushed, images=dict.fromkeys(names, "0" * 64)))
 
@@ -96,9 +103,13 @@ def main() -> None:
         make_state(path, rows)
     ((_, estimator),) = build([EstimatorSpec(name="mc")]).items()
     tasks = [Task(estimator, "mc", at) for at in LEVELS]
-    folder, info = RunFolder(path), changed(run_info(), status="running", data={"where": "made-up"})
+    folder = RunFolder(path)
+    info = changed(run_info(), status="running", data={"where": "made-up"})
     with State(path / NAME) as state:
-        state.begin(cast("Dataset", Ids(rows // len(LEVELS))), [name for task in tasks for name in task.names])
+        state.begin(
+            cast("Dataset", Ids(rows // len(LEVELS))),
+            [name for task in tasks for name in task.names],
+        )
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         started = time.perf_counter()
         run = finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
@@ -107,7 +118,10 @@ def main() -> None:
     summarised = time.perf_counter()
     extra = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / _MIB
     seconds = finished - started
-    print(f"finish: {seconds:.2f} s, {rows / seconds:,.0f} rows/s; summary of {len(groups)} results: {summarised - finished:.2f} s")
+    print(
+        f"finish: {seconds:.2f} s, {rows / seconds:,.0f} rows/s; summary of {len(groups)} "
+        f"results: {summarised - finished:.2f} s"
+    )
     print(f"peak: {extra:.0f} MiB more than before")
 
 

@@ -46,7 +46,10 @@ def exact_products(device: torch.device) -> None:
 def in_words(found: dict[str, str], *, quick: bool) -> str:
     """One line for the reader."""
     gpu = f"{found['gpu']}; " if "gpu" in found else ""
-    words = f"Measured on {found['date']}: {gpu}{found['cpu']}, {_counted(int(found['threads']), 'thread')}, torch {found['torch']}"
+    words = (
+        f"Measured on {found['date']}: {gpu}{found['cpu']}, "
+        f"{_counted(int(found['threads']), 'thread')}, torch {found['torch']}"
+    )
     return f"{words}. QUICK RUN: few repeats, rough figures." if quick else f"{words}."
 
 

@@ -9,11 +9,19 @@ from tests.research.benchmarks.networks import Bench
 from tests.research.benchmarks.report import Section, Table, number, target
 from tests.research.benchmarks.script import ROOT, interpreter
 
-SIZES: dict[str, dict[str, int]] = {"mc": {"samples": 256}, "logit_gaussian": {"samples": 64}, "taylor": {}, "mmse": {"samples": 10}}
-SMALL, LARGE = "cifar10_resnet20", "resnet18, 1,000 classes, 224 x 224"
+SIZES: dict[str, dict[str, int]] = {
+    "mc": {"samples": 256},
+    "logit_gaussian": {"samples": 64},
+    "taylor": {},
+    "mmse": {"samples": 10},
+}
+SMALL = "cifar10_resnet20"
+LARGE = "resnet18, 1,000 classes, 224 x 224"
 IMAGES = {SMALL: 16, LARGE: 2}
 SIGMA = 0.1
-FEW, MORE, ALL = 10, 20, 1000
+FEW = 10
+MORE = 20
+ALL = 1000
 
 
 def measure(bench: Bench) -> Section:
@@ -26,27 +34,48 @@ def measure(bench: Bench) -> Section:
         rows.append([network, "loaded, nothing run", number(loaded), "-", "-"])
         for name in ("mc", "mmse") if bench.quick else SIZES:
             found[name] = _peak(bench, network, way="ours", name=name)
-            theirs, how = ["-", "-"], ""
+            theirs = ["-", "-"]
+            how = ""
             if name != "logit_gaussian":
                 plain, how = _published(bench, network, name)
                 found[f"published {name}"] = plain
-                theirs = [number(plain - loaded), number((plain - loaded) / max(1.0, found[name] - loaded))]
-            rows.append([network, " ".join([name, *map(str, SIZES[name].values())]) + how, number(found[name] - loaded), *theirs])
+                theirs = [
+                    number(plain - loaded),
+                    number((plain - loaded) / max(1.0, found[name] - loaded)),
+                ]
+            rows.append(
+                [
+                    network,
+                    " ".join([name, *map(str, SIZES[name].values())]) + how,
+                    number(found[name] - loaded),
+                    *theirs,
+                ]
+            )
             bench.say(f"  {network}: {', '.join(rows[-1][1:])}")
     most = max((raw.get(LARGE, {}).get(name, 0.0) for name in ("taylor", "mmse")), default=0.0)
     where = "CUDA's allocator" if bench.device.type == "cuda" else "resident memory"
     return Section(
         title=f"Peak memory ({bench.device.type})",
         reading=(
-            f"Peak MiB of {where}, each in its own process. First row of a network: a process that has only loaded it; other rows:"
+            f"Peak MiB of {where}, each in its own process. First row of a network: a process "
+            "that has only loaded it; other rows:"
             " what an estimator needs beyond that; `ratio`: published / ours."
         ),
         tables=[Table(["network", "estimator", "ours", "published way", "ratio"], rows)],
-        targets=[target("whole process, taylor and mmse, 1,000 classes at 3 x 224 x 224", 4096, most, " MiB")] if most else [],
+        targets=[
+            target(
+                "whole process, taylor and mmse, 1,000 classes at 3 x 224 x 224", 4096, most, " MiB"
+            )
+        ]
+        if most
+        else [],
         notes=[
-            f"{IMAGES[SMALL]} images of CIFAR-10 ResNet20, {IMAGES[LARGE]} of the resnet18 (random weights, last biases spread so that few"
-            " classes compete), one chunk. Ours keeps freed memory as the command line does; the published way runs as a plain script.",
-            f"(extrapolated), published way only: the Jacobians of {FEW} and of {MORE} classes, and a line through both to {ALL:,}.",
+            f"{IMAGES[SMALL]} images of CIFAR-10 ResNet20, {IMAGES[LARGE]} of the resnet18 "
+            "(random weights, last biases spread so that few"
+            " classes compete), one chunk. Ours keeps freed memory as the command line does; the "
+            "published way runs as a plain script.",
+            f"(extrapolated), published way only: the Jacobians of {FEW} and of {MORE} classes, "
+            f"and a line through both to {ALL:,}.",
         ],
         raw=raw,
     )
@@ -60,9 +89,17 @@ def _published(bench: Bench, network: str, name: str) -> tuple[float, str]:
 
 
 def _peak(bench: Bench, network: str, *, way: str, name: str = "", **options: int) -> float:
-    case: dict[str, Any] = {"network": network, "images": IMAGES[network], "sigma": SIGMA, "way": way, "name": name}
+    case: dict[str, Any] = {
+        "network": network,
+        "images": IMAGES[network],
+        "sigma": SIGMA,
+        "way": way,
+        "name": name,
+    }
     command = interpreter("child", bench, **case, options={**SIZES.get(name, {}), **options})
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
-        raise RuntimeError(f"memory of {way} {name} on {network}: {done.stderr.strip().splitlines()[-1:]}")
+        raise RuntimeError(
+            f"memory of {way} {name} on {network}: {done.stderr.strip().splitlines()[-1:]}"
+        )
     return float(done.stdout)

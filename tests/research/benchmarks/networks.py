@@ -77,7 +77,11 @@ def load(bench: Bench, name: str, images: int) -> Network:
     given = document(name, limit=images)
     model = load_model(Source(ModelSpec(**given["model"]), device=bench.device))
     samples = open_dataset(NpzSpec(**given["dataset"]), base_dir=SHARED, trust=False)
-    x = torch.stack([samples[i].pixels for i in range(len(samples))]).to(model.dtype).to(bench.device)
+    x = (
+        torch.stack([samples[i].pixels for i in range(len(samples))])
+        .to(model.dtype)
+        .to(bench.device)
+    )
     return Network(name, model, x, int(card(name)["num_classes"]))
 
 
@@ -87,7 +91,9 @@ def research_resnet20(bench: Bench) -> Callable[[Tensor], Tensor]:
     module = ARCHITECTURES["cifar_resnet"]()
     module.load_state_dict(load_file(SHARED / "models" / "cifar10_resnet20" / "model.safetensors"))
     module = module.eval().requires_grad_(False).to(bench.device)
-    mean, std = (torch.tensor(about[key], device=bench.device).view(1, -1, 1, 1) for key in ("mean", "std"))
+    mean, std = (
+        torch.tensor(about[key], device=bench.device).view(1, -1, 1, 1) for key in ("mean", "std")
+    )
 
     def logits(x: Tensor) -> Tensor:
         out: Tensor = module((x - mean) / std)

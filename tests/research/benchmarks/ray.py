@@ -1,4 +1,5 @@
-"""Part `ray`: the workers of a Ray cluster beside the local engine, and what a row costs whoever writes them."""
+"""Part `ray`: the workers of a Ray cluster beside the local engine, and what a row costs whoever
+writes them."""
 
 from __future__ import annotations
 
@@ -34,33 +35,61 @@ from tests.shared import SHARED, document
 from tests.specs import located
 
 NETWORK = "cifar10_resnet20"
-LOCAL, RAY = "local", "ray"
-ONE, TWO = "this process, 2 threads", "2 Ray workers of one thread"
+LOCAL = "local"
+RAY = "ray"
+ONE = "this process, 2 threads"
+TWO = "2 Ray workers of one thread"
 AIM = 0.9
 """Of the speed of the local engine."""
 
 
 def measure(bench: Bench) -> Section:
-    """Processes of their own: one for the speeds, in which the engines take turns, and one for each case of the others."""
+    """Processes of their own: one for the speeds, in which the engines take turns, and one for each
+    case of the others."""
     speed = _child(bench, what="speed", quick=bench.quick)
-    free = {name: _child(bench, what="free", engine=name, quick=bench.quick) for name in (LOCAL, RAY)}
+    free = {
+        name: _child(bench, what="free", engine=name, quick=bench.quick) for name in (LOCAL, RAY)
+    }
     return section(speed, free)
 
 
 def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]]) -> Section:
     """The report of what the processes said."""
-    wall, busy, best = (_each(speed[what], middle) for what, middle in (("wall", median), ("busy", median), ("wall", min)))
+    wall, busy, best = (
+        _each(speed[what], middle)
+        for what, middle in (("wall", median), ("busy", median), ("wall", min))
+    )
     rows = []
     for name in wall:
-        values = (1 / best[name], best[ONE] / best[name], 1 / wall[name], wall[ONE] / wall[name], busy[name], busy[ONE] / busy[name])
+        values = (
+            1 / best[name],
+            best[ONE] / best[name],
+            1 / wall[name],
+            wall[ONE] / wall[name],
+            busy[name],
+            busy[ONE] / busy[name],
+        )
         rows.append([name, *map(number, values)])
-    head = ["who computes", "images/s, best", "of local", "median", "of local", "CPU s an image", "images a CPU s, of local"]
-    alone = [[name, *(number(found[key]) for key in ("images/s", "driver", "all"))] for name, found in free.items()]
+    head = [
+        "who computes",
+        "images/s, best",
+        "of local",
+        "median",
+        "of local",
+        "CPU s an image",
+        "images a CPU s, of local",
+    ]
+    alone = [
+        [name, *(number(found[key]) for key in ("images/s", "driver", "all"))]
+        for name, found in free.items()
+    ]
     nothing = "**A model that costs nothing**, 8 x 8 pixels, a row each"
     return Section(
         title="Workers of a Ray cluster (cpu)",
-        reading="Start of cluster and workers not counted. First table: rounds in which the engines take turns. Second:"
-        " best of three, with one worker; microseconds of CPU for each image, of the process that writes the rows and of all together.",
+        reading="Start of cluster and workers not counted. First table: rounds in which the "
+        "engines take turns. Second:"
+        " best of three, with one worker; microseconds of CPU for each image, of the process "
+        "that writes the rows and of all together.",
         tables=[
             Table(head, rows, f"**{NETWORK}, logit_gaussian 64 at sigma 0.1**"),
             Table(["engine", "images/s", "driver, us", "all processes, us"], alone, nothing),
@@ -69,37 +98,49 @@ def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]]) -
             target("local / 2 Ray workers, images/s, best of each", 1 / AIM, best[TWO] / best[ONE]),
             target("the same, CPU time of all processes", 1 / AIM, busy[TWO] / busy[ONE]),
         ],
-        notes=["Ray's own processes and the workers share the cores with the driver, and with anything else the machine does."],
+        notes=[
+            "Ray's own processes and the workers share the cores with the driver, and with "
+            "anything else the machine does."
+        ],
         raw={"speed": dict(speed), "free": dict(free)},
     )
 
 
-def _each(times: Mapping[str, Sequence[float]], middle: Callable[[Sequence[float]], float]) -> dict[str, float]:
+def _each(
+    times: Mapping[str, Sequence[float]], middle: Callable[[Sequence[float]], float]
+) -> dict[str, float]:
     return {name: middle(some) for name, some in times.items()}
 
 
 def spec_of(given: Mapping[str, Any], workers: int, estimator: Mapping[str, Any]) -> AuditSpec:
-    """An audit of a model and data by so many Ray workers, or by the local engine if there are none."""
+    """An audit of a model and data by so many Ray workers, or by the local engine if there are
+    none."""
     run = {"device": "cpu"} | ({"engine": "ray", "workers": workers} if workers else {})
     whole = {**given, "noise": {"sigma": [0.1]}, "estimators": [dict(estimator)], "run": run}
     return located(whole, SHARED, "bench")
 
 
-def opened(spec: AuditSpec, network: nn.Module | None = None) -> AbstractContextManager[tuple[CheckedAudit, Workers]]:
+def opened(
+    spec: AuditSpec, network: nn.Module | None = None
+) -> AbstractContextManager[tuple[CheckedAudit, Workers]]:
     """The audit, with its workers at hand."""
     return prepared(Request(spec, model=network), Listener())
 
 
 def spent(audit: CheckedAudit, workers: Workers) -> tuple[float, float, float]:
-    """Seconds in which everything is computed and written, and seconds of CPU: of this process, and of it and all it has started."""
+    """Seconds in which everything is computed and written, and seconds of CPU: of this process, and
+    of it and all it has started."""
     with tempfile.TemporaryDirectory() as name:
         folder = RunFolder(Path(name) / "run")
         folder.create()
         with folder.open_state(None) as state:
             state.begin(audit.data, task_names(audit.tasks))
-            started, own, others = time.perf_counter(), time.process_time(), _descendants()
+            started = time.perf_counter()
+            own = time.process_time()
+            others = _descendants()
             compute_missing(state, audit.data, audit.tasks, workers, Listener())
-            wall, own = time.perf_counter() - started, time.process_time() - own
+            wall = time.perf_counter() - started
+            own = time.process_time() - own
             return wall, own, own + _descendants() - others
 
 
@@ -122,7 +163,9 @@ def _speed(bench: Bench, *, quick: bool) -> dict[str, dict[str, list[float]]]:
     busy: dict[str, list[float]] = {}
     with ExitStack() as stack:
         jobs = {
-            name: stack.enter_context(opened(spec_of(given, workers, {"logit_gaussian": {"samples": 64}})))
+            name: stack.enter_context(
+                opened(spec_of(given, workers, {"logit_gaussian": {"samples": 64}}))
+            )
             for name, workers in ((ONE, 0), (TWO, 2), ("1 Ray worker of one thread", 1))
         }
         for turn in range(rounds + 1):
@@ -154,24 +197,43 @@ def _free(engine: str, *, quick: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         path = _synthetic(Path(name), count)
         _cluster(2)
-        given = {"model": {"path": "in-memory"}, "dataset": {"kind": "npz", "path": str(path), "limit": count}}
+        given = {
+            "model": {"path": "in-memory"},
+            "dataset": {"kind": "npz", "path": str(path), "limit": count},
+        }
         spec = spec_of(given, int(engine == RAY), {"softmax": {}})
         with opened(spec, _tiny()) as job:
-            wall, own, together = map(min, zip(*(spent(*job) for _ in range(1 if quick else 3)), strict=True))
-        return {"images/s": count / wall, "driver": 1e6 * own / count, "all": 1e6 * together / count}
+            wall, own, together = map(
+                min, zip(*(spent(*job) for _ in range(1 if quick else 3)), strict=True)
+            )
+        return {
+            "images/s": count / wall,
+            "driver": 1e6 * own / count,
+            "all": 1e6 * together / count,
+        }
 
 
 def _cluster(cpus: int) -> None:
-    """A cluster of this machine that says it has so many CPUs: the workers of the contenders are open at the same time."""
+    """A cluster of this machine that says it has so many CPUs: the workers of the contenders are
+    open at the same time."""
     import ray
 
     if not ray.is_initialized():
-        ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+        )
 
 
 def _child(bench: Bench, **case: Any) -> dict[str, Any]:
     environment = {"GOMP_SPINCOUNT": "2000", **os.environ}  # as the command line sets it
-    done = subprocess.run(interpreter("ray", bench, **case), capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    done = subprocess.run(
+        interpreter("ray", bench, **case),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=environment,
+    )
     if done.returncode:
         raise RuntimeError(f"{case}: {done.stderr.strip().splitlines()[-1:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -183,7 +245,8 @@ def main() -> None:
     """Read the case as JSON from the first argument, print what was found as JSON."""
     bench, case = told(sys.argv[1])
     keep_freed_memory()
-    what, quick = case.pop("what"), case["quick"]
+    what = case.pop("what")
+    quick = case["quick"]
     print(json.dumps(_speed(bench, quick=quick) if what == "speed" else _free(**case)))
 
 

@@ -1,4 +1,5 @@
-"""Measured sections as docs/research/benchmarks.md and benchmarks.json; each can be replaced on its own."""
+"""Measured sections as docs/research/benchmarks.md and benchmarks.json; each can be replaced on its
+own."""
 
 from __future__ import annotations
 
@@ -11,12 +12,25 @@ from typing import Any
 
 from tests.research.benchmarks.machine import in_words
 
-ORDER = ("published", "accuracy", "engine", "noise", "kinds", "scaling", "memory", "start", "ray", "imagenet")
+ORDER = (
+    "published",
+    "accuracy",
+    "engine",
+    "noise",
+    "kinds",
+    "scaling",
+    "memory",
+    "start",
+    "ray",
+    "imagenet",
+)
 HEAD = (
     "# Benchmarks\n\n"
-    "Written by `make bench` (`python -m tests.research.benchmarks`); medians and every setting are in\n"
+    "Written by `make bench` (`python -m tests.research.benchmarks`); medians and every setting "
+    "are in\n"
     "[benchmarks.json](benchmarks.json). "
-    "Contenders take turns in one process, and times are medians. On a busy machine, trust ratios, not times.\n"
+    "Contenders take turns in one process, and times are medians. On a busy machine, trust "
+    "ratios, not times.\n"
 )
 
 
@@ -32,7 +46,9 @@ class Table:
         """As Markdown."""
         lines = [self.headers, ["---", *["---:"] * (len(self.headers) - 1)], *self.rows]
         head = f"{self.caption}\n\n" if self.caption else ""
-        return head + "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        return head + "\n".join(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +77,33 @@ class Section:
 
     def markdown(self) -> str:
         """As Markdown."""
-        parts = [f"## {self.title}", in_words(self.machine, quick=self.quick), _wrapped(self.reading)]
+        parts = [
+            f"## {self.title}",
+            in_words(self.machine, quick=self.quick),
+            _wrapped(self.reading),
+        ]
         parts += [f"![{self.title}]({self.picture})"] if self.picture else []
         parts += [table.markdown() for table in self.tables]
-        parts += [Table(["target", "aim", "measured", "met"], self.targets).markdown()] if self.targets else []
+        parts += (
+            [Table(["target", "aim", "measured", "met"], self.targets).markdown()]
+            if self.targets
+            else []
+        )
         parts += ["\n".join(_wrapped(note, "- ") for note in self.notes)] if self.notes else []
         return "\n\n".join(parts) + "\n"
 
 
 def target(what: str, aim: float, measured: float | None, unit: str = "") -> list[str]:
-    """A row of the targets: reached when the measured value is at most the aim; None: not at all."""
+    """A row of the targets: reached when the measured value is at most the aim; None: not at
+    all."""
     if measured is None:
         return [what, f"<= {number(aim)}{unit}", "not reached", "no"]
-    return [what, f"<= {number(aim)}{unit}", f"{number(measured)}{unit}", "yes" if measured <= aim else "**no**"]
+    return [
+        what,
+        f"<= {number(aim)}{unit}",
+        f"{number(measured)}{unit}",
+        "yes" if measured <= aim else "**no**",
+    ]
 
 
 def number(value: float) -> str:
@@ -81,22 +111,36 @@ def number(value: float) -> str:
     if value == 0 or not 1e-4 <= abs(value) < 1e6:
         return f"{value:.2g}"
     digits = max(0, 2 - int(f"{abs(value):e}".partition("e")[2]))
-    return f"{round(value, digits):,.{digits}f}" if digits or abs(value) < 1000 else f"{float(f'{value:.3g}'):,.0f}"
+    return (
+        f"{round(value, digits):,.{digits}f}"
+        if digits or abs(value) < 1000
+        else f"{float(f'{value:.3g}'):,.0f}"
+    )
 
 
 def write(folder: Path, found: dict[str, Section]) -> None:
-    """Replace the sections found (by part and device) in the report of a folder and keep the others."""
+    """Replace the sections found (by part and device) in the report of a folder and keep the
+    others."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "benchmarks.json"
     sections = json.loads(path.read_text())["sections"] if path.exists() else {}
     sections |= {key: asdict(section) for key, section in found.items()}
     sections = dict(sorted(sections.items(), key=lambda item: _place(item[0])))
     path.write_text(json.dumps({"sections": sections}, indent=1) + "\n")
-    (folder / "benchmarks.md").write_text("\n".join([HEAD, *(_read(section).markdown() for section in sections.values())]))
+    (folder / "benchmarks.md").write_text(
+        "\n".join([HEAD, *(_read(section).markdown() for section in sections.values())])
+    )
 
 
 def _wrapped(text: str, mark: str = "") -> str:
-    return fill(text, 140, initial_indent=mark, subsequent_indent=" " * len(mark), break_long_words=False, break_on_hyphens=False)
+    return fill(
+        text,
+        140,
+        initial_indent=mark,
+        subsequent_indent=" " * len(mark),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _place(key: str) -> tuple[int, int, str]:

@@ -23,7 +23,8 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 
 
 def synthetic(classes: int, seed: int = 0) -> nn.Module:
-    """A small convolutional network with random weights for images of any size; biases spread so that few classes compete."""
+    """A small convolutional network with random weights for images of any size; biases spread so
+    that few classes compete."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers: list[nn.Module] = []
@@ -51,26 +52,45 @@ def measure(bench: Bench) -> Section:
     return Section(
         title=f"How the cost grows ({bench.device.type})",
         reading=(
-            "Milliseconds per image of a small random CNN (3 strided convolutions). Classes and image size: clean pass and estimator;"
-            " number of images: the whole audit, checks and files included, with its fixed part spread over the images."
+            "Milliseconds per image of a small random CNN (3 strided convolutions). Classes and "
+            "image size: clean pass and estimator;"
+            " number of images: the whole audit, checks and files included, with its fixed part "
+            "spread over the images."
         ),
         tables=tables,
         notes=[
-            "From 34 classes on, `taylor` and `mmse` differentiate only 8 to 32 of them, so their cost grows no further with the classes."
+            "From 34 classes on, `taylor` and `mmse` differentiate only 8 to 32 of them, so "
+            "their cost grows no further with the classes."
         ],
         raw=raw,
     )
 
 
-def _table(bench: Bench, axis: str, cases: dict[str, tuple[int, int, int]], raw: dict[str, dict[str, float]]) -> Table:
+def _table(
+    bench: Bench,
+    axis: str,
+    cases: dict[str, tuple[int, int, int]],
+    raw: dict[str, dict[str, float]],
+) -> Table:
     rows = []
     for name, options in ESTIMATORS.items():
         cells = [name]
         for case, (classes, size, count) in cases.items():
             images = torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(1))
-            audit = partial(robaudit.audit, synthetic(classes), images, sigma=[SIGMA], estimators=[options], progress=False)
+            audit = partial(
+                robaudit.audit,
+                synthetic(classes),
+                images,
+                sigma=[SIGMA],
+                estimators=[options],
+                progress=False,
+            )
             run, wall = timed(partial(audit, device=str(bench.device)), bench.device)
-            each = 1e3 * (wall if axis == "number of images" else sum(run.info.seconds.values())) / count
+            each = (
+                1e3
+                * (wall if axis == "number of images" else sum(run.info.seconds.values()))
+                / count
+            )
             raw.setdefault(case, {})[name] = each
             cells.append(number(each))
         bench.say(f"  {axis}: {', '.join(cells)}")

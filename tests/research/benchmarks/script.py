@@ -1,6 +1,8 @@
-"""The published method as its authors run it: in a process of its own, with the C library's own memory settings.
+"""The published method as its authors run it: in a process of its own, with the C library's own
+memory settings.
 
-As a program it answers JSON lines of the form {"way": "mmse", "images": 50, "samples": 5} with the values.
+As a program it answers JSON lines of the form {"way": "mmse", "images": 50, "samples": 5} with the
+values.
 """
 
 from __future__ import annotations
@@ -27,11 +29,16 @@ class Script:
     """A running script; :meth:`ask` waits for its values."""
 
     def __init__(self, ask: IO[str], answers: IO[str]) -> None:
-        self._ask, self._answers = ask, answers
+        self._ask = ask
+        self._answers = answers
 
     def ask(self, way: str, images: int, sigma: float, samples: int = 0) -> list[float]:
         """Values of the published way for the first images."""
-        print(json.dumps({"way": way, "images": images, "sigma": sigma, "samples": samples}), file=self._ask, flush=True)
+        print(
+            json.dumps({"way": way, "images": images, "sigma": sigma, "samples": samples}),
+            file=self._ask,
+            flush=True,
+        )
         values: list[float] = json.loads(self._answers.readline())
         return values
 
@@ -46,7 +53,14 @@ def values(f: published.Logits, x: Tensor, way: str, sigma: float, samples: int)
 def interpreter(module: str, bench: Bench, **more: Any) -> list[str]:
     """The command of a module of ours in a process of its own, told the same as this one."""
     given = {"device": str(bench.device), "threads": torch.get_num_threads(), **more}
-    return [sys.executable, "-W", "ignore", "-m", f"tests.research.benchmarks.{module}", json.dumps(given)]
+    return [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        f"tests.research.benchmarks.{module}",
+        json.dumps(given),
+    ]
 
 
 def told(text: str) -> tuple[Bench, dict[str, Any]]:
@@ -62,7 +76,11 @@ def told(text: str) -> tuple[Bench, dict[str, Any]]:
 def script(bench: Bench, images: int) -> Iterator[Script]:
     """Start the script with so many images at hand; it ends with the block."""
     with subprocess.Popen(
-        interpreter("script", bench, images=images), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        interpreter("script", bench, images=images),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -73,10 +91,16 @@ def script(bench: Bench, images: int) -> Iterator[Script]:
 def main() -> None:
     """Answer until the input ends."""
     bench, given = told(sys.argv[1])
-    x, f = load(bench, "cifar10_resnet20", given["images"]).x, research_resnet20(bench)
+    x = load(bench, "cifar10_resnet20", given["images"]).x
+    f = research_resnet20(bench)
     for line in sys.stdin:
         asked = json.loads(line)
-        print(json.dumps(values(f, x[: asked["images"]], asked["way"], asked["sigma"], asked["samples"])), flush=True)
+        print(
+            json.dumps(
+                values(f, x[: asked["images"]], asked["way"], asked["sigma"], asked["samples"])
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""How soon the program answers: help, mistakes on the command line and in a spec, and runs and specs that are fine."""
+"""How soon the program answers: help, mistakes on the command line and in a spec, and runs and
+specs that are fine."""
 
 from __future__ import annotations
 
@@ -37,7 +38,14 @@ def seconds(command: Sequence[str], folder: Path) -> float:
     """Wall time of a process."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = time.perf_counter()
-    subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
     return time.perf_counter() - started
 
 
@@ -50,7 +58,21 @@ def measure(bench: Bench) -> Section:
         for stem, text in specs.items():
             (folder / f"{stem}.yaml").write_text(_SPEC % text)
         spec = str(files("robaudit.demo") / "ordinary.yaml")
-        seconds([sys.executable, "-m", "robaudit", "estimate", spec, "--limit", "2", "--out", "run", "--quiet"], folder)
+        seconds(
+            [
+                sys.executable,
+                "-m",
+                "robaudit",
+                "estimate",
+                spec,
+                "--limit",
+                "2",
+                "--out",
+                "run",
+                "--quiet",
+            ],
+            folder,
+        )
         for _ in range(2 if bench.quick else 11):
             times[NOTHING].append(seconds([sys.executable, "-c", "pass"], folder))
             for case, arguments in CASES.items():
@@ -65,8 +87,14 @@ def section(times: dict[str, float]) -> Section:
     nothing = times[NOTHING]
     return Section(
         title="How soon the program answers (cpu)",
-        reading="Median wall time of the process, and its ratio to that of an empty Python program.",
-        tables=[Table(["case", "seconds", "ratio"], [[case, number(value), number(value / nothing)] for case, value in times.items()])],
+        reading="Median wall time of the process, and its ratio to that of an empty Python "
+        "program.",
+        tables=[
+            Table(
+                ["case", "seconds", "ratio"],
+                [[case, number(value), number(value / nothing)] for case, value in times.items()],
+            )
+        ],
         targets=[target(case, AIM, times[case], " s") for case in FIRST],
         raw=dict(times),
     )

@@ -27,8 +27,11 @@ def seconds(work: Contender, device: torch.device) -> float:
     return timed(work, device)[1]
 
 
-def alternating(contenders: Mapping[str, Contender], device: torch.device, repeats: int) -> dict[str, float]:
-    """Median seconds of each contender, warmed up once; they run in turn, in the opposite order every second round."""
+def alternating(
+    contenders: Mapping[str, Contender], device: torch.device, repeats: int
+) -> dict[str, float]:
+    """Median seconds of each contender, warmed up once; they run in turn, in the opposite order
+    every second round."""
     for work in contenders.values():
         work()
     times: dict[str, list[float]] = {name: [] for name in contenders}

@@ -37,9 +37,17 @@ class Setting:
 
 def settings(draws: int, linear: Sequence[int] = (5, 10)) -> list[Setting]:
     """What is tried: mc with at most so many draws, mmse with those of ``linear``."""
-    found = [Setting("mc", f"mc {n:,}", "mc", {"samples": n}) for n in (64, 128, 256, 512, 1024, 2048, 4096) if n <= draws]
+    found = [
+        Setting("mc", f"mc {n:,}", "mc", {"samples": n})
+        for n in (64, 128, 256, 512, 1024, 2048, 4096)
+        if n <= draws
+    ]
     line = "logit_gaussian"
-    found += [Setting(line, f"logit_gaussian {n}", "logit_gaussian", {"samples": n}) for n in (16, 32, 64, 128, 256, 512) if n <= draws]
+    found += [
+        Setting(line, f"logit_gaussian {n}", "logit_gaussian", {"samples": n})
+        for n in (16, 32, 64, 128, 256, 512)
+        if n <= draws
+    ]
     for name in ("mmse", "mmse_mvs"):
         found += [_mmse(name, n) for n in linear if n < draws // 8 + 1]
     return found + [Setting(name, name, name, {}) for name in ("taylor", "taylor_mvs", "softmax")]
@@ -47,14 +55,20 @@ def settings(draws: int, linear: Sequence[int] = (5, 10)) -> list[Setting]:
 
 def _mmse(name: str, samples: int) -> Setting:
     pairs = samples % 2 == 0
-    return Setting(name, f"{name} {samples}" + ("" if pairs else " (no pairs)"), name, {"samples": samples, "pairs": pairs})
+    return Setting(
+        name,
+        f"{name} {samples}" + ("" if pairs else " (no pairs)"),
+        name,
+        {"samples": samples, "pairs": pairs},
+    )
 
 
 @dataclass(frozen=True)
 class Trial:
     """One network at one sigma under several seeds, each with so many mc draws.
 
-    The reference of a seed is mc with the draws of all the other seeds; mmse is tried with each number of draws in ``linear``.
+    The reference of a seed is mc with the draws of all the other seeds; mmse is tried with each
+    number of draws in ``linear``.
     """
 
     network: Network
@@ -66,27 +80,69 @@ class Trial:
 
     def points(self) -> list[Point]:
         """Error and cost of every setting."""
-        plans = [(setting, estimator(setting.name, **setting.options)) for setting in settings(self.draws, self.linear)]
-        clean, backward = self._clean(), self._backward_in_forwards()
+        plans = [
+            (setting, estimator(setting.name, **setting.options))
+            for setting in settings(self.draws, self.linear)
+        ]
+        clean = self._clean()
+        backward = self._backward_in_forwards()
         outcomes: list[list[Outcome]] = []
         converged: list[Tensor] = []
         for seed in self.seeds:
             replay = Replay(self.network.engine(seed))
-            converged.append(_values(estimator("mc", samples=self.draws).estimate(self._work(replay, clean[0]))))
-            outcomes.append(self._outcomes([chosen for _, chosen in plans], replay, clean, outcomes[0] if outcomes else None))
-            self.say(f"  {self.network.name}, sigma {self.sigma:g}, seed {seed}: {replay.made / replay.spent:,.0f} noisy images/s")
-        references = [Reference.of([c for j, c in enumerate(converged) if j != i], self.draws) for i in range(len(self.seeds))]
-        return [self._point(setting, [one[k] for one in outcomes], references, backward) for k, (setting, _) in enumerate(plans)]
+            converged.append(
+                _values(estimator("mc", samples=self.draws).estimate(self._work(replay, clean[0])))
+            )
+            outcomes.append(
+                self._outcomes(
+                    [chosen for _, chosen in plans],
+                    replay,
+                    clean,
+                    outcomes[0] if outcomes else None,
+                )
+            )
+            self.say(
+                f"  {self.network.name}, sigma {self.sigma:g}, seed {seed}: "
+                f"{replay.made / replay.spent:,.0f} noisy images/s"
+            )
+        references = [
+            Reference.of([c for j, c in enumerate(converged) if j != i], self.draws)
+            for i in range(len(self.seeds))
+        ]
+        return [
+            self._point(setting, [one[k] for one in outcomes], references, backward)
+            for k, (setting, _) in enumerate(plans)
+        ]
 
-    def _point(self, setting: Setting, runs: Sequence[Outcome], references: Sequence[Reference], backward: float) -> Point:
-        rmse = tuple(reference.rmse(_values(estimates)) for reference, (estimates, _) in zip(references, runs, strict=True))
+    def _point(
+        self,
+        setting: Setting,
+        runs: Sequence[Outcome],
+        references: Sequence[Reference],
+        backward: float,
+    ) -> Point:
+        rmse = tuple(
+            reference.rmse(_values(estimates))
+            for reference, (estimates, _) in zip(references, runs, strict=True)
+        )
         forwards = fmean(e.forwards for estimates, _ in runs for e in estimates)
         backwards = fmean(e.backwards for estimates, _ in runs for e in estimates)
         each = fmean(took for _, took in runs) / len(self.network.x)
-        return Point(setting.line, setting.label, rmse, forwards, backwards, forwards + backward * backwards, each)
+        return Point(
+            setting.line,
+            setting.label,
+            rmse,
+            forwards,
+            backwards,
+            forwards + backward * backwards,
+            each,
+        )
 
-    def _outcomes(self, chosen: Sequence[OneValue], replay: Replay, clean: Clean, before: list[Outcome] | None) -> list[Outcome]:
-        """Estimates and seconds of every setting under one seed; what draws nothing is taken from the seed before."""
+    def _outcomes(
+        self, chosen: Sequence[OneValue], replay: Replay, clean: Clean, before: list[Outcome] | None
+    ) -> list[Outcome]:
+        """Estimates and seconds of every setting under one seed; what draws nothing is taken from
+        the seed before."""
         fits: dict[tuple[int, bool], tuple[ImageBatch, float]] = {}
         passed, passing = clean
         found: list[Outcome] = []
@@ -105,11 +161,18 @@ class Trial:
                 spent = replay.spent
                 estimates, own = timed(partial(one.estimate, chunk), self.network.x.device)
                 drawn = sum(e.forwards - 1 for e in estimates)
-                found.append((estimates, passing + own - (replay.spent - spent) + drawn * replay.spent / replay.made))
+                found.append(
+                    (
+                        estimates,
+                        passing + own - (replay.spent - spent) + drawn * replay.spent / replay.made,
+                    )
+                )
         return found
 
     def _work(self, replay: Replay, clean: ImageBatch) -> ImageBatch:
-        return replace(clean.select(torch.ones_like(clean.predicted, dtype=torch.bool)), engine=replay)
+        return replace(
+            clean.select(torch.ones_like(clean.predicted, dtype=torch.bool)), engine=replay
+        )
 
     def _clean(self) -> Clean:
         passing = partial(self.network.batch, self.sigma)
@@ -117,11 +180,14 @@ class Trial:
         return timed(passing, self.network.x.device)
 
     def _backward_in_forwards(self) -> float:
-        """Seconds of one backward pass over seconds of one noisy forward pass, so that mmse's passes add up to its time."""
-        engine, x = self.network.engine(), self.network.x
+        """Seconds of one backward pass over seconds of one noisy forward pass, so that mmse's
+        passes add up to its time."""
+        engine = self.network.engine()
+        x = self.network.x
         rows = engine.gradient_rows(x.shape[1:], self.network.classes - 1)
         batch = x[torch.arange(rows, device=x.device) % len(x)]
-        chunk, draws = self.network.batch(self.sigma, engine), estimator("mc", samples=128)
+        chunk = self.network.batch(self.sigma, engine)
+        draws = estimator("mc", samples=128)
         contenders = {
             "forward": lambda: draws.estimate(chunk),
             "gradients": lambda: margin_gradients(self.network.model, batch),

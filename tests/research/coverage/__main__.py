@@ -1,4 +1,5 @@
-"""The coverage study: `python -m tests.research.coverage` prints the numbers of docs/research/coverage.md; about an hour on one core."""
+"""The coverage study: `python -m tests.research.coverage` prints the numbers of
+docs/research/coverage.md; about an hour on one core."""
 
 from __future__ import annotations
 
@@ -18,8 +19,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.research.coverage", description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES, help="simulated cases of each entry")
     parser.add_argument("--seeds", type=int, default=10, help="audits of each network")
-    parser.add_argument("--images", type=int, default=100, help="images of each network made here; of a shared one a quarter")
-    parser.add_argument("--draws", type=int, default=5000, help="copies of each image behind the truth")
+    parser.add_argument(
+        "--images",
+        type=int,
+        default=100,
+        help="images of each network made here; of a shared one a quarter",
+    )
+    parser.add_argument(
+        "--draws", type=int, default=5000, help="copies of each image behind the truth"
+    )
     given = parser.parse_args(arguments)
     parts: tuple[Iterator[Line | Errors], ...] = (
         counts.lines(given.cases),

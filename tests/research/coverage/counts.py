@@ -1,4 +1,5 @@
-"""Coverage of intervals made of counts: Clopper-Pearson, confidence sequences, adaptive `mc`, means over images."""
+"""Coverage of intervals made of counts: Clopper-Pearson, confidence sequences, adaptive `mc`, means
+over images."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from tests.unit.numerics.martingales import deciding_log_martingale, log_marting
 
 FIXED = (64, 1000, 10_000)
 HORIZON = 2000
-RULES = {"tolerance .02": Rule(0.02, None, 100_000), "decide .9": Rule(None, 0.9, 20_000), "decide .5": Rule(None, 0.5, 20_000)}
+RULES = {
+    "tolerance .02": Rule(0.02, None, 100_000),
+    "decide .9": Rule(None, 0.9, 20_000),
+    "decide .5": Rule(None, 0.5, 20_000),
+}
 IMAGES = (48, 1000)
 
 
@@ -28,20 +33,29 @@ def fixed(p: float, cases: int = CASES) -> Iterator[Line]:
 
 
 def sequences(p: float, cases: int = CASES, horizon: int = HORIZON) -> Iterator[Line]:
-    """Confidence sequences whose reader looks after *every* draw: a case is covered if the interval held the truth at all of them."""
+    """Confidence sequences whose reader looks after *every* draw: a case is covered if the interval
+    held the truth at all of them."""
     generator = np.random.default_rng([2, round(1000 * p)])
     s: Floats = np.cumsum(generator.random((cases, horizon)) < p, axis=1, dtype=np.float64)
     t: Floats = np.arange(1, horizon + 1, dtype=np.float64)
     last = s[:, -1]
-    yield _ever("Jeffreys' prior", p, _each(s, t, lambda s, f: log_martingale(s, f, p)), *confidence_sequence(last, horizon - last))
+    yield _ever(
+        "Jeffreys' prior",
+        p,
+        _each(s, t, lambda s, f: log_martingale(s, f, p)),
+        *confidence_sequence(last, horizon - last),
+    )
     tested = _each(s, t, lambda s, f: deciding_log_martingale(s, f, p, 0.9))
     yield _ever("to decide .9", p, tested, *deciding_sequence(last, horizon - last, 0.9))
     learned = horizon // 10
     seen = s[:, learned - 1 : learned]
     prior = Prior((1.0,), (0.5 + seen,), (0.5 + learned - seen,))
-    s, t = s[:, learned:] - seen, t[:-learned]
+    s = s[:, learned:] - seen
+    t = t[:-learned]
     ends = confidence_sequence(s[:, -1:], t[-1] - s[:, -1:], prior=prior)
-    yield _ever(f"prior learned from the first {learned}", p, log_martingale(s, t - s, p, prior), *ends)
+    yield _ever(
+        f"prior learned from the first {learned}", p, log_martingale(s, t - s, p, prior), *ends
+    )
 
 
 def _each(s: Floats, t: Floats, log_martingale_of: Callable[[Floats, Floats], Floats]) -> Floats:
@@ -56,7 +70,15 @@ def _ever(name: str, p: float, log_martingales: Floats, lower: Floats, upper: Fl
     cases, draws = log_martingales.shape
     held = np.all(log_martingales < -np.log(1 - NOMINAL), axis=1)
     setting = f"{name}; checked after every draw"
-    return Line("confidence-sequence", setting, p, cases, float(held.mean()), float((upper - lower).mean()), draws)
+    return Line(
+        "confidence-sequence",
+        setting,
+        p,
+        cases,
+        float(held.mean()),
+        float((upper - lower).mean()),
+        draws,
+    )
 
 
 def adaptive(p: float, cases: int = CASES) -> Iterator[Line]:
@@ -64,15 +86,27 @@ def adaptive(p: float, cases: int = CASES) -> Iterator[Line]:
     for k, (name, rule) in enumerate(RULES.items()):
         found = sample(rule, [0] * cases, coin(p, [3, k, round(1000 * p)]))
         ends = np.array([(one.lower, one.upper) for one in found], dtype=np.float64)
-        yield Line.of("confidence-sequence", f"mc, {name}", p, ends[:, 0], ends[:, 1], [one.forwards - 1 for one in found])
+        yield Line.of(
+            "confidence-sequence",
+            f"mc, {name}",
+            p,
+            ends[:, 0],
+            ends[:, 1],
+            [one.forwards - 1 for one in found],
+        )
 
 
 def means(p: float, cases: int = CASES) -> Iterator[Line]:
-    """The interval of a mean over images, whose values are 0 and 1 (the worst) or spread over [0, 1]."""
+    """The interval of a mean over images, whose values are 0 and 1 (the worst) or spread over [0,
+    1]."""
     generator = np.random.default_rng([4, round(1000 * p)])
     for n in IMAGES:
         for name in ("0 or 1", "spread"):
-            x = generator.random((cases, n)) < p if name == "0 or 1" else generator.beta(2 * p, 2 * (1 - p), (cases, n))
+            x = (
+                generator.random((cases, n)) < p
+                if name == "0 or 1"
+                else generator.beta(2 * p, 2 * (1 - p), (cases, n))
+            )
             ends = np.array([mean_interval(row, 0.0, 1.0) for row in x])
             yield Line.of("mean over images", f"{n:,} values, {name}", p, ends[:, 0], ends[:, 1], n)
 

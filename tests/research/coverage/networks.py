@@ -1,11 +1,13 @@
-"""Coverage, by the jackknife intervals of `logit_gaussian` and `mmse`, of the value the estimator converges to.
+"""Coverage, by the jackknife intervals of `logit_gaussian` and `mmse`, of the value the estimator
+converges to.
 
 Two classes whose margin is a polynomial of the noise, so that the truth is known:
 
     g(x + e) = b + sum_i (w e_i + c e_i^3 - q e_i^2)
 
-Under e ~ N(0, s^2 I_d) its mean is b - q s^2 d, its variance d (w^2 s^2 + 6 w c s^4 + 15 c^2 s^6 + 2 q^2 s^4), its mean gradient
-w + 3 c s^2 in every pixel. The quadratic part shifts the mean so far that p below one half is possible though x is classified as itself.
+Under e ~ N(0, s^2 I_d) its mean is b - q s^2 d, its variance d (w^2 s^2 + 6 w c s^4 + 15 c^2 s^6 +
+2 q^2 s^4), its mean gradient w + 3 c s^2 in every pixel. The quadratic part shifts the mean so far
+that p below one half is possible though x is classified as itself.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ JACKKNIFE = "jackknife:approximate"
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How a margin bends: the shares of its variance that are quadratic and cubic (the part beyond the linear one), of the whole 1.
+    """How a margin bends: the shares of its variance that are quadratic and cubic (the part beyond
+    the linear one), of the whole 1.
 
     Attributes:
         name: for the table.
@@ -63,18 +66,22 @@ class Curve:
         d = self.pixels
         q = math.sqrt(self.quadratic / (2 * d)) / SIGMA**2
         c = math.sqrt(self.cubic / (6 * d)) / SIGMA**3
-        slope = math.sqrt((1 - self.quadratic - self.cubic) / d) / SIGMA  # of the linear part, w + 3 c s^2
+        # of the linear part, w + 3 c s^2
+        slope = math.sqrt((1 - self.quadratic - self.cubic) / d) / SIGMA
 
         class Polynomial(torch.nn.Module):
             def forward(self, x: Tensor) -> Tensor:
                 e = x.flatten(1) - 0.5
-                g = offset + (((slope - 3 * c * SIGMA**2) * e + c * e**3 - q * e**2).double()).sum(1)
+                g = offset + (((slope - 3 * c * SIGMA**2) * e + c * e**3 - q * e**2).double()).sum(
+                    1
+                )
                 return torch.stack([g, torch.zeros_like(g)], dim=1).float()
 
         return Polynomial()
 
     def limit(self, estimator: str) -> float:
-        """Standard deviation that the converged estimate divides the mean by: of the margin, or of its linear part."""
+        """Standard deviation that the converged estimate divides the mean by: of the margin, or of
+        its linear part."""
         return 1.0 if estimator == "logit_gaussian" else math.sqrt(1 - self.quadratic - self.cubic)
 
     def batch(self, offset: float, cases: int, seed: int) -> ImageBatch:
@@ -101,7 +108,8 @@ SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
 
 
 def jackknife(setting: str, curve: Curve, p: float, cases: int = CASES) -> Iterator[Line]:
-    """The intervals of one estimator on one network, at one converged value (none, if x would be misclassified)."""
+    """The intervals of one estimator on one network, at one converged value (none, if x would be
+    misclassified)."""
     name, options, _ = SETTINGS[setting]
     offset = curve.mean_shift + curve.limit(name) * float(norm.ppf(p))
     if offset > 0:
@@ -110,20 +118,33 @@ def jackknife(setting: str, curve: Curve, p: float, cases: int = CASES) -> Itera
             for row in build(name, **options).estimate(curve.batch(offset, cases, round(1000 * p)))
             if row.interval.kind is IntervalKind.JACKKNIFE
         ]
-        yield _line(JACKKNIFE, f"{setting}; {curve.name}", p, rows, FEW if name == "mmse" and curve is STRONG else "")
+        yield _line(
+            JACKKNIFE,
+            f"{setting}; {curve.name}",
+            p,
+            rows,
+            FEW if name == "mmse" and curve is STRONG else "",
+        )
 
 
 def votes(p: float, cases: int = CASES) -> Iterator[Line]:
-    """Images whose margins `logit_gaussian` finds not to be normal, decided by the votes of its antithetic pairs."""
+    """Images whose margins `logit_gaussian` finds not to be normal, decided by the votes of its
+    antithetic pairs."""
     offset = SKEWED.mean_shift / SKEWED.pixels * float(chi2.ppf(p, SKEWED.pixels))
     batch = SKEWED.batch(offset, cases, round(1000 * p))
-    rows = [row for row in build("logit_gaussian", samples=256).estimate(batch) if row.interval.kind is IntervalKind.ANTITHETIC]
+    rows = [
+        row
+        for row in build("logit_gaussian", samples=256).estimate(batch)
+        if row.interval.kind is IntervalKind.ANTITHETIC
+    ]
     yield _line("antithetic pairs", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
 
 
 def _line(interval: str, setting: str, p: float, rows: Sequence[Result], exempt: str = "") -> Line:
     ends = np.array([(row.lower, row.upper) for row in rows], dtype=np.float64)
-    return Line.of(interval, setting, p, ends[:, 0], ends[:, 1], [row.forwards - 1 for row in rows], exempt)
+    return Line.of(
+        interval, setting, p, ends[:, 0], ends[:, 1], [row.forwards - 1 for row in rows], exempt
+    )
 
 
 def lines(cases: int = CASES) -> Iterator[Line]:

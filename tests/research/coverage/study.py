@@ -1,4 +1,5 @@
-"""One line of the coverage study: an interval, a truth, and how often the first contains the second."""
+"""One line of the coverage study: an interval, a truth, and how often the first contains the
+second."""
 
 from __future__ import annotations
 
@@ -38,9 +39,19 @@ class Line:
     exempt: str = ""
 
     @classmethod
-    def of(cls, interval: str, setting: str, truth: float, lower: ArrayLike, upper: ArrayLike, draws: ArrayLike, exempt: str = "") -> Line:
+    def of(
+        cls,
+        interval: str,
+        setting: str,
+        truth: float,
+        lower: ArrayLike,
+        upper: ArrayLike,
+        draws: ArrayLike,
+        exempt: str = "",
+    ) -> Line:
         """From the ends of every case."""
-        low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+        low = np.asarray(lower, dtype=np.float64)
+        high = np.asarray(upper, dtype=np.float64)
         held = (low <= truth) & (truth <= high)
         return cls(
             interval,

@@ -1,4 +1,5 @@
-"""Networks that nobody tuned for, with images: made here from the embedded digits, and the shared models."""
+"""Networks that nobody tuned for, with images: made here from the embedded digits, and the shared
+models."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tests.research.benchmarks import networks
 from tests.shared import SHARED, card
 
 MADE: dict[str, tuple[Callable[[], nn.Module], float, float]] = {}
-"""Of each network made here: how, the size of adversarial steps in training, and the level of the noise."""
+"""Of each network made here: how, the size of adversarial steps in training, and the level of the
+noise."""
 LEVELS = {
     "cifar10_cnn_a_adv": 0.1,
     "cifar10_cnn_a_mix": 0.1,
@@ -36,7 +38,8 @@ SLOW = ("cifar10_resnet20",)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A network with images, their labels, a noise level, and a copy with 2 % noise on its weights (None where it is a script)."""
+    """A network with images, their labels, a noise level, and a copy with 2 % noise on its weights
+    (None where it is a script)."""
 
     name: str
     model: LogitModel
@@ -48,19 +51,35 @@ class Subject:
 
     def first(self, images: int) -> Subject:
         """The first images alone."""
-        return Subject(self.name, self.model, self.x[:images], self.labels[:images], self.classes, self.level, self.changed)
+        return Subject(
+            self.name,
+            self.model,
+            self.x[:images],
+            self.labels[:images],
+            self.classes,
+            self.level,
+            self.changed,
+        )
 
 
 def digits(train: bool) -> tuple[Tensor, Tensor]:
     """The embedded digits, and their labels."""
-    data = open_dataset(DigitsSpec(kind="digits", split="train" if train else "test"), base_dir=SHARED, trust=False)
+    data = open_dataset(
+        DigitsSpec(kind="digits", split="train" if train else "test"), base_dir=SHARED, trust=False
+    )
     samples = [data[i] for i in range(len(data))]
-    return torch.stack([one.pixels.float() for one in samples]), torch.tensor([one.label or 0 for one in samples])
+    return torch.stack([one.pixels.float() for one in samples]), torch.tensor(
+        [one.label or 0 for one in samples]
+    )
 
 
 def connected(depth: int, activation: type[nn.Module], width: int = 60) -> nn.Sequential:
     """A fully connected network of so many layers."""
-    hidden = [part for i in range(depth - 1) for part in (nn.Linear(64 if i == 0 else width, width), activation())]
+    hidden = [
+        part
+        for i in range(depth - 1)
+        for part in (nn.Linear(64 if i == 0 else width, width), activation())
+    ]
     network = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, 10))
     if activation is nn.Sigmoid:
         for part in network:
@@ -72,7 +91,12 @@ def connected(depth: int, activation: type[nn.Module], width: int = 60) -> nn.Se
 def convolutional() -> nn.Sequential:
     """A small convolutional network."""
     return nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10)
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(256, 10),
     )
 
 
@@ -112,11 +136,22 @@ def _made(name: str, images: int) -> Subject:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         network = trained(fresh(), digits(train=True), eps=eps)
-    return Subject(name, from_module(network), x[:images], y[:images], 10, level, from_module(perturbed(network)))
+    return Subject(
+        name,
+        from_module(network),
+        x[:images],
+        y[:images],
+        10,
+        level,
+        from_module(perturbed(network)),
+    )
 
 
-def trained(network: nn.Module, images: tuple[Tensor, Tensor], *, eps: float = 0.0, epochs: int = 30) -> nn.Module:
-    """The network after some epochs of Adam; ``eps``: on images moved so far by the sign of the gradient (adversarial training)."""
+def trained(
+    network: nn.Module, images: tuple[Tensor, Tensor], *, eps: float = 0.0, epochs: int = 30
+) -> nn.Module:
+    """The network after some epochs of Adam; ``eps``: on images moved so far by the sign of the
+    gradient (adversarial training)."""
     x, y = images
     optimiser = torch.optim.Adam(network.parameters(), lr=2e-3)
     for _ in range(epochs):
@@ -124,7 +159,9 @@ def trained(network: nn.Module, images: tuple[Tensor, Tensor], *, eps: float = 0
             moved = x[batch]
             if eps:
                 moved = moved.clone().requires_grad_()
-                (slope,) = torch.autograd.grad(nn.functional.cross_entropy(network(moved), y[batch]), moved)
+                (slope,) = torch.autograd.grad(
+                    nn.functional.cross_entropy(network(moved), y[batch]), moved
+                )
                 moved = moved.detach() + eps * slope.sign()
             optimiser.zero_grad()
             nn.functional.cross_entropy(network(moved), y[batch]).backward()
@@ -136,5 +173,11 @@ def perturbed(network: nn.Module, share: float = 0.02) -> nn.Module:
     """A copy whose weights are multiplied by 1 + share * N(0, 1)."""
     other = copy.deepcopy(network)
     for parameter in other.parameters():
-        parameter.mul_(1 + share * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel())))
+        parameter.mul_(
+            1
+            + share
+            * torch.randn(
+                parameter.shape, generator=torch.Generator().manual_seed(parameter.numel())
+            )
+        )
     return other

@@ -1,1 +1,2 @@
-"""The tables and figures of four papers, made again: ``python -m tests.research.papers`` writes docs/papers."""
+"""The tables and figures of four papers, made again: ``python -m tests.research.papers`` writes
+docs/papers."""

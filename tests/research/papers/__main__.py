@@ -1,4 +1,5 @@
-"""Make the pages of docs/papers: all items, or those whose names begin with one of the arguments."""
+"""Make the pages of docs/papers: all items, or those whose names begin with one of the
+arguments."""
 
 from __future__ import annotations
 
@@ -19,17 +20,32 @@ ROOT = Path(__file__).parents[3]
 def main(arguments: list[str] | None = None) -> int:
     """Make items, each written to its page at once."""
     parser = argparse.ArgumentParser(prog="python -m tests.research.papers", description=__doc__)
-    parser.add_argument("only", nargs="*", metavar="NAME", help=f"such as han or han-fig4; there are: {', '.join(ITEMS)}")
-    parser.add_argument("--full", action="store_true", help="ten times the images and draws, and what is left to a GPU")
+    parser.add_argument(
+        "only",
+        nargs="*",
+        metavar="NAME",
+        help=f"such as han or han-fig4; there are: {', '.join(ITEMS)}",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="ten times the images and draws, and what is left to a GPU",
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--pages", type=Path, default=ROOT / "docs" / "papers")
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "papers", help="where the runs are kept")
+    parser.add_argument(
+        "--build", type=Path, default=ROOT / "build" / "papers", help="where the runs are kept"
+    )
     given = parser.parse_args(arguments)
-    chosen = [one for name, one in ITEMS.items() if not given.only or name.startswith(tuple(given.only))]
+    chosen = [
+        one for name, one in ITEMS.items() if not given.only or name.startswith(tuple(given.only))
+    ]
     if not chosen:
         parser.error(f"no item is called {' '.join(given.only)}; there are: {', '.join(ITEMS)}")
     if not SHARED.is_dir():
-        sys.stderr.write(f"error: {SHARED}: is not there; it has the networks and images of the papers\n")
+        sys.stderr.write(
+            f"error: {SHARED}: is not there; it has the networks and images of the papers\n"
+        )
         return 2
     session = Session(given.build, given.pages, FULL if given.full else QUICK, device=given.device)
     for one in chosen:

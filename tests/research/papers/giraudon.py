@@ -1,4 +1,5 @@
-"""Giraudon, Gripon, Loewe and Vermet, Towards an intrinsic definition of robustness for a classifier."""
+"""Giraudon, Gripon, Loewe and Vermet, Towards an intrinsic definition of robustness for a
+classifier."""
 
 from __future__ import annotations
 
@@ -10,7 +11,17 @@ import numpy as np
 
 from robaudit.api.run import Run
 from robaudit.methods.radius.easiest import easiest_errors, kept_curve
-from tests.research.papers.han import CIFAR_ADV, CIFAR_MIX, FASHION, LINEAR, MNIST, MNIST_ADV, NAMES, RESNET, correlation
+from tests.research.papers.han import (
+    CIFAR_ADV,
+    CIFAR_MIX,
+    FASHION,
+    LINEAR,
+    MNIST,
+    MNIST_ADV,
+    NAMES,
+    RESNET,
+    correlation,
+)
 from tests.research.papers.item import (
     Floats,
     Part,
@@ -33,7 +44,15 @@ from tests.research.papers.pictures import curves, picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RADII = {LINEAR: 200, MNIST: 100, MNIST_ADV: 60, FASHION: 60, CIFAR_MIX: 60, CIFAR_ADV: 60, RESNET: 30}
+RADII = {
+    LINEAR: 200,
+    MNIST: 100,
+    MNIST_ADV: 60,
+    FASHION: 60,
+    CIFAR_MIX: 60,
+    CIFAR_ADV: 60,
+    RESNET: 30,
+}
 RANDOM = {MNIST: 40, CIFAR_ADV: 16}
 CORRUPTIONS = ("gaussian_blur", "fog", "brightness", "contrast", "jpeg")
 
@@ -48,8 +67,14 @@ def radii(session: Session, network: str) -> Run:
 def random_radii(session: Session, network: str) -> Run:
     """Radii along random directions, the paper's, with those of an attack beside them."""
     search = {"norm": "l2", "directions": session.draws(1000), "tolerance": 0.05}
-    estimators = [{"radius_random": search}, {"radius_attack": {"norm": "l2"}}, {"difficulty": {"target": "label"}}]
-    return session.run(f"giraudon-random-{network}", network, session.images(RANDOM[network]), estimators)
+    estimators = [
+        {"radius_random": search},
+        {"radius_attack": {"norm": "l2"}},
+        {"difficulty": {"target": "label"}},
+    ]
+    return session.run(
+        f"giraudon-random-{network}", network, session.images(RANDOM[network]), estimators
+    )
 
 
 def on_spheres(session: Session) -> Run:
@@ -68,21 +93,28 @@ def corrupted(session: Session) -> Run:
 
 def with_radii(run: Run, estimator: str = "") -> tuple[Floats, Floats]:
     """Radius (0 where misclassified) and difficulty of each image."""
-    name = estimator or next(row.estimator for row in run.rows if row.estimator.startswith("radius"))
+    name = estimator or next(
+        row.estimator for row in run.rows if row.estimator.startswith("radius")
+    )
     return np.where(correct(run), values(run, name), 0.0), values(run, "difficulty")
 
 
 def score(r: Floats, g: Floats, nu: bool, at: Places) -> float:
     """R_m, or R_nu, of the images at some places, by the definitions of docs/research/scores.md."""
     used = at[(r[at] == 0) | (g[at] > 0)] if nu else at
-    return float((r[used] / np.where(r[used] > 0, g[used], 1.0) if nu else r[used]).mean()) if len(used) else 0.0
+    return (
+        float((r[used] / np.where(r[used] > 0, g[used], 1.0) if nu else r[used]).mean())
+        if len(used)
+        else 0.0
+    )
 
 
 def halves(r: Floats, g: Floats, nu: bool, at: Places) -> tuple[float, float, float]:
     """The score of the easier half, of the harder half, and their relative variation."""
     order = at[np.argsort(-g[at], kind="stable")]
     n = len(order) // 2
-    easy, hard = score(r, g, nu, order[:n]), score(r, g, nu, order[len(order) - n :])
+    easy = score(r, g, nu, order[:n])
+    hard = score(r, g, nu, order[len(order) - n :])
     return easy, hard, abs(easy - hard) / (easy + hard) if easy + hard else 0.0
 
 
@@ -95,14 +127,17 @@ def both(session: Session, network: str) -> dict[str, tuple[Floats, Floats]]:
     """Radii and difficulties by search."""
     found = {"attack": with_radii(radii(session, network))}
     if network in RANDOM:
-        found["random directions"] = with_radii(random_radii(session, network), "radius_random:norm=l2")
+        found["random directions"] = with_radii(
+            random_radii(session, network), "radius_random:norm=l2"
+        )
     return found
 
 
 @item("giraudon-table1", "Table 1, scores on easy and hard images")
 def table1(session: Session) -> Part:
     """R_m and R_nu of both halves."""
-    rows, claims = [], []
+    rows = []
+    claims = []
     for net in (MNIST, RESNET, FASHION, CIFAR_ADV):
         for search, (r, g) in both(session, net).items():
             chosen = {"all": (r, g)} | ({} if (r > 0).all() else {"correct": (r[r > 0], g[r > 0])})
@@ -115,31 +150,55 @@ def table1(session: Session) -> Part:
                 def gain(at: Places, a: Floats = a, b: Floats = b) -> float:
                     return half(a, b, False, 2, at) - half(a, b, True, 2, at)
 
-                text = f"{NAMES[net]}, {only} images, {search}: R_nu varies less than R_m between easy and hard images"
-                claims.append(judged(text, n, gain, "relative variation: R_m minus R_nu", above=0.0))
+                text = (
+                    f"{NAMES[net]}, {only} images, {search}: R_nu varies less than R_m "
+                    "between easy and hard images"
+                )
+                claims.append(
+                    judged(text, n, gain, "relative variation: R_m minus R_nu", above=0.0)
+                )
     lenet = ("LeNet5, MNIST", 55.2, 24.6, ".38", 1.63, 1.91, ".08")
     resnet = ("ResNet18, CIFAR-10", 11.4, 4.5, ".44", ".68", ".54", ".12")
-    paper = table(("network", "R_m easy", "hard", "rel. var.", "R_nu easy", "hard", "rel. var."), [lenet, resnet])
+    paper = table(
+        ("network", "R_m easy", "hard", "rel. var.", "R_nu easy", "hard", "rel. var."),
+        [lenet, resnet],
+    )
     head = ("network", "search", "images", "score", "easy", "hard", "relative variation")
-    return Part(f"The paper (100 images, pixels of an unknown scale):\n\n{paper}\n\nHere:\n\n{table(head, rows)}", tuple(claims))
+    return Part(
+        "The paper (100 images, pixels of an unknown "
+        f"scale):\n\n{paper}\n\nHere:\n\n{table(head, rows)}",
+        tuple(claims),
+    )
 
 
 @item("giraudon-table2", "Table 2, natural and adversarial training")
 def table2(session: Session) -> Part:
     """Scores of two networks on the same images."""
-    rows, claims = [], []
+    rows = []
+    claims = []
     for plain, robust in ((RESNET, CIFAR_ADV), (MNIST, MNIST_ADV)):
         (r0, g0), (r1, g1) = (with_radii(radii(session, net)) for net in (plain, robust))
         n = min(len(r0), len(r1))
         for name, nu in (("R_m", False), ("R_nu", True)):
-            ends = [with_ends(measured(n, partial(score, r, g, nu))) for r, g in ((r0, g0), (r1, g1))]
+            ends = [
+                with_ends(measured(n, partial(score, r, g, nu))) for r, g in ((r0, g0), (r1, g1))
+            ]
             rows.append((f"{NAMES[plain]}; {NAMES[robust]}", name, *ends, n))
             both_ways = partial(score, r1, g1, nu), partial(score, r0, g0, nu)
-            text = f"{name} is higher after adversarial training: {NAMES[robust]} against {NAMES[plain]}"
+            text = (
+                f"{name} is higher after adversarial training: {NAMES[robust]} against "
+                f"{NAMES[plain]}"
+            )
             claims.append(judged(text, n, partial(gained, *both_ways), f"{name}, gain", above=0.0))
-    paper = table(("CIFAR-10, 60 images", "natural", "adversarial"), [("R_m", 2.4, 7.1), ("R_nu", ".25", 1.49)])
+    paper = table(
+        ("CIFAR-10, 60 images", "natural", "adversarial"),
+        [("R_m", 2.4, 7.1), ("R_nu", ".25", 1.49)],
+    )
     found = table(("networks", "score", "natural", "adversarial", "images"), rows)
-    body = f"The paper:\n\n{paper}\n\nHere, radii of an attack (upper bounds), in l2 and pixels of [0, 1]:\n\n{found}"
+    body = (
+        f"The paper:\n\n{paper}\n\nHere, radii of an attack (upper bounds), in l2 and pixels "
+        f"of [0, 1]:\n\n{found}"
+    )
     return Part(body, tuple(claims))
 
 
@@ -150,8 +209,11 @@ def gained(new: Callable[[Places], float], base: Callable[[Places], float], at: 
 
 @item("giraudon-fig3", "Figure 3, R_nu against the distance to the best classifier")
 def fig3(session: Session) -> Part:
-    """Two normal clouds in the plane and logistic regressions around the best one, in closed form."""
-    noise, best, n = np.random.default_rng(0), np.array([4.0, 0.0, 0.0]), session.draws(4000)
+    """Two normal clouds in the plane and logistic regressions around the best one, in closed
+    form."""
+    noise = np.random.default_rng(0)
+    best = np.array([4.0, 0.0, 0.0])
+    n = session.draws(4000)
     x = noise.standard_normal((2000, 2)) + np.repeat([[2.0, 0.0], [-2.0, 0.0]], 1000, 0)
     y = np.repeat([1.0, -1.0], 1000)
     distances = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -178,21 +240,41 @@ def fig3(session: Session) -> Part:
         ax.set(xlabel="distance to the best classifier", ylabel="score, relative")
         ax.legend(frameon=False)
 
-    shown = picture(session, "giraudon-fig3", (4.2, 2.8), draw, "R_nu against the distance to the best classifier")
+    shown = picture(
+        session,
+        "giraudon-fig3",
+        (4.2, 2.8),
+        draw,
+        "R_nu against the distance to the best classifier",
+    )
     claims = []
     for name, (_, each) in lines.items():
         far = f"score at distance 0 minus score at {distances[-1]:g}"
-        claims.append(lower(f"R_nu falls away from the best classifier: {name}", each[-1], each[0], far))
+        claims.append(
+            lower(f"R_nu falls away from the best classifier: {name}", each[-1], each[0], far)
+        )
         for i in (2, 4):
             step = f"score at {distances[i]:g} minus score at {distances[i + 1]:g}"
-            claims.append(lower(f"{name}: it falls smoothly, with every step from .5 on", each[i + 1], each[i], step))
+            claims.append(
+                lower(
+                    f"{name}: it falls smoothly, with every step from .5 on",
+                    each[i + 1],
+                    each[i],
+                    step,
+                )
+            )
+    rows = [
+        (d, *(with_ends(mean(one[1][i])) for one in lines.values()))
+        for i, d in enumerate(distances)
+    ]
     body = f"""{shown}
 
-Two clouds N((+-2, 0), I); {n} classifiers at each distance. Of a binary logistic regression r = g/|beta| exactly,
-so R_nu is the accuracy over |beta|: it rewards a *small* slope, which changes no decision. The paper does not say how it draws
-classifiers; with slopes of one size only the accuracy is left.
+Two clouds N((+-2, 0), I); {n} classifiers at each distance. Of a binary logistic regression r =
+g/|beta| exactly, so R_nu is the accuracy over |beta|: it rewards a *small* slope, which changes no
+decision. The paper does not say how it draws classifiers; with slopes of one size only the
+accuracy is left.
 
-{table(("distance", *lines), [(d, *(with_ends(mean(one[1][i])) for one in lines.values())) for i, d in enumerate(distances)])}"""
+{table(("distance", *lines), rows)}"""
     return Part(body, tuple(claims))
 
 
@@ -206,7 +288,8 @@ def fig4(session: Session) -> Part:
         used = at[(r[at] > 0) & (g[at] > 0)]
         if len(np.unique(used)) < 2:  # no line
             return 0.0
-        a, b = r[used], g[used]
+        a = r[used]
+        b = g[used]
         slope = (a * b).sum() / (b * b).sum()
         return float(1 - ((a - slope * b) ** 2).sum() / ((a - a.mean()) ** 2).sum())
 
@@ -224,19 +307,34 @@ def fig4(session: Session) -> Part:
             ax.set(title=NAMES[net], xlabel="difficulty g")
         figure.axes[0].set_ylabel("radius, l2")
 
-    shown = picture(session, "giraudon-fig4", (8.4, 2.6), draw, "Radius against difficulty on four networks")
-    rows, claims = [], []
+    shown = picture(
+        session, "giraudon-fig4", (8.4, 2.6), draw, "Radius against difficulty on four networks"
+    )
+    rows = []
+    claims = []
     for net, (r, g) in points.items():
-        n, line, grows = len(r), partial(squared, r, g), partial(correlated, r, g)
-        rows.append((NAMES[net], int(((r > 0) & (g > 0)).sum()), with_ends(measured(n, line)), with_ends(measured(n, grows))))
-        claims.append(judged(f"{NAMES[net]}: the radius grows with g", n, grows, "correlation", above=0.0))
+        n = len(r)
+        line = partial(squared, r, g)
+        grows = partial(correlated, r, g)
+        rows.append(
+            (
+                NAMES[net],
+                int(((r > 0) & (g > 0)).sum()),
+                with_ends(measured(n, line)),
+                with_ends(measured(n, grows)),
+            )
+        )
+        claims.append(
+            judged(f"{NAMES[net]}: the radius grows with g", n, grows, "correlation", above=0.0)
+        )
         limit = 0.9 if net == LINEAR else 0.5
         text = f"{NAMES[net]}: it is a linear function of g"
         claims.append(judged(text, n, line, "R^2 of the line through the origin", above=limit))
     body = f"""{shown}
 
 Correct images with g > 0; exact radii of the linear network, of the others those of an attack.
-The paper: R^2 = .93 for a logistic regression of MNIST (a line with an intercept, random directions).
+The paper: R^2 = .93 for a logistic regression of MNIST (a line with an intercept, random
+directions).
 
 {table(("network", "images", "R^2", "correlation"), rows)}"""
     return Part(body, tuple(claims))
@@ -246,16 +344,24 @@ The paper: R^2 = .93 for a logistic regression of MNIST (a line with an intercep
 def heat(session: Session) -> Part:
     """Errors on the easiest images."""
     errors = easiest_errors(on_spheres(session))
-    kept, levels = errors.kept(), [at.strength for at in errors.levels]
+    kept = errors.kept()
+    levels = [at.strength for at in errors.levels]
     curve = kept_curve(corrupted(session))
-    n, each = errors.images, curve.errors.errors.mean(1)
+    n = errors.images
+    each = curve.errors.errors.mean(1)
 
     def draw(figure: Figure) -> None:
         from robaudit.report.pictures.style import heat_colours
 
         left, right = figure.subplots(1, 2)
         shown = left.imshow(
-            kept, aspect="auto", origin="lower", cmap=heat_colours(), vmin=0, vmax=1, extent=(-0.5, len(levels) - 0.5, 0.5, n + 0.5)
+            kept,
+            aspect="auto",
+            origin="lower",
+            cmap=heat_colours(),
+            vmin=0,
+            vmax=1,
+            extent=(-0.5, len(levels) - 0.5, 0.5, n + 0.5),
         )
         left.set_xticks(range(len(levels)), [f"{one:g}" for one in levels])
         left.set(xlabel="l2 norm of the noise", ylabel="easiest images kept", title="error")
@@ -267,32 +373,67 @@ def heat(session: Session) -> Part:
         right.set(xlabel="share of the easiest images kept", ylabel="mean corruption error")
 
     shown = picture(
-        session, "giraudon-heat", (7.4, 2.9), draw, "Errors on the easiest images by noise norm, and under corruptions by the share kept"
+        session,
+        "giraudon-heat",
+        (7.4, 2.9),
+        draw,
+        "Errors on the easiest images by noise norm, and under corruptions by the share kept",
     )
-    few, last = len(each) // 5, int(0.8 * len(each))
-    slope = (curve.mean[last - 1] - curve.mean[len(each) // 2]) / 0.3, (curve.mean[-1] - curve.mean[last - 1]) / 0.2
+    few = len(each) // 5
+    last = int(0.8 * len(each))
+    slope = (
+        (curve.mean[last - 1] - curve.mean[len(each) // 2]) / 0.3,
+        (curve.mean[-1] - curve.mean[last - 1]) / 0.2,
+    )
 
     def hard(at: Places) -> float:
         behind = at >= last
-        return float(each[at][behind].mean() - 2 * each[at][~behind].mean()) if 0 < behind.sum() < len(at) else 0.0
+        return (
+            float(each[at][behind].mean() - 2 * each[at][~behind].mean())
+            if 0 < behind.sum() < len(at)
+            else 0.0
+        )
 
     nearest = errors.errors[:, 0]
     everyone = "with all images there is no radius without errors"
     claims = [
-        judged(everyone, n, lambda at: float(nearest[at].mean()), f"error at norm {levels[0]:g}", above=0.0),
-        at_most("the easiest half has such a radius", errors.errors[: n // 2, 1], 0.01, f"error at norm {levels[1]:g}"),
-        at_most("easy images have no corruption error: the easiest fifth", each[:few], 0.05, "mean corruption error"),
         judged(
-            "the hardest fifth has more than twice the error of the rest", len(each), hard, "its error less twice the others'", above=0.0
+            everyone,
+            n,
+            lambda at: float(nearest[at].mean()),
+            f"error at norm {levels[0]:g}",
+            above=0.0,
+        ),
+        at_most(
+            "the easiest half has such a radius",
+            errors.errors[: n // 2, 1],
+            0.01,
+            f"error at norm {levels[1]:g}",
+        ),
+        at_most(
+            "easy images have no corruption error: the easiest fifth",
+            each[:few],
+            0.05,
+            "mean corruption error",
+        ),
+        judged(
+            "the hardest fifth has more than twice the error of the rest",
+            len(each),
+            hard,
+            "its error less twice the others'",
+            above=0.0,
         ),
     ]
     kinds = ", ".join(one.replace("_", " ") for one in CORRUPTIONS)
     counts = sorted({max(1, n // 4), n // 2, 3 * n // 4, n})
+    kept_rows = [(k, *map(number, kept[k - 1])) for k in counts]
     body = f"""{shown}
 
-ResNet20, {n} images (the paper: 300 and a ResNet18 without augmentation); uniform noise on the sphere; {len(CORRUPTIONS)} corruptions at
-severities 1, 3 and 5 ({kinds}), of the paper's fifteen or more. *Mean corruption error* is the mean error, not relative to another
-network's. The curve rises by {number(slope[0])} a unit of the share between a half and four fifths, and by {number(slope[1])} after that.
+ResNet20, {n} images (the paper: 300 and a ResNet18 without augmentation); uniform noise on the
+sphere; {len(CORRUPTIONS)} corruptions at severities 1, 3 and 5 ({kinds}), of the paper's fifteen
+or more. *Mean corruption error* is the mean error, not relative to another network's. The curve
+rises by {number(slope[0])} a unit of the share between a half and four fifths, and by
+{number(slope[1])} after that.
 
-{table(("kept", *(f"norm {one:g}" for one in levels)), [(k, *map(number, kept[k - 1])) for k in counts])}"""
+{table(("kept", *(f"norm {one:g}" for one in levels)), kept_rows)}"""
     return Part(body, tuple(claims))

@@ -34,20 +34,31 @@ from tests.research.papers.item import (
     tested,
     values,
     with_ends,
-)  # fmt: skip
+)
 from tests.research.papers.pictures import gallery, panels, picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MNIST, FASHION, LINEAR, MNIST_ADV = "mnist_conv_small_nat", "fashion_shallow_cnn", "fashion_logistic", "mnist_cnn_a_adv"
-RESNET, CIFAR_MIX, CIFAR_ADV = "cifar10_resnet20", "cifar10_cnn_a_mix", "cifar10_cnn_a_adv"
-GREY, COLOUR = (0.1, 0.25, 0.5, 1.0), (0.02, 0.05, 0.1)
+MNIST = "mnist_conv_small_nat"
+FASHION = "fashion_shallow_cnn"
+LINEAR = "fashion_logistic"
+MNIST_ADV = "mnist_cnn_a_adv"
+RESNET = "cifar10_resnet20"
+CIFAR_MIX = "cifar10_cnn_a_mix"
+CIFAR_ADV = "cifar10_cnn_a_adv"
+GREY = (0.1, 0.25, 0.5, 1.0)
+COLOUR = (0.02, 0.05, 0.1)
 APPROXIMATE = ("mmse", "mmse_mvs", "taylor", "taylor_mvs", "softmax")
 GRID = {
-    LINEAR: (GREY, 100, 1000, 32), MNIST: (GREY, 100, 1000, 32), MNIST_ADV: (GREY, 100, 1000, 32), FASHION: (GREY, 60, 1000, 32),
-    CIFAR_MIX: (COLOUR, 60, 1000, 32), CIFAR_ADV: (COLOUR, 60, 1000, 32), RESNET: (COLOUR, 30, 500, 10),
-}  # fmt: skip
+    LINEAR: (GREY, 100, 1000, 32),
+    MNIST: (GREY, 100, 1000, 32),
+    MNIST_ADV: (GREY, 100, 1000, 32),
+    FASHION: (GREY, 60, 1000, 32),
+    CIFAR_MIX: (COLOUR, 60, 1000, 32),
+    CIFAR_ADV: (COLOUR, 60, 1000, 32),
+    RESNET: (COLOUR, 30, 500, 10),
+}
 """Noise levels, images, copies for mc and for mmse."""
 
 
@@ -55,15 +66,34 @@ def against_sigma(session: Session, network: str) -> Run:
     """All estimators over the noise levels."""
     levels, images, draws, few = GRID[network]
     mmse = {"samples": session.draws(few)}
-    estimators = [{"mc": {"samples": session.draws(draws)}}, {"mmse": mmse}, {"mmse_mvs": mmse}, "taylor", "taylor_mvs", "softmax"]
-    return session.run(f"han-{network}", network, session.images(images), estimators, {"sigma": list(levels)})
+    estimators = [
+        {"mc": {"samples": session.draws(draws)}},
+        {"mmse": mmse},
+        {"mmse_mvs": mmse},
+        "taylor",
+        "taylor_mvs",
+        "softmax",
+    ]
+    return session.run(
+        f"han-{network}", network, session.images(images), estimators, {"sigma": list(levels)}
+    )
 
 
 def by_class(session: Session, network: str) -> Run:
     """More images at one noise level, for classes and for the least robust images."""
-    sigma, images, draws = {FASHION: (0.25, 400, 200), MNIST: (0.5, 400, 200), RESNET: (0.05, 150, 100)}[network]
-    estimators = [{"mc": {"samples": session.draws(draws)}}, {"mmse": {"samples": session.draws(10)}}, "softmax"]
-    return session.run(f"han-classes-{network}", network, session.images(images), estimators, {"sigma": [sigma]})
+    sigma, images, draws = {
+        FASHION: (0.25, 400, 200),
+        MNIST: (0.5, 400, 200),
+        RESNET: (0.05, 150, 100),
+    }[network]
+    estimators = [
+        {"mc": {"samples": session.draws(draws)}},
+        {"mmse": {"samples": session.draws(10)}},
+        "softmax",
+    ]
+    return session.run(
+        f"han-classes-{network}", network, session.images(images), estimators, {"sigma": [sigma]}
+    )
 
 
 def converging(session: Session, network: str, seed: int) -> Run:
@@ -72,21 +102,46 @@ def converging(session: Session, network: str, seed: int) -> Run:
     mc, mmse = (CONVERGED_MC, CONVERGED_MMSE) if seed else (MC, MMSE)
     estimators = [{"mc": {"samples": session.draws(n), "label": f"mc-{n}"}} for n in mc]
     estimators += [{"mmse": {"samples": session.draws(n), "label": f"mmse-{n}"}} for n in mmse]
-    return session.run(f"han-converging-{network}-{seed}", network, session.images(20), estimators, {"sigma": [sigma]}, seed=seed)
+    return session.run(
+        f"han-converging-{network}-{seed}",
+        network,
+        session.images(20),
+        estimators,
+        {"sigma": [sigma]},
+        seed=seed,
+    )
 
 
-MC, MMSE = (10, 30, 100, 300, 1000, 3000, 10_000), (4, 6, 10, 20, 50)
-CONVERGED_MC, CONVERGED_MMSE = (20_000,), (200,)
+MC = (10, 30, 100, 300, 1000, 3000, 10_000)
+MMSE = (4, 6, 10, 20, 50)
+CONVERGED_MC = (20_000,)
+CONVERGED_MMSE = (200,)
 
 NAMES = {
-    LINEAR: "FashionMNIST, linear", MNIST: "MNIST CNN", MNIST_ADV: "MNIST CNN, adversarial", FASHION: "FashionMNIST CNN",
-    CIFAR_MIX: "CIFAR-10 CNN, certified", CIFAR_ADV: "CIFAR-10 CNN, adversarial", RESNET: "CIFAR-10 ResNet20",
-}  # fmt: skip
+    LINEAR: "FashionMNIST, linear",
+    MNIST: "MNIST CNN",
+    MNIST_ADV: "MNIST CNN, adversarial",
+    FASHION: "FashionMNIST CNN",
+    CIFAR_MIX: "CIFAR-10 CNN, certified",
+    CIFAR_ADV: "CIFAR-10 CNN, adversarial",
+    RESNET: "CIFAR-10 ResNet20",
+}
 
 
 CLASSES = {
     "cifar10": ("airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-    "fashion": ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot"),
+    "fashion": (
+        "T-shirt",
+        "trouser",
+        "pullover",
+        "dress",
+        "coat",
+        "sandal",
+        "shirt",
+        "sneaker",
+        "bag",
+        "boot",
+    ),
 }
 
 
@@ -97,112 +152,212 @@ def names_of(network: str, index: int) -> str:
 
 
 def told_apart(images: Floats, classes: Places, score: Floats) -> Floats:
-    """Whether a linear classifier of the pixels tells each image of the upper third of its class from those of the lower third (n,)."""
+    """Whether a linear classifier of the pixels tells each image of the upper third of its class
+    from those of the lower third (n,)."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict
 
-    chosen, upper = [], []
+    chosen = []
+    upper = []
     for k in np.unique(classes):
         order = np.flatnonzero(classes == k)[np.argsort(score[classes == k], kind="stable")]
         third = len(order) // 3
         chosen += [*order[:third], *order[len(order) - third :]]
         upper += [0] * third + [1] * third
     shuffled = np.random.default_rng(0).permutation(len(chosen))
-    x, y = images[np.array(chosen)[shuffled]].reshape(len(chosen), -1), np.array(upper)[shuffled]
-    guessed = cross_val_predict(LogisticRegression(C=0.01, max_iter=500), x, y, cv=min(10, len(y) // 2))
+    x = images[np.array(chosen)[shuffled]].reshape(len(chosen), -1)
+    y = np.array(upper)[shuffled]
+    guessed = cross_val_predict(
+        LogisticRegression(C=0.01, max_iter=500), x, y, cv=min(10, len(y) // 2)
+    )
     return np.asarray(guessed == y, dtype=np.float64)
 
 
 def errors(session: Session, network: str, estimator: str, levels: Sequence[float] = ()) -> Floats:
     """|value - mc| of each image (levels, images)."""
     run = against_sigma(session, network)
-    return np.array([np.abs(values(run, estimator, s) - values(run, "mc", s)) for s in levels or GRID[network][0]])
+    return np.array(
+        [
+            np.abs(values(run, estimator, s) - values(run, "mc", s))
+            for s in levels or GRID[network][0]
+        ]
+    )
 
 
 @item("han-fig1", "Figures 1 (a) and 8, errors against sigma")
 def fig1(session: Session) -> Part:
     """Errors of all estimators on all networks."""
-    found = {name: {e: (GRID[net][0], list(errors(session, net, e))) for e in APPROXIMATE} for net, name in NAMES.items()}
-    shown = panels(session, "han-fig1", "Mean error against sigma, a panel for each network", found, "sigma", "mean |estimate - mc|")
+    found = {
+        name: {e: (GRID[net][0], list(errors(session, net, e))) for e in APPROXIMATE}
+        for net, name in NAMES.items()
+    }
+    shown = panels(
+        session,
+        "han-fig1",
+        "Mean error against sigma, a panel for each network",
+        found,
+        "sigma",
+        "mean |estimate - mc|",
+    )
     rows = []
     for network, name in NAMES.items():
         run = against_sigma(session, network)
         for i, sigma in enumerate(GRID[network][0]):
             ends = [mean(found[name][e][1][i]) for e in APPROXIMATE]
-            noise = np.mean([row.std_error or 0 for row in run.rows if row.estimator == "mc" and row.level == sigma]) * (2 / np.pi) ** 0.5
+            noise = (
+                np.mean(
+                    [
+                        row.std_error or 0
+                        for row in run.rows
+                        if row.estimator == "mc" and row.level == sigma
+                    ]
+                )
+                * (2 / np.pi) ** 0.5
+            )
             rows.append((name, sigma, *map(with_ends, ends), number(float(noise))))
     claims = []
     for network in (FASHION, RESNET, MNIST):
         each = {e: errors(session, network, e) for e in APPROXIMATE}
         over = {e: one.mean(0) for e, one in each.items()}
-        pairs = (("mmse", "taylor"), ("mmse_mvs", "taylor_mvs"), ("taylor", "softmax"), ("mmse", "softmax"))
-        claims += [lower(f"{NAMES[network]}: {a} is nearer to mc than {b}", over[a], over[b], f"error: {b} minus {a}") for a, b in pairs]
+        pairs = (
+            ("mmse", "taylor"),
+            ("mmse_mvs", "taylor_mvs"),
+            ("taylor", "softmax"),
+            ("mmse", "softmax"),
+        )
+        claims += [
+            lower(
+                f"{NAMES[network]}: {a} is nearer to mc than {b}",
+                over[a],
+                over[b],
+                f"error: {b} minus {a}",
+            )
+            for a, b in pairs
+        ]
         text = f"{NAMES[network]}: taylor follows mmse closely"
-        claims.append(at_most(text, over["taylor"] - over["mmse"], 0.05, "error: taylor minus mmse"))
+        claims.append(
+            at_most(text, over["taylor"] - over["mmse"], 0.05, "error: taylor minus mmse")
+        )
         text = f"{NAMES[network]}: mmse_mvs is about as good as mmse"
-        claims.append(at_most(text, over["mmse_mvs"] - over["mmse"], 0.05, "error: mmse_mvs minus mmse"))
+        claims.append(
+            at_most(text, over["mmse_mvs"] - over["mmse"], 0.05, "error: mmse_mvs minus mmse")
+        )
         for e in ("mmse", "taylor"):
             text = f"{NAMES[network]}: the smaller sigma, the smaller the error of {e}"
             claims.append(
-                lower(text, each[e][0], each[e][-1], f"error at sigma {GRID[network][0][-1]:g} minus error at {GRID[network][0][0]:g}")
+                lower(
+                    text,
+                    each[e][0],
+                    each[e][-1],
+                    f"error at sigma {GRID[network][0][-1]:g} minus error at "
+                    f"{GRID[network][0][0]:g}",
+                )
             )
     for e in ("taylor", "mmse"):
         claims.append(
-            at_most(f"{e} is accurate for linear networks at every sigma", errors(session, LINEAR, e).mean(0), 0.02, "mean error")
+            at_most(
+                f"{e} is accurate for linear networks at every sigma",
+                errors(session, LINEAR, e).mean(0),
+                0.02,
+                "mean error",
+            )
         )
     body = f"""{shown}
 
-Mean absolute difference to `mc`, with 95 % intervals over images; the last column is the part of it that `mc`'s own draws make.
+Mean absolute difference to `mc`, with 95 % intervals over images; the last column is the part of
+it that `mc`'s own draws make.
 
 {table(("network", "sigma", *APPROXIMATE, "of mc"), rows)}"""
     return Part(body, tuple(claims))
 
 
 LAMBDAS = (0.0, 0.0001, 0.001, 0.01)
-IMAGES_TRAINED, EPOCHS = 60_000, 5
+IMAGES_TRAINED = 60_000
+EPOCHS = 5
 
 
 def regularised(session: Session, weight: float) -> Run:
     """A small CNN of FashionMNIST, trained with the gradient's norm as a penalty."""
     objective = {"gradient_norm": {"weight": weight}}
     net = session.trained(
-        f"han-lambda-{weight:g}", "fashion_mnist", {"architecture": "robaudit:small_cnn"}, objective, IMAGES_TRAINED, EPOCHS
+        f"han-lambda-{weight:g}",
+        "fashion_mnist",
+        {"architecture": "robaudit:small_cnn"},
+        objective,
+        IMAGES_TRAINED,
+        EPOCHS,
     )
-    estimators = [{"mc": {"samples": session.draws(500)}}, {"mmse": {"samples": session.draws(20)}}, "taylor", "softmax"]
-    return session.run(f"han-lambda-{weight:g}", net, session.images(200), estimators, {"sigma": [0.1, 0.25, 0.5]})
+    estimators = [
+        {"mc": {"samples": session.draws(500)}},
+        {"mmse": {"samples": session.draws(20)}},
+        "taylor",
+        "softmax",
+    ]
+    return session.run(
+        f"han-lambda-{weight:g}", net, session.images(200), estimators, {"sigma": [0.1, 0.25, 0.5]}
+    )
 
 
 @item("han-fig9", "Figures 1 (b) and 9, errors on robust networks")
 def fig9(session: Session) -> Part:
     """Errors of mmse by how robust the network is."""
-    cases = ((RESNET, CIFAR_MIX, "CIFAR-10"), (RESNET, CIFAR_ADV, "CIFAR-10"), (MNIST, MNIST_ADV, "MNIST"))
-    claims, rows = [], []
+    cases = (
+        (RESNET, CIFAR_MIX, "CIFAR-10"),
+        (RESNET, CIFAR_ADV, "CIFAR-10"),
+        (MNIST, MNIST_ADV, "MNIST"),
+    )
+    claims = []
+    rows = []
     for e in ("mmse", "taylor"):
         for plain, robust, _ in cases:
             for i, sigma in enumerate(GRID[plain][0]):
                 a, b = (errors(session, one, e)[i] for one in (plain, robust))
                 n = min(len(a), len(b))
-                rows.append((e, f"{NAMES[robust]} against {NAMES[plain]}", sigma, *map(with_ends, (mean(b[:n]), mean(a[:n])))))
+                rows.append(
+                    (
+                        e,
+                        f"{NAMES[robust]} against {NAMES[plain]}",
+                        sigma,
+                        *map(with_ends, (mean(b[:n]), mean(a[:n]))),
+                    )
+                )
             a, b = (errors(session, one, e).mean(0) for one in (plain, robust))
             n = min(len(a), len(b))
-            text = f"the error of {e} is smaller on the robust network: {NAMES[robust]} against {NAMES[plain]}"
+            text = (
+                f"the error of {e} is smaller on the robust network: {NAMES[robust]} against "
+                f"{NAMES[plain]}"
+            )
             claims.append(lower(text, b[:n], a[:n], "mean error: ordinary minus robust network"))
-    found = {data: {NAMES[net]: (GRID[net][0], list(errors(session, net, "mmse"))) for net in nets} for data, nets in
-             (("CIFAR-10", (RESNET, CIFAR_MIX, CIFAR_ADV)), )}  # fmt: skip
-    found["MNIST"] = {NAMES[net]: (GREY, list(errors(session, net, "mmse"))) for net in (MNIST, MNIST_ADV)}
+    found = {
+        data: {NAMES[net]: (GRID[net][0], list(errors(session, net, "mmse"))) for net in nets}
+        for data, nets in (("CIFAR-10", (RESNET, CIFAR_MIX, CIFAR_ADV)),)
+    }
+    found["MNIST"] = {
+        NAMES[net]: (GREY, list(errors(session, net, "mmse"))) for net in (MNIST, MNIST_ADV)
+    }
     shown = [
-        panels(session, f"han-fig9-{k.lower()}", f"Error of mmse on networks of {k}", {k: v}, "sigma", "mean |mmse - mc|", across=1)
+        panels(
+            session,
+            f"han-fig9-{k.lower()}",
+            f"Error of mmse on networks of {k}",
+            {k: v},
+            "sigma",
+            "mean |mmse - mc|",
+            across=1,
+        )
         for k, v in found.items()
     ]
     head = ("estimator", "networks", "sigma", "error, robust", "error, ordinary")
-    note = """Robust by adversarial or certified training, not by gradient-norm regularisation, and of another architecture than ResNet20.
-A network that is robust because it thresholds its pixels (MNIST, trained against linf .3) is not more linear."""
+    note = """Robust by adversarial or certified training, not by gradient-norm regularisation, and
+of another architecture than ResNet20. A network that is robust because it thresholds its pixels
+(MNIST, trained against linf .3) is not more linear."""
     return Part(f"{' '.join(shown)}\n\n{note}\n\n{table(head, rows)}", tuple(claims))
 
 
 def correlation(a: Floats, b: Floats, at: Places) -> float:
     """Pearson's correlation on the images at some places; 0 if either is constant there."""
-    x, y = a[at], b[at]
+    x = a[at]
+    y = b[at]
     return float(np.corrcoef(x, y)[0, 1]) if len(at) and x.std() > 0 and y.std() > 0 else 0.0
 
 
@@ -214,16 +369,35 @@ def ranks(a: Floats, b: Floats, at: Places) -> float:
 @item("han-fig2", "Figures 2 and 10, mv-sigmoid against mvn-cdf")
 def fig2(session: Session) -> Part:
     """Both links on the same z."""
-    rows, claims = [], []
+    rows = []
+    claims = []
     for network, name in NAMES.items():
         run = against_sigma(session, network)
         for e in ("taylor", "mmse"):
-            a, b = (np.array([values(run, one, s) for s in GRID[network][0]]) for one in (e, f"{e}_mvs"))
+            a, b = (
+                np.array([values(run, one, s) for s in GRID[network][0]]) for one in (e, f"{e}_mvs")
+            )
             rank = partial(ranks, a, b)
             gap = mean(np.abs(a - b).mean(0))
-            rows.append((name, e, with_ends(measured(a.shape[1], rank)), with_ends(gap), number(float(np.abs(a - b).max()))))
+            rows.append(
+                (
+                    name,
+                    e,
+                    with_ends(measured(a.shape[1], rank)),
+                    with_ends(gap),
+                    number(float(np.abs(a - b).max())),
+                )
+            )
             if network in (RESNET, FASHION, LINEAR):
-                claims.append(judged(f"{name}: strongly correlated, z of {e}", a.shape[1], rank, "rank correlation", above=0.9))
+                claims.append(
+                    judged(
+                        f"{name}: strongly correlated, z of {e}",
+                        a.shape[1],
+                        rank,
+                        "rank correlation",
+                        above=0.9,
+                    )
+                )
                 text = f"{name}: mv-sigmoid approximates mvn-cdf well over sigma, z of {e}"
                 claims.append(at_most(text, np.abs(a - b).mean(0), 0.05, "mean difference"))
 
@@ -232,16 +406,26 @@ def fig2(session: Session) -> Part:
         for ax, network in zip(axes, (RESNET, FASHION, CIFAR_MIX), strict=True):
             run = against_sigma(session, network)
             for s in GRID[network][0]:
-                ax.plot(values(run, "mmse", s), values(run, "mmse_mvs", s), "o", markersize=3, alpha=0.6, label=f"sigma {s:g}")
+                ax.plot(
+                    values(run, "mmse", s),
+                    values(run, "mmse_mvs", s),
+                    "o",
+                    markersize=3,
+                    alpha=0.6,
+                    label=f"sigma {s:g}",
+                )
             ax.plot([0, 1], [0, 1], color="#5b626b", linewidth=0.8)
             ax.set(title=NAMES[network], xlabel="mmse (mvn-cdf)")
             ax.legend(frameon=False)
         axes[0].set_ylabel("mmse_mvs (mv-sigmoid)")
 
-    shown = picture(session, "han-fig2", (7.5, 2.8), draw, "mv-sigmoid against mvn-cdf on the same z")
+    shown = picture(
+        session, "han-fig2", (7.5, 2.8), draw, "mv-sigmoid against mvn-cdf on the same z"
+    )
     head = ("network", "z of", "rank correlation", "mean difference", "largest")
     return Part(
-        f"{shown}\n\nAll noise levels together. Both estimators draw the same copies, so z is the same.\n\n{table(head, rows)}",
+        f"{shown}\n\nAll noise levels together. Both estimators draw the same copies, so z is "
+        f"the same.\n\n{table(head, rows)}",
         tuple(claims),
     )
 
@@ -251,40 +435,71 @@ def fig3(session: Session) -> Part:
     """Correlations of p_robust and confidence."""
     sigma = 0.05
     nets = (RESNET, CIFAR_MIX, CIFAR_ADV)
-    runs = {RESNET: by_class(session, RESNET)} | {net: against_sigma(session, net) for net in nets[1:]}
-    each = {(net, e): values(run, e, None if e == "softmax" else sigma) for net, run in runs.items() for e in ("mc", "mmse", "softmax")}
-    rows, claims = [], []
+    runs = {RESNET: by_class(session, RESNET)} | {
+        net: against_sigma(session, net) for net in nets[1:]
+    }
+    each = {
+        (net, e): values(run, e, None if e == "softmax" else sigma)
+        for net, run in runs.items()
+        for e in ("mc", "mmse", "softmax")
+    }
+    rows = []
+    claims = []
     for e in ("mmse", "mc"):
         for net in nets:
-            a, b = each[net, e], each[net, "softmax"]
+            a = each[net, e]
+            b = each[net, "softmax"]
             pearson = measured(len(a), partial(correlation, a, b))
-            rows.append((NAMES[net], e, with_ends(pearson), with_ends(measured(len(a), partial(ranks, a, b))), len(a)))
-        a, b = each[RESNET, e], each[RESNET, "softmax"]
+            rows.append(
+                (
+                    NAMES[net],
+                    e,
+                    with_ends(pearson),
+                    with_ends(measured(len(a), partial(ranks, a, b))),
+                    len(a),
+                )
+            )
+        a = each[RESNET, e]
+        b = each[RESNET, "softmax"]
         text = f"no strong correlation on an ordinary network, p_robust by {e}"
         claims.append(judged(text, len(a), partial(ranks, a, b), "rank correlation", below=0.7))
         for net in nets[1:]:
-            c, d = each[net, e], each[net, "softmax"]
+            c = each[net, e]
+            d = each[net, "softmax"]
             n = min(len(a), len(c))
 
-            def gain(at: Places, a: Floats = a, b: Floats = b, c: Floats = c, d: Floats = d) -> float:
+            def gain(
+                at: Places, a: Floats = a, b: Floats = b, c: Floats = c, d: Floats = d
+            ) -> float:
                 return ranks(c, d, at) - ranks(a, b, at)
 
-            text = f"the more robust the network, the stronger the correlation: {NAMES[net]} against ResNet20, {e}"
+            text = (
+                f"the more robust the network, the stronger the correlation: {NAMES[net]} "
+                f"against ResNet20, {e}"
+            )
             claims.append(judged(text, n, gain, "rank correlation, gain", above=0.0))
             text = f"it is mild on a robust network, too: {NAMES[net]}, {e}"
             claims.append(judged(text, len(c), partial(ranks, c, d), "rank correlation", below=0.7))
 
     def draw(figure: Figure) -> None:
         for ax, net in zip(figure.subplots(1, 3, sharey=True), nets, strict=True):
-            ax.plot(each[net, "softmax"], each[net, "mmse"], "o", markersize=3, alpha=0.7, label="mmse")
+            ax.plot(
+                each[net, "softmax"], each[net, "mmse"], "o", markersize=3, alpha=0.7, label="mmse"
+            )
             ax.plot(each[net, "softmax"], each[net, "mc"], "x", markersize=3, alpha=0.7, label="mc")
-            ax.set(title=NAMES[net], xlabel="softmax", ylabel=f"p_robust, sigma {sigma:g}" if net == RESNET else "")
+            ax.set(
+                title=NAMES[net],
+                xlabel="softmax",
+                ylabel=f"p_robust, sigma {sigma:g}" if net == RESNET else "",
+            )
             ax.legend(frameon=False)
 
-    shown = picture(session, "han-fig3", (7.5, 2.8), draw, "p_robust against softmax on three networks")
-    note = """Many images keep their class in every copy, and `mc` then gives them all 1, where `mmse` ranks them by probabilities of
-failure that no draw has seen: so the ranks of `mmse` follow softmax more closely than those of `mc`. A correlation
-counts as strong above .7."""
+    shown = picture(
+        session, "han-fig3", (7.5, 2.8), draw, "p_robust against softmax on three networks"
+    )
+    note = """Many images keep their class in every copy, and `mc` then gives them all 1, where
+`mmse` ranks them by probabilities of failure that no draw has seen: so the ranks of `mmse` follow
+softmax more closely than those of `mc`. A correlation counts as strong above .7."""
     found = table(("network", "p_robust by", "Pearson", "rank (Spearman)", "images"), rows)
     return Part(f"{shown}\n\n{note}\n\n{found}", tuple(claims))
 
@@ -292,7 +507,9 @@ counts as strong above .7."""
 @item("han-fig4", "Figures 4 and 11, robustness by class")
 def fig4(session: Session) -> Part:
     """Class means by mc and by mmse."""
-    rows, claims, means = [], [], {}
+    rows = []
+    claims = []
+    means = {}
     for net in (RESNET, FASHION, MNIST):
         run = by_class(session, net)
         for e in ("mc", "mmse"):
@@ -302,43 +519,90 @@ def fig4(session: Session) -> Part:
                 most, least = (names_of(net, at) for at in (bias.gap.most, bias.gap.least))
                 p = f"p = {bias.gap.p_value:.4f}"
                 rows.append(
-                    (NAMES[net], e, least, most, f"{number(bias.gap.value)} [{number(bias.gap.lower)}, {number(bias.gap.upper)}]", p)
+                    (
+                        NAMES[net],
+                        e,
+                        least,
+                        most,
+                        f"{number(bias.gap.value)} [{number(bias.gap.lower)}, "
+                        f"{number(bias.gap.upper)}]",
+                        p,
+                    )
                 )
                 claims.append(
                     tested(
                         f"{NAMES[net]}: less robust for some classes than for others, by {e}",
                         bias.gap.p_value,
-                        f"gap {number(bias.gap.value)}, permutation test, {len(labels(run))} images",
+                        f"gap {number(bias.gap.value)}, permutation test, {len(labels(run))} "
+                        "images",
                     )
                 )
-        classes, a, b = labels(run), values(run, "mc"), values(run, "mmse")
+        classes = labels(run)
+        a = values(run, "mc")
+        b = values(run, "mmse")
         gap = np.abs([means[net, "mc"][k] - means[net, "mmse"][k] for k in means[net, "mc"]]).max()
 
         def alike(at: Places, a: Floats = a, b: Floats = b, classes: Places = classes) -> float:
             there = [k for k in np.unique(classes) if (classes[at] == k).any()]
-            return rank_correlation(*([one[at][classes[at] == k].mean() for k in there] for one in (a, b))) or 0.0
+            return (
+                rank_correlation(
+                    *([one[at][classes[at] == k].mean() for k in there] for one in (a, b))
+                )
+                or 0.0
+            )
 
         text = f"{NAMES[net]}: mmse captures the differences among classes"
-        claims.append(judged(text, len(a), alike, f"rank correlation of class means (largest difference {number(gap)})", above=0.7))
+        claims.append(
+            judged(
+                text,
+                len(a),
+                alike,
+                f"rank correlation of class means (largest difference {number(gap)})",
+                above=0.7,
+            )
+        )
 
     def draw(figure: Figure) -> None:
-        for ax, net in zip(figure.subplots(1, 3, sharey=True), (RESNET, FASHION, MNIST), strict=True):
+        for ax, net in zip(
+            figure.subplots(1, 3, sharey=True), (RESNET, FASHION, MNIST), strict=True
+        ):
             order = sorted(means[net, "mc"], key=lambda k: means[net, "mc"][k])
             for place, e in enumerate(("mc", "mmse")):
-                ax.bar(np.arange(len(order)) + 0.4 * place - 0.2, [means[net, e][k] for k in order], 0.4, label=e, color=COLOURS[place])
-            ax.set_xticks(range(len(order)), [names_of(net, k) for k in order], rotation=90, fontsize=6.5)
+                ax.bar(
+                    np.arange(len(order)) + 0.4 * place - 0.2,
+                    [means[net, e][k] for k in order],
+                    0.4,
+                    label=e,
+                    color=COLOURS[place],
+                )
+            ax.set_xticks(
+                range(len(order)), [names_of(net, k) for k in order], rotation=90, fontsize=6.5
+            )
             ax.set_title(NAMES[net])
         figure.axes[0].set_ylabel("mean p_robust")
-        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=2,
+            frameon=False,
+        )
 
-    shown = picture(session, "han-fig4", (7.5, 3.1), draw, "Mean robustness of each class by mc and mmse")
-    return Part(f"{shown}\n\n{table(('network', 'by', 'least robust', 'most robust', 'gap', 'permutation test'), rows)}", tuple(claims))
+    shown = picture(
+        session, "han-fig4", (7.5, 3.1), draw, "Mean robustness of each class by mc and mmse"
+    )
+    heads = ("network", "by", "least robust", "most robust", "gap", "permutation test")
+    return Part(
+        f"{shown}\n\n{table(heads, rows)}",
+        tuple(claims),
+    )
 
 
 @item("han-fig5", "Figures 5 and 6, convergence of mc and mmse")
 def fig5(session: Session) -> Part:
     """Distance to the converged values by number of copies."""
-    rows, claims, lines = [], [], {}
+    rows = []
+    claims = []
+    lines = {}
     for net in (MNIST, CIFAR_MIX):
         runs = converging(session, net, 0), converging(session, net, 1)
         away: dict[tuple[str, int], Floats] = {}
@@ -346,10 +610,23 @@ def fig5(session: Session) -> Part:
             best = values(runs[1], f"{e}-{last[0]}")
             away |= {(e, n): np.abs(values(runs[0], f"{e}-{n}") - best) for n in counts}
             rows += [(NAMES[net], e, f"{n:,}", with_ends(mean(away[e, n]))) for n in counts]
-            below = (n for n in counts if float("inf" if (end := mean(away[e, n]).estimate.upper) is None else end) < 0.01)
+            below = (
+                n
+                for n in counts
+                if float("inf" if (end := mean(away[e, n]).estimate.upper) is None else end) < 0.01
+            )
             converged = next(below, None)
-            rows.append((NAMES[net], e, "first with its interval below .01", f"{converged:,}" if converged else "none"))
-        lines[NAMES[net]] = {e: (counts, [away[e, n] for n in counts]) for e, counts in (("mc", MC), ("mmse", MMSE))}
+            rows.append(
+                (
+                    NAMES[net],
+                    e,
+                    "first with its interval below .01",
+                    f"{converged:,}" if converged else "none",
+                )
+            )
+        lines[NAMES[net]] = {
+            e: (counts, [away[e, n] for n in counts]) for e, counts in (("mc", MC), ("mmse", MMSE))
+        }
         claims.append(
             lower(
                 f"{NAMES[net]}: mc needs about 10,000 copies: 1,000 are not within .005",
@@ -358,7 +635,14 @@ def fig5(session: Session) -> Part:
                 "distance of 1,000 to 20,000 copies less .005",
             )
         )
-        claims.append(at_most(f"{NAMES[net]}: mmse has converged with 10 copies, to .01", away["mmse", 10], 0.01, "distance to 200 copies"))
+        claims.append(
+            at_most(
+                f"{NAMES[net]}: mmse has converged with 10 copies, to .01",
+                away["mmse", 10],
+                0.01,
+                "distance to 200 copies",
+            )
+        )
         claims.append(
             lower(
                 f"{NAMES[net]}: mmse with 10 copies is as near to its limit as mc with 1,000",
@@ -368,12 +652,18 @@ def fig5(session: Session) -> Part:
             )
         )
     shown = panels(
-        session, "han-fig5", "Distance to the converged value against the number of copies", lines, "copies", "mean distance", log="xy"
+        session,
+        "han-fig5",
+        "Distance to the converged value against the number of copies",
+        lines,
+        "copies",
+        "mean distance",
+        log="xy",
     )
     body = f"""{shown}
 
-Mean absolute distance to the value with 20,000 (`mc`) and 200 (`mmse`, in antithetic pairs) other copies, 20 images.
-Converged is not right: where `mmse` converges to is its error in
+Mean absolute distance to the value with 20,000 (`mc`) and 200 (`mmse`, in antithetic pairs) other
+copies, 20 images. Converged is not right: where `mmse` converges to is its error in
 [han-fig1](#han-fig1-figures-1-a-and-8-errors-against-sigma).
 
 {table(("network", "estimator", "copies", "distance"), rows)}"""
@@ -383,9 +673,12 @@ Converged is not right: where `mmse` converges to is its error in
 @item("han-fig7", "Figure 7, distribution over sigma")
 def fig7(session: Session) -> Part:
     """Quantiles of mc and mmse by noise level."""
-    rows, claims, lines = [], [], {}
+    rows = []
+    claims = []
+    lines = {}
     for net, name in NAMES.items():
-        run, levels = against_sigma(session, net), GRID[net][0]
+        run = against_sigma(session, net)
+        levels = GRID[net][0]
         each = {e: [values(run, e, s) for s in levels] for e in ("mc", "mmse")}
         lines[name] = {e: (levels, one) for e, one in each.items()}
         for e, found in each.items():
@@ -394,14 +687,26 @@ def fig7(session: Session) -> Part:
                 for s, one in zip(levels, found, strict=True)
             ]
             falls = min(
-                (lower(f"{name}: {e} falls with every step of sigma", b, a, "smallest fall") for a, b in pairwise(found)),
+                (
+                    lower(f"{name}: {e} falls with every step of sigma", b, a, "smallest fall")
+                    for a, b in pairwise(found)
+                ),
                 key=lambda c: c.verdict == "holds",
             )
             claims += [falls] * (net in (LINEAR, FASHION, MNIST, RESNET))
         gap = np.abs(np.array(each["mc"]) - np.array(each["mmse"])).mean(0)
-        claims.append(at_most(f"{name}: mmse estimates mc accurately", gap, 0.05, "mean difference over all sigma"))
-    shown = panels(session, "han-fig7", "Mean of mc and mmse against sigma", lines, "sigma", "mean p_robust")
-    return Part(f"{shown}\n\n{table(('network', 'by', 'sigma', 'mean', '10 %', 'median', '90 %'), rows)}", tuple(claims))
+        claims.append(
+            at_most(
+                f"{name}: mmse estimates mc accurately", gap, 0.05, "mean difference over all sigma"
+            )
+        )
+    shown = panels(
+        session, "han-fig7", "Mean of mc and mmse against sigma", lines, "sigma", "mean p_robust"
+    )
+    return Part(
+        f"{shown}\n\n{table(('network', 'by', 'sigma', 'mean', '10 %', 'median', '90 %'), rows)}",
+        tuple(claims),
+    )
 
 
 @item("han-lambda", "Figures 1 (b), 3 (b) and 9, gradient-norm regularisation")
@@ -409,10 +714,19 @@ def by_lambda(session: Session) -> Part:
     """Small CNNs trained with growing weights of the penalty."""
     runs = {weight: regularised(session, weight) for weight in LAMBDAS}
     levels = (0.1, 0.25, 0.5)
-    noise = {w: np.array([[row.std_error or 0 for row in run.rows if row.estimator == "mc" and row.level == s] for s in levels])
-             for w, run in runs.items()}  # fmt: skip
+    noise = {
+        w: np.array(
+            [
+                [row.std_error or 0 for row in run.rows if row.estimator == "mc" and row.level == s]
+                for s in levels
+            ]
+        )
+        for w, run in runs.items()
+    }
     apart = {
-        (w, e): np.array([values(run, e, s) - values(run, "mc", s) for s in levels]) for w, run in runs.items() for e in ("mmse", "taylor")
+        (w, e): np.array([values(run, e, s) - values(run, "mc", s) for s in levels])
+        for w, run in runs.items()
+        for e in ("mmse", "taylor")
     }
     off = {key: np.abs(one) for key, one in apart.items()}
     squared = {(w, e): (one**2 - noise[w] ** 2).mean(0) for (w, e), one in apart.items()}
@@ -421,23 +735,65 @@ def by_lambda(session: Session) -> Part:
     n = len(kept[0.0])
     rows = []
     for w, run in runs.items():
-        each = (correct(run).astype(float), kept[w], off[w, "mmse"].mean(0), off[w, "taylor"].mean(0))
+        each = (
+            correct(run).astype(float),
+            kept[w],
+            off[w, "mmse"].mean(0),
+            off[w, "taylor"].mean(0),
+        )
         of_mc = number(float(noise[w].mean()) * (2 / np.pi) ** 0.5)
-        rows.append((f"{w:g}", *(with_ends(mean(one)) for one in each), of_mc, with_ends(measured(n, partial(ranks, *both[w])))))
-    first, last = LAMBDAS[0], LAMBDAS[-1]
-    claims = [lower("regularised networks are more robust: lambda .01 against 0", kept[first], kept[last], "mean p_robust, gain")]
+        rows.append(
+            (
+                f"{w:g}",
+                *(with_ends(mean(one)) for one in each),
+                of_mc,
+                with_ends(measured(n, partial(ranks, *both[w]))),
+            )
+        )
+    first = LAMBDAS[0]
+    last = LAMBDAS[-1]
+    claims = [
+        lower(
+            "regularised networks are more robust: lambda .01 against 0",
+            kept[first],
+            kept[last],
+            "mean p_robust, gain",
+        )
+    ]
     for e in ("mmse", "taylor"):
         text = f"{e} is more accurate on the more robust network: lambda .01 against 0"
         claims.append(
-            lower(text, 1e4 * squared[last, e], 1e4 * squared[first, e], "mean squared error less mc's variance, times 10,000, fall")
+            lower(
+                text,
+                1e4 * squared[last, e],
+                1e4 * squared[first, e],
+                "mean squared error less mc's variance, times 10,000, fall",
+            )
         )
 
     def gain(at: Places) -> float:
         return ranks(*both[last], at) - ranks(*both[first], at)
 
-    claims.append(judged("p_robust and softmax correlate more on the more robust network", n, gain, "rank correlation, gain", above=0.0))
-    lines = {e: {f"lambda {w:g}": (levels, list(off[w, e])) for w in runs} for e in ("mmse", "taylor")}
-    shown = panels(session, "han-lambda", "Errors of mmse and taylor by the weight of the penalty", lines, "sigma", "mean |estimate - mc|")
+    claims.append(
+        judged(
+            "p_robust and softmax correlate more on the more robust network",
+            n,
+            gain,
+            "rank correlation, gain",
+            above=0.0,
+        )
+    )
+    lines = {
+        e: {f"lambda {w:g}": (levels, list(off[w, e])) for w in runs} for e in ("mmse", "taylor")
+    }
+    shown = panels(
+        session,
+        "han-lambda",
+        "Errors of mmse and taylor by the weight of the penalty",
+        lines,
+        "sigma",
+        "mean |estimate - mc|",
+    )
     head = (
         "lambda",
         "accuracy",
@@ -450,12 +806,13 @@ def by_lambda(session: Session) -> Part:
     body = f"""{shown}
 
 `robaudit.methods.training`, objective `gradient_norm`: FashionMNIST, `small_cnn`,
-{min(60_000, session.images(IMAGES_TRAINED)):,} training images, {EPOCHS} epochs, one training each; the first {n:,} test images.
-The paper's networks are ResNet18 on CIFAR, 200 epochs. Tests
+{min(60_000, session.images(IMAGES_TRAINED)):,} training images, {EPOCHS} epochs, one training
+each; the first {n:,} test images. The paper's networks are ResNet18 on CIFAR, 200 epochs. Tests
 are about these networks, not about other trainings.
 
-A part of each error (*of mc*) is made by `mc`'s own draws, and it falls with lambda, too. So the tests compare squared errors less the
-variance of `mc`: by the errors alone a more robust network would seem better even with a perfect estimator.
+A part of each error (*of mc*) is made by `mc`'s own draws, and it falls with lambda, too. So the
+tests compare squared errors less the variance of `mc`: by the errors alone a more robust network
+would seem better even with a perfect estimator.
 
 {table(head, rows)}"""
     return Part(body, tuple(claims))
@@ -472,65 +829,109 @@ def table1(session: Session) -> Part:
 
     def once(name: str, repeat: int) -> float:
         label = f"han-time-{name.replace(',', '').replace(' ', '-')}-serial-{repeat}"
-        return seconds(lambda: session.run(label, RESNET, 2, [cases[name][0]], {"sigma": [0.1]}, batch=1)) / 2
+        return (
+            seconds(
+                lambda: session.run(label, RESNET, 2, [cases[name][0]], {"sigma": [0.1]}, batch=1)
+            )
+            / 2
+        )
 
     once("taylor", 5)  # the first audit of a process loads libraries
-    spent = {name: [session.kept(f"time-{name}-serial-{i}", partial(once, name, i)) for i in range(5)] for name in cases}
+    spent = {
+        name: [session.kept(f"time-{name}-serial-{i}", partial(once, name, i)) for i in range(5)]
+        for name in cases
+    }
     rows = [
-        (name, number(paper / 50), number(float(np.median(spent[name]))), f"{number(min(spent[name]))} to {number(max(spent[name]))}")
+        (
+            name,
+            number(paper / 50),
+            number(float(np.median(spent[name]))),
+            f"{number(min(spent[name]))} to {number(max(spent[name]))}",
+        )
         for name, (_, paper) in cases.items()
     ]
     claims = []
     for name, factor in (("taylor", 74), ("mmse 5", 14)):
-        fast, slow = spent[name], spent["mc 1,000"]
+        fast = spent[name]
+        slow = spent["mc 1,000"]
         p = 1 / 252 if max(fast) < min(slow) else 1.0
         text = f"{name} is faster than mc 1,000 (paper: {factor} times as fast)"
-        claims.append(tested(text, p, f"{number(float(np.median(slow) / np.median(fast)))} times as fast; all five times below all five"))
-    body = f"""CPU seconds of an image, median of five audits of two images, one image at a time, on one thread (a whole audit: model, clean
-pass, noise, CDF, writing, so that small times are mostly overhead).
+        claims.append(
+            tested(
+                text,
+                p,
+                f"{number(float(np.median(slow) / np.median(fast)))} times as fast; all five "
+                "times below all five",
+            )
+        )
+    body = f"""CPU seconds of an image, median of five audits of two images, one image at a time,
+on one thread (a whole audit: model, clean pass, noise, CDF, writing, so that small times are
+mostly overhead).
 
 {table(("estimator", "paper, serial (ResNet18)", "here (ResNet20)", "range"), rows)}
 
-The paper's `mc` takes 10,000 copies: 121 s an image. Its batched times on the CPU are a quarter shorter; its times on a GPU need one:
-`.venv/bin/python -m tests.research.papers han-table1 --device cuda`. Time alone compares estimators of different errors:
+The paper's `mc` takes 10,000 copies: 121 s an image. Its batched times on the CPU are a quarter
+shorter; its times on a GPU need one: `.venv/bin/python -m tests.research.papers han-table1
+--device cuda`. Time alone compares estimators of different errors:
 [average_case.md](../research/average_case.md) compares them at equal error."""
     return Part(body, tuple(claims))
 
 
 @item("han-fig12", "Figures 12 and 13, least and most robust images")
 def fig12(session: Session) -> Part:
-    """The extremes of each class by mmse and softmax, and how well a classifier tells them apart."""
-    bodies, rows, claims = [], [], []
+    """The extremes of each class by mmse and softmax, and how well a classifier tells them
+    apart."""
+    bodies = []
+    rows = []
+    claims = []
     for net in (RESNET, FASHION):
         run = by_class(session, net)
         predicted = np.array([row.predicted for row in run.rows if row.estimator == "softmax"])
-        images, scores = pixels(net, len(predicted)), {e: values(run, e) for e in ("mmse", "softmax")}
+        images = pixels(net, len(predicted))
+        scores = {e: values(run, e) for e in ("mmse", "softmax")}
         for e, score in scores.items():
             ends = {"least": [], "most": []}  # type: dict[str, list[int]]
             for k in np.unique(predicted):
-                order = np.flatnonzero(predicted == k)[np.argsort(score[predicted == k], kind="stable")]
+                order = np.flatnonzero(predicted == k)[
+                    np.argsort(score[predicted == k], kind="stable")
+                ]
                 ends["least"].append(int(order[0]))
                 ends["most"].append(int(order[-1]))
             shown = {f"{side} ({e})": [images[i] for i in at] for side, at in ends.items()}
-            words = {f"{side} ({e})": [f"{names_of(net, int(predicted[i]))}\n{number(score[i])}" for i in at] for side, at in ends.items()}
+            words = {
+                f"{side} ({e})": [
+                    f"{names_of(net, int(predicted[i]))}\n{number(score[i])}" for i in at
+                ]
+                for side, at in ends.items()
+            }
             bodies.append(
-                gallery(session, f"han-fig12-{net.partition('_')[0]}-{e}", f"{NAMES[net]}: extremes of each class by {e}", shown, words)
+                gallery(
+                    session,
+                    f"han-fig12-{net.partition('_')[0]}-{e}",
+                    f"{NAMES[net]}: extremes of each class by {e}",
+                    shown,
+                    words,
+                )
             )
         right = {e: told_apart(images, predicted, score) for e, score in scores.items()}
         rows += [(NAMES[net], e, with_ends(mean(one)), len(one)) for e, one in right.items()]
         n = min(map(len, right.values()))
-        text = f"{NAMES[net]}: images of high and low p_robust are told apart better than those of high and low softmax"
+        text = (
+            f"{NAMES[net]}: images of high and low p_robust are told apart better than those "
+            "of high and low softmax"
+        )
         claims.append(lower(text, right["softmax"][:n], right["mmse"][:n], "accuracy, gain"))
     body = (
         "\n".join(bodies)
         + f"""
 
-A classifier of the pixels (here a logistic regression, ten-fold cross-validated; the paper: a CNN, 25 and 25 images of each class)
-tells the upper third of each class from its lower third:
+A classifier of the pixels (here a logistic regression, ten-fold cross-validated; the paper: a CNN,
+25 and 25 images of each class) tells the upper third of each class from its lower third:
 
 {table(("network", "by", "accuracy", "images"), rows)}
 
-The paper has .92 by `mmse` and .58 by softmax on CIFAR-10. What the images look like is not tested."""
+The paper has .92 by `mmse` and .58 by softmax on CIFAR-10. What the images look like is not
+tested."""
     )
     return Part(body, tuple(claims))
 
@@ -540,12 +941,23 @@ def fig14(session: Session) -> Part:
     """Images at the noise levels of this page."""
     shown = {}
     for net in (MNIST, FASHION, RESNET):
-        image, noise = pixels(net, 3)[1], np.random.default_rng(0)
+        image = pixels(net, 3)[1]
+        noise = np.random.default_rng(0)
         levels = (0.0, *GRID[net][0])
         z = noise.standard_normal(image.shape)
-        shown[NAMES[net].partition(" ")[0]] = ([image + s * z for s in levels], [f"sigma {s:g}" for s in levels])
-    body = gallery(session, "han-fig14", "Images under noise", {k: v[0] for k, v in shown.items()}, {k: v[1] for k, v in shown.items()})
+        shown[NAMES[net].partition(" ")[0]] = (
+            [image + s * z for s in levels],
+            [f"sigma {s:g}" for s in levels],
+        )
+    body = gallery(
+        session,
+        "han-fig14",
+        "Images under noise",
+        {k: v[0] for k, v in shown.items()},
+        {k: v[1] for k, v in shown.items()},
+    )
     text = "the noise levels are visually significant"
     return Part(
-        f"{body}\n\nShown clipped to [0, 1]; the networks see them unclipped.", (Claim(text, Verdict.OPEN, "a matter of the eye; no test"),)
+        f"{body}\n\nShown clipped to [0, 1]; the networks see them unclipped.",
+        (Claim(text, Verdict.OPEN, "a matter of the eye; no test"),),
     )

@@ -1,4 +1,5 @@
-"""What a page is made of: items (a table or figure of a paper), the runs that they share, and verdicts on the paper's conclusions."""
+"""What a page is made of: items (a table or figure of a paper), the runs that they share, and
+verdicts on the paper's conclusions."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ FEWEST = 8
 class Verdict(StrEnum):
     """What a measurement says about a conclusion of a paper."""
 
-    HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    OPEN = "cannot be told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What an item adds to its page: Markdown below its heading, and rows of the table of conclusions."""
+    """What an item adds to its page: Markdown below its heading, and rows of the table of
+    conclusions."""
 
     body: str
     claims: tuple[Claim, ...] = ()
@@ -61,7 +65,9 @@ class Budget:
     draws: float
 
 
-QUICK, FULL, TRIAL = Budget("quick", 1, 1), Budget("full", 10, 10), Budget("trial", 0.2, 0.05)
+QUICK = Budget("quick", 1, 1)
+FULL = Budget("full", 10, 10)
+TRIAL = Budget("trial", 0.2, 0.05)
 
 
 class Session:
@@ -74,8 +80,13 @@ class Session:
         device: what computes.
     """
 
-    def __init__(self, build: Path, pages: Path, budget: Budget = QUICK, device: str = "cpu") -> None:
-        self.build, self.pages, self.budget, self.device = build, pages, budget, device
+    def __init__(
+        self, build: Path, pages: Path, budget: Budget = QUICK, device: str = "cpu"
+    ) -> None:
+        self.build = build
+        self.pages = pages
+        self.budget = budget
+        self.device = device
         self._runs: dict[str, Run] = {}
 
     def images(self, number: int) -> int:
@@ -108,8 +119,14 @@ class Session:
         """
         if name in self._runs:
             return self._runs[name]
-        settings = {"seed": seed, "device": self.device, "as_given": True} | ({} if batch is None else {"batch_size": batch})
-        sections = {"noise": {"sigma": []} if noise is None else noise, "estimators": list(estimators), "run": settings}
+        settings = {"seed": seed, "device": self.device, "as_given": True} | (
+            {} if batch is None else {"batch_size": batch}
+        )
+        sections = {
+            "noise": {"sigma": []} if noise is None else noise,
+            "estimators": list(estimators),
+            "run": settings,
+        }
         if isinstance(network, Path):
             known = yaml.safe_load((network / "audit.yaml").read_text())
             model = {**known["model"], "path": str(network / "model.safetensors")}
@@ -117,10 +134,22 @@ class Session:
         else:
             spec = document(network, limit=images, **sections)
         folder = self.build / "runs" / self.budget.name / name
-        return self._runs.setdefault(name, robaudit.audit({"name": name, **spec}, out=folder, progress=False))
+        return self._runs.setdefault(
+            name, robaudit.audit({"name": name, **spec}, out=folder, progress=False)
+        )
 
-    def trained(self, name: str, data: str, network: Mapping[str, Any], objective: Any, images: int, epochs: int, **recipe: Any) -> Path:
-        """The folder of a network that :mod:`robaudit.methods.training` trains on ../shared/data; a finished training is not repeated.
+    def trained(
+        self,
+        name: str,
+        data: str,
+        network: Mapping[str, Any],
+        objective: Any,
+        images: int,
+        epochs: int,
+        **recipe: Any,
+    ) -> Path:
+        """The folder of a network that :mod:`robaudit.methods.training` trains on ../shared/data; a
+        finished training is not repeated.
 
         Args:
             name: of the folder.
@@ -136,7 +165,11 @@ class Session:
         spec = {
             "name": name,
             "network": dict(network),
-            "dataset": {"kind": "npz", "path": str(files / f"{data}_train.npz"), "limit": min(60_000, self.images(images))},
+            "dataset": {
+                "kind": "npz",
+                "path": str(files / f"{data}_train.npz"),
+                "limit": min(60_000, self.images(images)),
+            },
             "objective": objective,
             "epochs": epochs,
             "audit": {"dataset": {"kind": "npz", "path": str(files / f"{data}_test.npz")}},
@@ -195,7 +228,11 @@ def item(name: str, title: str) -> Callable[[Maker], Maker]:
 
 def values(run: Run, estimator: str, level: float | None = None) -> Floats:
     """The values of an estimator at a noise level, by image; NaN where there is none."""
-    columns = next(one for key, one in run.frame.items() if key.estimator == estimator and (level is None or key.at.strength == level))
+    columns = next(
+        one
+        for key, one in run.frame.items()
+        if key.estimator == estimator and (level is None or key.at.strength == level)
+    )
     found = np.full(len(run.frame.ids), math.nan)
     found[columns.place] = columns.values
     return found
@@ -217,7 +254,8 @@ def correct(run: Run) -> NDArray[np.bool_]:
 
 
 def measured(images: int, statistic: Callable[[Places], float]) -> PairedDifference:
-    """A statistic of some images with its 95 % interval and the p-value of 0, by robaudit's bootstrap over images."""
+    """A statistic of some images with its 95 % interval and the p-value of 0, by robaudit's
+    bootstrap over images."""
     everyone = np.arange(images)
 
     def drawn(weights: Floats) -> Floats:
@@ -231,15 +269,25 @@ def mean(each: Floats) -> PairedDifference:
     known = each[np.isfinite(each)]
     if not len(known):
         return PairedDifference(Estimate(math.nan), None, 0)
-    return differences(len(known), lambda drawn: {"": drawn @ known / drawn.sum(1)}, {"": float(known.mean())})[""]
+    return differences(
+        len(known), lambda drawn: {"": drawn @ known / drawn.sum(1)}, {"": float(known.mean())}
+    )[""]
 
 
 def judged(
-    text: str, images: int, statistic: Callable[[Places], float], about: str, *, above: float | None = None, below: float = 0.0
+    text: str,
+    images: int,
+    statistic: Callable[[Places], float],
+    about: str,
+    *,
+    above: float | None = None,
+    below: float = 0.0,
 ) -> Claim:
-    """A conclusion that holds if a statistic of the images is above a limit, or below one: decided at :data:`LEVEL`.
+    """A conclusion that holds if a statistic of the images is above a limit, or below one: decided
+    at :data:`LEVEL`.
 
-    Where all images are alike a bootstrap knows nothing of others, and nothing is decided: no error in 75 images is no error below 1 %.
+    Where all images are alike a bootstrap knows nothing of others, and nothing is decided: no error
+    in 75 images is no error below 1 %.
 
     Args:
         text: the conclusion.
@@ -250,22 +298,39 @@ def judged(
     """
     sign, limit = (-1.0, below) if above is None else (1.0, above)
     found = measured(images, lambda at: sign * (statistic(at) - limit))
-    if found.p_value is None or found.estimate.lower is None or found.estimate.upper is None or not math.isfinite(found.estimate.value):
+    if (
+        found.p_value is None
+        or found.estimate.lower is None
+        or found.estimate.upper is None
+        or not math.isfinite(found.estimate.value)
+    ):
         return Claim(text, Verdict.OPEN, f"{about}: not defined on these images")
     alike = found.estimate.lower == found.estimate.upper
     unclear = found.p_value > LEVEL or found.estimate.value == 0 or images < FEWEST or alike
-    verdict = Verdict.OPEN if unclear else Verdict.HOLDS if found.estimate.value > 0 else Verdict.FAILS
+    verdict = (
+        Verdict.OPEN if unclear else Verdict.HOLDS if found.estimate.value > 0 else Verdict.FAILS
+    )
     value, *ends = (
         number(sign * one + limit)
-        for one in (found.estimate.value, *sorted((found.estimate.lower, found.estimate.upper), reverse=sign < 0))
+        for one in (
+            found.estimate.value,
+            *sorted((found.estimate.lower, found.estimate.upper), reverse=sign < 0),
+        )
     )
-    p = "all images alike" if alike else "p <= .001" if found.p_value <= 0.001 else f"p = {number(found.p_value)}"
+    p = (
+        "all images alike"
+        if alike
+        else "p <= .001"
+        if found.p_value <= 0.001
+        else f"p = {number(found.p_value)}"
+    )
     against = f" against {number(limit)}" if limit else ""
     return Claim(text, verdict, f"{about} {value} [{', '.join(ends)}]{against}, {p}, n = {images}")
 
 
 def lower(text: str, small: Floats, large: Floats, about: str) -> Claim:
-    """A conclusion that holds if ``large`` exceeds ``small`` on average over the images that have both."""
+    """A conclusion that holds if ``large`` exceeds ``small`` on average over the images that have
+    both."""
     return _of_mean(text, large - small, about, above=0.0)
 
 
@@ -277,13 +342,17 @@ def at_most(text: str, each: Floats, limit: float, about: str) -> Claim:
 def _of_mean(text: str, each: Floats, about: str, **limit: float) -> Claim:
     known = each[np.isfinite(each)]
     if len(known) < 3:
-        return Claim(text, Verdict.OPEN, f"{about}: {len(known)} of {len(each)} images have a value")
+        return Claim(
+            text, Verdict.OPEN, f"{about}: {len(known)} of {len(each)} images have a value"
+        )
     return judged(text, len(known), lambda at: float(known[at].mean()), about, **limit)
 
 
 def tested(text: str, p: float, about: str) -> Claim:
     """A conclusion that holds if a one-sided test rejects its opposite at :data:`LEVEL`."""
-    return Claim(text, Verdict.HOLDS if p <= LEVEL else Verdict.OPEN, f"{about}, p = {number(p, 4)}")
+    return Claim(
+        text, Verdict.HOLDS if p <= LEVEL else Verdict.OPEN, f"{about}, p = {number(p, 4)}"
+    )
 
 
 # --- Markdown
@@ -302,7 +371,10 @@ def with_ends(found: PairedDifference) -> str:
     """A value and its interval."""
     if found.estimate.lower is None or found.estimate.upper is None:
         return number(found.estimate.value)
-    return f"{number(found.estimate.value)} [{number(found.estimate.lower)}, {number(found.estimate.upper)}]"
+    return (
+        f"{number(found.estimate.value)} [{number(found.estimate.lower)}, "
+        f"{number(found.estimate.upper)}]"
+    )
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -30,11 +30,15 @@ def measured_on(session: Session) -> str:
     """Date, hardware and form of a measurement."""
     about = machine(torch.device(session.device))
     where = f"{about['gpu']}, " if "gpu" in about else ""
-    return f"*{about['date']}, {session.budget.name} form; {where}{about['cpu']}, torch {about['torch']}.*"
+    return (
+        f"*{about['date']}, {session.budget.name} form; {where}{about['cpu']}, torch "
+        f"{about['torch']}.*"
+    )
 
 
 def write(session: Session, made: Mapping[str, Part]) -> list[Path]:
-    """Write the pages of some items; what is above the conclusions, and other items, stay on their page as they are.
+    """Write the pages of some items; what is above the conclusions, and other items, stay on their
+    page as they are.
 
     Args:
         session: where to.
@@ -54,66 +58,94 @@ def write(session: Session, made: Mapping[str, Part]) -> list[Path]:
 def _write(session: Session, paper: str, made: Mapping[str, Part]) -> Path:
     path = session.pages / f"{paper}.md"
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    sections, rows = {}, []
+    sections = {}
+    rows = []
     for name, one in ITEMS.items():
         if one.paper != paper:
             continue
         if name in made:
-            sections[name] = f"## {heading(one)}\n\n{made[name].body.strip()}\n\n{measured_on(session)}\n"
-            rows += [f"| {link(one)} | {c.text} | **{c.verdict}** | {c.evidence} |" for c in made[name].claims]
-        elif kept := re.search(rf"^## {re.escape(name)}: .*?(?=^## |\Z)", before, re.MULTILINE | re.DOTALL):
+            sections[name] = (
+                f"## {heading(one)}\n\n{made[name].body.strip()}\n\n{measured_on(session)}\n"
+            )
+            rows += [
+                f"| {link(one)} | {c.text} | **{c.verdict}** | {c.evidence} |"
+                for c in made[name].claims
+            ]
+        elif kept := re.search(
+            rf"^## {re.escape(name)}: .*?(?=^## |\Z)", before, re.MULTILINE | re.DOTALL
+        ):
             sections[name] = kept[0]
             rows += re.findall(rf"^\| \[{re.escape(name)}\].*$", before, re.MULTILINE)
         else:
             sections[name] = f"## {heading(one)}\n\nNot made yet.\n"
     tests = (
-        f"Each conclusion is decided by a test at {LEVEL:g}; intervals are 95 %, both by robaudit's bootstrap over images unless stated. "
+        f"Each conclusion is decided by a test at {LEVEL:g}; intervals are 95 %, both by "
+        "robaudit's bootstrap over images unless stated. "
         f"With fewer than {FEWEST} images, or with images that are all alike, nothing is decided."
     )
     head = before.partition(_HEAD)[0].strip() or f"# {paper}"
     top = f"{head}\n\n{_HEAD}\n\n{tests}\n\n"
-    conclusions = "\n".join([table(("item", "the paper's conclusion", "here", "measured"), []).replace("---:", "---"), *rows])
-    text = top + conclusions + "\n\n" + "\n".join(part.rstrip() + "\n" for part in sections.values())
+    conclusions = "\n".join(
+        [
+            table(("item", "the paper's conclusion", "here", "measured"), []).replace(
+                "---:", "---"
+            ),
+            *rows,
+        ]
+    )
+    text = (
+        top + conclusions + "\n\n" + "\n".join(part.rstrip() + "\n" for part in sections.values())
+    )
     write_atomically(path, text.encode())
     return path
 
 
 def _index(pages: Path) -> str:
     rows = []
-    for path in (pages / f"{paper}.md" for paper in dict.fromkeys(one.paper for one in ITEMS.values())):
+    for path in (
+        pages / f"{paper}.md" for paper in dict.fromkeys(one.paper for one in ITEMS.values())
+    ):
         page = path.read_text(encoding="utf-8") if path.exists() else ""
         counts = [len(re.findall(rf"\| \*\*{verdict}\*\* \|", page)) for verdict in Verdict]
-        items, made = (sum(name.startswith(path.stem) for name in ITEMS), len(re.findall(r"^\*\d{4}-", page, re.MULTILINE)))
+        items = sum(name.startswith(path.stem) for name in ITEMS)
+        made = len(re.findall(r"^\*\d{4}-", page, re.MULTILINE))
         title = page.partition("\n")[0].lstrip("# ") or path.stem
         rows.append((f"[{title}]({path.name})" if page else title, f"{made} of {items}", *counts))
     found = table(("paper", "items made", *map(str, Verdict)), rows)
     total = sum(count for _, _, *counts in rows for count in counts if isinstance(count, int))
     return f"""# The papers, again
 
-Tables and figures of the papers behind robaudit, made again with robaudit on networks and images that fit two cores, with error
-bars and a verdict for each of the papers' conclusions.
+Tables and figures of the papers behind robaudit, made again with robaudit on networks and images
+that fit two cores, with error bars and a verdict for each of the papers' conclusions.
 
-    make papers                     # all of them, in the quick form; interrupted, it continues where it stopped
-    make papers ONLY=han-fig4       # one item, or all whose names begin so
+    make papers                     # all of them, in the quick form; interrupted, it continues
+    where it stopped make papers ONLY=han-fig4       # one item, or all whose names begin so
     .venv/bin/python -m tests.research.papers han-fig1 --full --device cuda
 
-It reads the networks and images in `../shared`, and keeps its runs in `build/papers`; each is an ordinary run folder.
+It reads the networks and images in `../shared`, and keeps its runs in `build/papers`; each is an
+ordinary run folder.
 
 {found}
 
-A conclusion *holds* or *does not hold* if a test at {LEVEL:g} says so, and *cannot be told* otherwise. The tests are about the
-networks and images named on the page: often others than the paper's. The {total} tests are not
-corrected for their number: one in a hundred may be wrong. The quick form takes about half an hour of CPU time.
+A conclusion *holds* or *does not hold* if a test at {LEVEL:g} says so, and *cannot be told*
+otherwise. The tests are about the networks and images named on the page: often others than the
+paper's. The {total} tests are not corrected for their number: one in a hundred may be wrong. The
+quick form takes about half an hour of CPU time.
 
 What depends on the estimator or the attack:
 
-- `taylor` follows `mmse` closely on some networks only; on ordinary ones it is far off ([han.md](han.md)).
-- Softmax and p_robust correlate more on robust networks if p_robust is that of `mmse`; with counted votes that cannot be told.
-- Path sampling can give an image no value, and says so. Values at large q are those of the better sampler ([rice.md](rice.md)).
-- R_nu rewards a small slope of a logistic regression, which changes no decision ([giraudon.md](giraudon.md)).
-- ASR depends on the strength of the attack; the tests use the nearest flip that a stronger one finds ([smoothed.md](smoothed.md)).
+- `taylor` follows `mmse` closely on some networks only; on ordinary ones it is far off
+([han.md](han.md)).
+- Softmax and p_robust correlate more on robust networks if p_robust is that of `mmse`; with
+counted votes that cannot be told.
+- Path sampling can give an image no value, and says so. Values at large q are those of the better
+sampler ([rice.md](rice.md)).
+- R_nu rewards a small slope of a logistic regression, which changes no decision
+([giraudon.md](giraudon.md)).
+- ASR depends on the strength of the attack; the tests use the nearest flip that a stronger one
+finds ([smoothed.md](smoothed.md)).
 
-Not made: CIFAR-100 and ResNet18; heat maps, a clean accuracy of 98.5 %, and l2 attacks of the smoothed analysis; Table 1 of Rice et
-al. on CIFAR-10 networks trained here, and on one trained with PGD; times on a GPU. Where an item has a form for that, its part of the
-page names the command.
+Not made: CIFAR-100 and ResNet18; heat maps, a clean accuracy of 98.5 %, and l2 attacks of the
+smoothed analysis; Table 1 of Rice et al. on CIFAR-10 networks trained here, and on one trained
+with PGD; times on a GPU. Where an item has a form for that, its part of the page names the command.
 """

@@ -18,18 +18,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DPI, _COLOURS = 110, 64
+_DPI = 110
+_COLOURS = 64
 Curve = tuple[Sequence[float], Sequence[Floats]]
 """Places on the x axis, and the values of all images at each."""
 
 
 def picture(
-    session: Session, name: str, size: tuple[float, float], draw: Callable[[Figure], None], alt: str, colours: int = _COLOURS
+    session: Session,
+    name: str,
+    size: tuple[float, float],
+    draw: Callable[[Figure], None],
+    alt: str,
+    colours: int = _COLOURS,
 ) -> str:
     """Write a picture; returns the Markdown that shows it."""
     from matplotlib.figure import Figure
 
-    drawn, sink = io.BytesIO(), io.BytesIO()
+    drawn = io.BytesIO()
+    sink = io.BytesIO()
     with styled(8):
         figure = Figure(figsize=size, facecolor=CARD, layout="constrained")
         draw(figure)
@@ -52,7 +59,15 @@ def curves(ax: Axes, lines: Mapping[str, Curve]) -> None:
 
 
 def panels(
-    session: Session, name: str, alt: str, found: Mapping[str, Mapping[str, Curve]], x: str, y: str, *, log: str = "", across: int = 4
+    session: Session,
+    name: str,
+    alt: str,
+    found: Mapping[str, Mapping[str, Curve]],
+    x: str,
+    y: str,
+    *,
+    log: str = "",
+    across: int = 4,
 ) -> str:
     """A panel of curves for each title, with one legend."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -79,13 +94,23 @@ def panels(
             row[0].set_ylabel(y)
         handles, names = axes.flat[0].get_legend_handles_labels()
         fits = int(figure.get_figwidth() / (0.6 + 0.07 * max(map(len, names))))
-        figure.legend(handles, names, loc="outside lower center", ncols=max(1, min(len(names), fits)), frameon=False)
+        figure.legend(
+            handles,
+            names,
+            loc="outside lower center",
+            ncols=max(1, min(len(names), fits)),
+            frameon=False,
+        )
 
     return picture(session, name, (1.2 + 2.2 * across, 0.7 + 2.1 * down), draw, alt)
 
 
 def gallery(
-    session: Session, name: str, alt: str, rows: Mapping[str, Sequence[NDArray[np.float64]]], captions: Mapping[str, Sequence[str]]
+    session: Session,
+    name: str,
+    alt: str,
+    rows: Mapping[str, Sequence[NDArray[np.float64]]],
+    captions: Mapping[str, Sequence[str]],
 ) -> str:
     """Rows of images (channels, height, width), values in [0, 1]."""
     across = max(len(images) for images in rows.values())
@@ -97,7 +122,12 @@ def gallery(
                 quiet(ax)
                 if place < len(images):
                     shown = images[place].transpose(1, 2, 0).clip(0, 1)
-                    ax.imshow(shown if shown.shape[2] == 3 else shown[:, :, 0], cmap="gray", vmin=0, vmax=1)
+                    ax.imshow(
+                        shown if shown.shape[2] == 3 else shown[:, :, 0],
+                        cmap="gray",
+                        vmin=0,
+                        vmax=1,
+                    )
                     ax.set_xlabel(captions[title][place], fontsize=6.5, labelpad=1)
             line[0].set_ylabel(title, fontsize=7.5)
 

@@ -8,10 +8,28 @@ import numpy as np
 
 from robaudit.api.run import Run
 from tests.research.papers.han import CIFAR_ADV, CIFAR_MIX, MNIST, MNIST_ADV, NAMES, RESNET
-from tests.research.papers.item import Claim, Floats, Part, Session, at_most, item, lower, mean, table, values, with_ends
+from tests.research.papers.item import (
+    Claim,
+    Floats,
+    Part,
+    Session,
+    at_most,
+    item,
+    lower,
+    mean,
+    table,
+    values,
+    with_ends,
+)
 from tests.research.papers.pictures import panels
 
-BOX = {MNIST: (0.3, 40, 2000), MNIST_ADV: (0.3, 40, 2000), CIFAR_MIX: (0.03, 40, 500), CIFAR_ADV: (0.03, 40, 500), RESNET: (0.03, 8, 500)}
+BOX = {
+    MNIST: (0.3, 40, 2000),
+    MNIST_ADV: (0.3, 40, 2000),
+    CIFAR_MIX: (0.03, 40, 500),
+    CIFAR_ADV: (0.03, 40, 500),
+    RESNET: (0.03, 8, 500),
+}
 """Half-width of the box, images, and copies for plain Monte Carlo: those of the paper."""
 SPATIAL = {CIFAR_MIX: 20}
 Q = (1, 10, 100, 1000)
@@ -20,23 +38,50 @@ Q = (1, 10, 100, 1000)
 def in_box(session: Session, network: str) -> Run:
     """Norms of the loss in the box, and the attack."""
     eps, images, copies = BOX[network]
-    estimators = [{"qnorm_mc": {"samples": session.draws(copies)}}, "qnorm_path", "adversarial_loss"]
-    return session.run(f"rice-box-{network}", network, session.images(images), estimators, {"kind": "uniform", "eps": [eps]})
+    estimators = [
+        {"qnorm_mc": {"samples": session.draws(copies)}},
+        "qnorm_path",
+        "adversarial_loss",
+    ]
+    return session.run(
+        f"rice-box-{network}",
+        network,
+        session.images(images),
+        estimators,
+        {"kind": "uniform", "eps": [eps]},
+    )
 
 
 def in_space(session: Session, network: str) -> Run:
     """The same for flips, scales, rotations and shifts."""
-    estimators = [{"qnorm_mc": {"samples": session.draws(500)}}, "qnorm_path", {"adversarial_loss": {"restarts": 3}}]
-    return session.run(f"rice-spatial-{network}", network, session.images(SPATIAL[network]), estimators, {"kind": "spatial", "size": [1]})
+    estimators = [
+        {"qnorm_mc": {"samples": session.draws(500)}},
+        "qnorm_path",
+        {"adversarial_loss": {"restarts": 3}},
+    ]
+    return session.run(
+        f"rice-spatial-{network}",
+        network,
+        session.images(SPATIAL[network]),
+        estimators,
+        {"kind": "spatial", "size": [1]},
+    )
 
 
-COPIES, TEMPERATURES = (50, 200, 800, 3200, 12_800), (12, 20, 40, 80)
+COPIES = (50, 200, 800, 3200, 12_800)
+TEMPERATURES = (12, 20, 40, 80)
 
 
 def growing(session: Session, network: str) -> Run:
     """Both estimators with growing budgets."""
-    estimators = [{"qnorm_mc": {"samples": session.draws(n), "q": [1, 100], "label": f"mc-{n}"}} for n in COPIES]
-    estimators += [{"qnorm_path": {"temperatures": n, "q": [1, 100], "label": f"path-{n}"}} for n in TEMPERATURES]
+    estimators = [
+        {"qnorm_mc": {"samples": session.draws(n), "q": [1, 100], "label": f"mc-{n}"}}
+        for n in COPIES
+    ]
+    estimators += [
+        {"qnorm_path": {"temperatures": n, "q": [1, 100], "label": f"path-{n}"}}
+        for n in TEMPERATURES
+    ]
     noise = {"kind": "uniform", "eps": [BOX[network][0]]}
     return session.run(f"rice-growing-{network}", network, session.images(16), estimators, noise)
 
@@ -49,19 +94,26 @@ OBJECTIVES: dict[str, Any] = {
     **{f"path q = {q:,}": {"qnorm_path": {"q": q, "samples": 25, "steps": 2}} for q in TRAINED_Q},
 }
 """The first two are MNIST networks of table 1."""
-IMAGES_TRAINED, EPOCHS = 10_000, 3
+IMAGES_TRAINED = 10_000
+EPOCHS = 3
 
 
 def trained_by_norm(session: Session, name: str) -> Run:
-    """A network with one hidden layer, trained on MNIST by one of the objectives, in the box of table 1."""
+    """A network with one hidden layer, trained on MNIST by one of the objectives, in the box of
+    table 1."""
     slug = name.lower().replace(" = ", "").replace(" ", "-").replace(",", "")
     objective = OBJECTIVES[name]
     if " q = " in name:
-        objective = {kind: {**options, "noise": {"kind": "uniform", "eps": 0.3}} for kind, options in objective.items()}
+        objective = {
+            kind: {**options, "noise": {"kind": "uniform", "eps": 0.3}}
+            for kind, options in objective.items()
+        }
     net = {"architecture": "robaudit:mlp", "architecture_options": {"sizes": [784, 128, 10]}}
     folder = session.trained(f"rice-{slug}", "mnist", net, objective, IMAGES_TRAINED, EPOCHS)
     estimators = [{"qnorm_mc": {"samples": session.draws(2000)}}, "qnorm_path", "adversarial_loss"]
-    return session.run(f"rice-{slug}", folder, session.images(60), estimators, {"kind": "uniform", "eps": [0.3]})
+    return session.run(
+        f"rice-{slug}", folder, session.images(60), estimators, {"kind": "uniform", "eps": [0.3]}
+    )
 
 
 NAMES_OF_Q = {q: f"q = {q:,}" for q in Q}
@@ -79,23 +131,45 @@ def evaluated(run: Run, name: str) -> tuple[tuple[str, ...], ...]:
         found = mean(each)
         return with_ends(found) + (f" ({found.images})" if found.images < len(each) else "")
 
-    found = [(name, e, *(shown(one) for one in norms(run, e).values()), "") for e in ("qnorm_mc", "qnorm_path")]
-    return (*found, (name, "adversarial_loss", "", "", "", "", shown(values(run, "adversarial_loss"))))
+    found = [
+        (name, e, *(shown(one) for one in norms(run, e).values()), "")
+        for e in ("qnorm_mc", "qnorm_path")
+    ]
+    return (
+        *found,
+        (name, "adversarial_loss", "", "", "", "", shown(values(run, "adversarial_loss"))),
+    )
 
 
-LACKING = """A number in brackets: so many of the images have a value. `qnorm_path` gives none where its chains disagree, have not
-settled, or have nothing to follow; tests are about the images that have both values, which may be easier than the others."""
+LACKING = """A number in brackets: so many of the images have a value. `qnorm_path` gives none
+where its chains disagree, have not settled, or have nothing to follow; tests are about the images
+that have both values, which may be easier than the others."""
 
 
 def ordered(run: Run, name: str) -> list[Claim]:
     """The paper's conclusions about both estimators on one network."""
-    plain, path, worst = norms(run, "qnorm_mc"), norms(run, "qnorm_path"), values(run, "adversarial_loss")
+    plain = norms(run, "qnorm_mc")
+    path = norms(run, "qnorm_path")
+    worst = values(run, "adversarial_loss")
     claims = [
-        lower(f"{name}: path sampling gives higher values than plain copies, q = {q:,}", plain[q], path[q], "gain") for q in (100, 1000)
+        lower(
+            f"{name}: path sampling gives higher values than plain copies, q = {q:,}",
+            plain[q],
+            path[q],
+            "gain",
+        )
+        for q in (100, 1000)
     ]
     for q in (1, 10):
         text = f"{name}: both agree where plain copies suffice, q = {q}"
-        claims.append(at_most(text, np.abs(plain[q] - path[q]) / np.maximum(path[q], 1e-9), 0.1, "mean relative difference"))
+        claims.append(
+            at_most(
+                text,
+                np.abs(plain[q] - path[q]) / np.maximum(path[q], 1e-9),
+                0.1,
+                "mean relative difference",
+            )
+        )
     for a, b, text in (
         (path[1], path[10], "q = 10 less q = 1"),
         (path[100], path[1000], "q = 1,000 less q = 100"),
@@ -109,8 +183,30 @@ PAPER = [
     ("MNIST, standard", ".043", ".140", ".251", ".268", ".043", ".160", "1.420", "4.456", "11.649"),
     ("MNIST, MC q = 1", ".032", ".084", ".143", ".154", ".032", ".088", ".692", "2.133", "7.363"),
     ("MNIST, PGD-50", ".039", ".051", ".076", ".081", ".039", ".048", ".101", ".187", ".270"),
-    ("CIFAR-10, standard", ".453", ".787", "1.153", "1.216", ".453", ".841", "2.718", "4.991", "18.142"),
-    ("CIFAR-10, MC q = 1", ".405", ".532", ".717", ".756", ".405", ".546", "1.490", "3.140", "14.240"),
+    (
+        "CIFAR-10, standard",
+        ".453",
+        ".787",
+        "1.153",
+        "1.216",
+        ".453",
+        ".841",
+        "2.718",
+        "4.991",
+        "18.142",
+    ),
+    (
+        "CIFAR-10, MC q = 1",
+        ".405",
+        ".532",
+        ".717",
+        ".756",
+        ".405",
+        ".546",
+        "1.490",
+        "3.140",
+        "14.240",
+    ),
     ("CIFAR-10, PGD-10", ".733", ".734", ".743", ".761", ".733", ".734", ".743", ".796", "1.411"),
 ]
 HEAD = ("network", *(f"MC {q:,}" for q in Q), *(f"path {q:,}" for q in Q), "adversarial")
@@ -121,13 +217,22 @@ OURS = ("network", "estimator", *NAMES_OF_Q.values(), "largest")
 def table1(session: Session) -> Part:
     """All networks, and the trade-off of adversarial training."""
     runs = {net: in_box(session, net) for net in BOX}
-    claims = [claim for net in (MNIST, RESNET, MNIST_ADV, CIFAR_ADV) for claim in ordered(runs[net], NAMES[net])]
+    claims = [
+        claim
+        for net in (MNIST, RESNET, MNIST_ADV, CIFAR_ADV)
+        for claim in ordered(runs[net], NAMES[net])
+    ]
     for plain, robust in ((MNIST, MNIST_ADV), (RESNET, CIFAR_ADV)):
-        a, b = norms(runs[plain], "qnorm_path"), norms(runs[robust], "qnorm_path")
+        a = norms(runs[plain], "qnorm_path")
+        b = norms(runs[robust], "qnorm_path")
         n = min(len(a[1]), len(b[1]))
         pair = f"{NAMES[robust]} against {NAMES[plain]}"
-        claims.append(lower(f"adversarial training costs at q = 1: {pair}", a[1][:n], b[1][:n], "loss, gain"))
-        claims.append(lower(f"it helps at q = 1,000: {pair}", b[1000][:n], a[1000][:n], "loss, fall"))
+        claims.append(
+            lower(f"adversarial training costs at q = 1: {pair}", a[1][:n], b[1][:n], "loss, gain")
+        )
+        claims.append(
+            lower(f"it helps at q = 1,000: {pair}", b[1000][:n], a[1000][:n], "loss, fall")
+        )
     counts = ", ".join(f"{len(run.frame.ids)} ({NAMES[net]})" for net, run in runs.items())
     body = f"""The paper:
 
@@ -146,36 +251,68 @@ def table2(session: Session) -> Part:
     """Networks trained with both estimators of the norm, and two MNIST networks of table 1."""
     runs = {name: trained_by_norm(session, name) for name in OBJECTIVES}
     path = {name: norms(run, "qnorm_path") for name, run in runs.items()}
-    claims = [lower(f"training at q = 1 helps at q = {q:,}", path["MC q = 1"][q], path["standard"][q], "loss, fall") for q in (1, 1000)]
+    claims = [
+        lower(
+            f"training at q = 1 helps at q = {q:,}",
+            path["MC q = 1"][q],
+            path["standard"][q],
+            "loss, fall",
+        )
+        for q in (1, 1000)
+    ]
     for q in TRAINED_Q:
         for at in dict.fromkeys((q, 100)):
             but = " (in the paper it does not)" if q == 10 else ""
-            text = f"trained at q = {q:,}, path sampling gives a lower loss than plain copies{but}, evaluated at q = {at:,}"
-            claims.append(lower(text, path[f"path q = {q:,}"][at], path[f"MC q = {q:,}"][at], "loss: MC training minus path training"))
+            text = (
+                f"trained at q = {q:,}, path sampling gives a lower loss than plain "
+                f"copies{but}, evaluated at q = {at:,}"
+            )
+            claims.append(
+                lower(
+                    text,
+                    path[f"path q = {q:,}"][at],
+                    path[f"MC q = {q:,}"][at],
+                    "loss: MC training minus path training",
+                )
+            )
     paper = [
         ("MC q = 10", ".026", ".058", ".098", ".105", ".026", ".058", ".412", "1.336", "3.722"),
         ("MC q = 100", ".025", ".055", ".093", ".099", ".025", ".055", ".388", "1.261", "3.492"),
         ("MC q = 1,000", ".025", ".055", ".093", ".100", ".025", ".055", ".390", "1.268", "3.488"),
         ("PS+HMC q = 10", ".031", ".075", ".126", ".135", ".031", ".075", ".467", "1.307", "5.012"),
         ("PS+HMC q = 100", ".028", ".060", ".099", ".107", ".028", ".058", ".304", ".816", "2.613"),
-        ("PS+HMC q = 1,000", ".024", ".047", ".077", ".083", ".024", ".045", ".239", ".684", "1.646"),
+        (
+            "PS+HMC q = 1,000",
+            ".024",
+            ".047",
+            ".077",
+            ".083",
+            ".024",
+            ".045",
+            ".239",
+            ".684",
+            "1.646",
+        ),
     ]
     seen = len(runs["standard"].frame.ids)
+    found = [row for name, run in runs.items() for row in evaluated(run, name)]
     body = f"""The paper (MNIST, a CNN; its networks *standard* and *MC q = 1* are in table 1):
 
 {table(("training", *HEAD[1:]), paper)}
 
-Here: one hidden layer of 128, {min(60_000, session.images(IMAGES_TRAINED)):,} training images, {EPOCHS} epochs, one training each
-(`robaudit.methods.training`), 50 copies or 25 temperatures and 2 steps as in the paper; the first {seen:,} test images.
-Tests are about these networks, not about other trainings. All 60,000 images:
-`.venv/bin/python -m tests.research.papers rice-table2 --full --device cuda`. Of the paper's
-table 1, *PGD-50* has no row: trained on 10,000 images with 50 steps of PGD, this network guessed (accuracy .11).
+Here: one hidden layer of 128, {min(60_000, session.images(IMAGES_TRAINED)):,} training images,
+{EPOCHS} epochs, one training each (`robaudit.methods.training`), 50 copies or 25 temperatures and
+2 steps as in the paper; the first {seen:,} test images. Tests are about these networks, not about
+other trainings. All 60,000 images: `.venv/bin/python -m tests.research.papers rice-table2 --full
+--device cuda`. Of the paper's table 1, *PGD-50* has no row: trained on 10,000 images with 50 steps
+of PGD, this network guessed (accuracy .11).
 
-The paper's conclusion is that *most* networks trained by path sampling have a lower loss than those trained with plain copies at the
-same q. In its own table they do at q = 100 and 1,000; at q = 10 they do only if evaluated at q = 1,000. Compare the column q = 1, too:
-in the paper's table training at a large q costs nothing there.
+The paper's conclusion is that *most* networks trained by path sampling have a lower loss than
+those trained with plain copies at the same q. In its own table they do at q = 100 and 1,000; at q
+= 10 they do only if evaluated at q = 1,000. Compare the column q = 1, too: in the paper's table
+training at a large q costs nothing there.
 
-{table(("training", *OURS[1:]), [row for name, run in runs.items() for row in evaluated(run, name)])}
+{table(("training", *OURS[1:]), found)}
 
 {LACKING}"""
     return Part(body, tuple(claims))
@@ -188,19 +325,49 @@ def table3(session: Session) -> Part:
     claims = []
     for net, run in runs.items():
         claims += ordered(run, NAMES[net])
-        last, worst = values(run, "qnorm_path:q=1000"), values(run, "adversarial_loss")
-        claims.append(at_most(f"{NAMES[net]}: q = 1,000 approaches the adversarial loss", (worst - last) / worst, 0.2, "share missing"))
+        last = values(run, "qnorm_path:q=1000")
+        worst = values(run, "adversarial_loss")
+        claims.append(
+            at_most(
+                f"{NAMES[net]}: q = 1,000 approaches the adversarial loss",
+                (worst - last) / worst,
+                0.2,
+                "share missing",
+            )
+        )
     paper = [
-        ("CIFAR-10, standard", ".450", "2.268", "3.687", "3.865", ".444", "2.450", "4.636", "4.889", "5.625"),
-        ("CIFAR-10, MC q = 1", ".191", ".800", "1.246", "1.300", ".186", ".879", "1.615", "1.711", "2.021"),
+        (
+            "CIFAR-10, standard",
+            ".450",
+            "2.268",
+            "3.687",
+            "3.865",
+            ".444",
+            "2.450",
+            "4.636",
+            "4.889",
+            "5.625",
+        ),
+        (
+            "CIFAR-10, MC q = 1",
+            ".191",
+            ".800",
+            "1.246",
+            "1.300",
+            ".186",
+            ".879",
+            "1.615",
+            "1.711",
+            "2.021",
+        ),
     ]
     body = f"""The paper:
 
 {table(HEAD, paper)}
 
-Here: noise `spatial` of size 1, whose parameters are variables of its own ([noise.md](../noise.md)), so the domain is not
-quite the paper's. Without gradients `qnorm_path` moves by Metropolis steps; `adversarial_loss` takes the worst of every point of 3
-annealed chains.
+Here: noise `spatial` of size 1, whose parameters are variables of its own
+([noise.md](../noise.md)), so the domain is not quite the paper's. Without gradients `qnorm_path`
+moves by Metropolis steps; `adversarial_loss` takes the worst of every point of 3 annealed chains.
 
 {table(OURS, [row for net, run in runs.items() for row in evaluated(run, NAMES[net])])}
 
@@ -211,27 +378,45 @@ annealed chains.
 @item("rice-fig1", "Figure 1, convergence")
 def fig1(session: Session) -> Part:
     """Values by the number of passes."""
-    lines, claims, rows = {}, [], []
+    lines = {}
+    claims = []
+    rows = []
     for net in (MNIST, CIFAR_MIX):
         run = growing(session, net)
         for q in (1, 100):
-            plain, path = ({n: values(run, f"{e}-{n}:q={q}") for n in many} for e, many in (("mc", COPIES), ("path", TEMPERATURES)))
+            plain, path = (
+                {n: values(run, f"{e}-{n}:q={q}") for n in many}
+                for e, many in (("mc", COPIES), ("path", TEMPERATURES))
+            )
             passes = [n * 4 * 3 for n in TEMPERATURES]
             lines[f"{NAMES[net]}, q = {q}"] = {
                 "plain copies": (COPIES, list(plain.values())),
                 "path sampling": (passes, list(path.values())),
             }
-            rows += [(NAMES[net], q, "plain copies", f"{n:,}", with_ends(mean(one))) for n, one in plain.items()]
-            rows += [(NAMES[net], q, "path sampling", f"{n:,}", with_ends(mean(one))) for n, one in zip(passes, path.values(), strict=True)]
-            a, b = plain[COPIES[-1]], path[TEMPERATURES[-1]]
+            rows += [
+                (NAMES[net], q, "plain copies", f"{n:,}", with_ends(mean(one)))
+                for n, one in plain.items()
+            ]
+            rows += [
+                (NAMES[net], q, "path sampling", f"{n:,}", with_ends(mean(one)))
+                for n, one in zip(passes, path.values(), strict=True)
+            ]
+            a = plain[COPIES[-1]]
+            b = path[TEMPERATURES[-1]]
             if q == 1:
                 claims.append(
-                    at_most(f"{NAMES[net]}, q = 1: both converge to the same value", np.abs(a - b) / b, 0.1, "mean relative difference")
+                    at_most(
+                        f"{NAMES[net]}, q = 1: both converge to the same value",
+                        np.abs(a - b) / b,
+                        0.1,
+                        "mean relative difference",
+                    )
                 )
             else:
                 claims.append(
                     lower(
-                        f"{NAMES[net]}, q = 100: path sampling is essential: {COPIES[-1]:,} copies stay below it",
+                        f"{NAMES[net]}, q = 100: path sampling is essential: {COPIES[-1]:,} "
+                        "copies stay below it",
                         a,
                         b,
                         "path sampling less plain copies",
@@ -239,7 +424,8 @@ def fig1(session: Session) -> Part:
                 )
                 claims.append(
                     at_most(
-                        f"{NAMES[net]}, q = 100: path sampling has converged with {passes[2]} gradients, to 10 %",
+                        f"{NAMES[net]}, q = 100: path sampling has converged with {passes[2]} "
+                        "gradients, to 10 %",
                         np.abs(path[TEMPERATURES[2]] - b) / b,
                         0.1,
                         f"mean relative difference to {passes[-1]}",
@@ -256,7 +442,8 @@ def fig1(session: Session) -> Part:
     )
     found = table(("network", "q", "estimator", "passes", "value"), rows)
     return Part(
-        f"{shown}\n\n16 images. Path sampling: gradients of four chains together; its points are means over the images "
+        f"{shown}\n\n16 images. Path sampling: gradients of four chains together; its points are "
+        "means over the images "
         f"that have a value.\n\n{found}",
         tuple(claims),
     )

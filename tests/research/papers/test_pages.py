@@ -10,7 +10,17 @@ import pytest
 from tests.research.papers import __main__ as command
 from tests.research.papers.giraudon import radii, score, with_radii
 from tests.research.papers.han import LINEAR
-from tests.research.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, judged, lower
+from tests.research.papers.item import (
+    ITEMS,
+    TRIAL,
+    Claim,
+    Part,
+    Session,
+    Verdict,
+    at_most,
+    judged,
+    lower,
+)
 from tests.research.papers.page import write
 from tests.shared import needs_shared
 
@@ -36,7 +46,10 @@ def test_other_items_stay_on_their_page(tmp_path: Path) -> None:
     where = session(tmp_path)
     claim = Claim("one", Verdict.HOLDS, "p = .001")
     (page, _) = write(where, {"rice-table1": Part("first", (claim,))})
-    page.write_text("# Title\n\nWritten by hand.\n\n" + page.read_text(encoding="utf-8").partition("\n\n")[2], encoding="utf-8")
+    page.write_text(
+        "# Title\n\nWritten by hand.\n\n" + page.read_text(encoding="utf-8").partition("\n\n")[2],
+        encoding="utf-8",
+    )
     write(where, {"rice-fig1": Part("second")})
     write(where, {"rice-fig1": Part("third", (claim, claim))})
     text = page.read_text(encoding="utf-8")
@@ -46,14 +59,18 @@ def test_other_items_stay_on_their_page(tmp_path: Path) -> None:
 
 
 def test_verdicts_follow_the_tests() -> None:
-    near, far = np.linspace(0, 0.1, 50), np.linspace(0.05, 0.25, 50)
+    near = np.linspace(0, 0.1, 50)
+    far = np.linspace(0.05, 0.25, 50)
     assert lower("x", near, far, "gain").verdict is Verdict.HOLDS
     assert lower("x", far, near, "gain").verdict is Verdict.FAILS
     assert lower("x", near, near, "gain").verdict is Verdict.OPEN
     assert at_most("x", near, 0.2, "mean").verdict is Verdict.HOLDS
     assert at_most("x", far, 0.1, "mean").verdict is Verdict.FAILS
     alike = at_most("x", np.zeros(75), 0.01, "mean")
-    assert (alike.verdict, alike.evidence) == (Verdict.OPEN, "mean .000 [.000, .000] against .010, all images alike, n = 75")
+    assert (alike.verdict, alike.evidence) == (
+        Verdict.OPEN,
+        "mean .000 [.000, .000] against .010, all images alike, n = 75",
+    )
     open_claim = judged("x", 50, lambda at: float(near[at].mean()), "mean", above=0.05)
     assert open_claim.verdict is Verdict.OPEN
     assert open_claim.evidence.startswith("mean .050 [")

@@ -1,4 +1,5 @@
-"""Processes that are killed, disks that refuse, and damaged files: one clear line, nothing silently wrong, and the same command ends well.
+"""Processes that are killed, disks that refuse, and damaged files: one clear line, nothing silently
+wrong, and the same command ends well.
 
 The default suite takes a few moments of two small runs; the slow suite takes many.
 """
@@ -34,8 +35,15 @@ def test_killed_before_an_operation(count: int, name: str, rig: Rig) -> None:
         if shown.code != 0:
             problems = refusal(shown, "error: run")
         else:
-            problems = [] if timeless(shown.out) in [rig.shown[one] for one in (base, name) if one] else ["show prints neither run"]
-        wrong += [f"killed before operation {number}: {problem}" for problem in problems + rig.resumed(name)]
+            problems = (
+                []
+                if timeless(shown.out) in [rig.shown[one] for one in (base, name) if one]
+                else ["show prints neither run"]
+            )
+        wrong += [
+            f"killed before operation {number}: {problem}"
+            for problem in problems + rig.resumed(name)
+        ]
     assert wrong == []
 
 
@@ -48,9 +56,11 @@ def test_an_operation_fails(count: int, name: str, rig: Rig) -> None:
     places = [number for number, operation in enumerate(rig.operations[name]) if operation != "SQL"]
     for i, number in enumerate(spread(places, count)):
         rig.begin(base)
-        error, lasting = ERRORS[i % len(ERRORS)], (i + i // len(ERRORS)) % 2 == 1
+        error = ERRORS[i % len(ERRORS)]
+        lasting = (i + i // len(ERRORS)) % 2 == 1
         answer = rig.run(*command, fail=(number, error, lasting))
-        problems = [] if answer.code == 0 else refusal(answer, "error: run")  # the log is no reason to stop
+        # the log is no reason to stop
+        problems = [] if answer.code == 0 else refusal(answer, "error: run")
         wrong += [f"{error} at {number}: {problem}" for problem in problems + rig.resumed(name)]
     assert wrong == []
 
@@ -58,13 +68,21 @@ def test_an_operation_fails(count: int, name: str, rig: Rig) -> None:
 @each_scenario
 @moments(1, 8)
 def test_no_room_for_a_file(count: int, name: str, rig: Rig) -> None:
-    """The kernel's own limit (RLIMIT_FSIZE): SIGXFSZ kills nobody, and what does not fit is said."""
+    """The kernel's own limit (RLIMIT_FSIZE): SIGXFSZ kills nobody, and what does not fit is
+    said."""
     base, command = SCENARIOS[name]
-    sizes = {path.stat().st_size for path in rig.kept(name).rglob("*") if path.is_file() and path.name != "log.txt"}
-    for limit in spread(sorted({max(1024, size - 1) for size in sizes}), count):  # what the command prints goes to files, too
+    sizes = {
+        path.stat().st_size
+        for path in rig.kept(name).rglob("*")
+        if path.is_file() and path.name != "log.txt"
+    }
+    for limit in spread(
+        sorted({max(1024, size - 1) for size in sizes}), count
+    ):  # what the command prints goes to files, too
         rig.begin(base)
         answer = rig.run(*command, largest=limit)
-        written = "disk I/O error" if "state.db: " in answer.err else "File too large"  # SQLite does not say which error it was
+        # SQLite does not say which error it was
+        written = "disk I/O error" if "state.db: " in answer.err else "File too large"
         assert refusal(answer, "error: run/", f"cannot be written: {written}") == []
         assert rig.resumed(name) == []
 
@@ -83,7 +101,9 @@ def test_a_folder_that_may_not_be_written(rig: Rig) -> None:
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "half": lambda data: data[: len(data) // 2],
-    "a flipped bit": lambda data: data[: len(data) // 3] + bytes([data[len(data) // 3] ^ 1]) + data[len(data) // 3 + 1 :],
+    "a flipped bit": lambda data: (
+        data[: len(data) // 3] + bytes([data[len(data) // 3] ^ 1]) + data[len(data) // 3 + 1 :]
+    ),
 }
 
 
@@ -91,7 +111,11 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def killed(rig: Rig) -> str:
     """The name of a run that was killed when its state was nearly complete."""
     rig.begin(None)
-    last = next(i for i, name in enumerate(rig.operations["first"]) if i > len(rig.operations["first"]) // 2 and name == "open")
+    last = next(
+        i
+        for i, name in enumerate(rig.operations["first"])
+        if i > len(rig.operations["first"]) // 2 and name == "open"
+    )
     assert rig.run(*SCENARIOS["first"][1], kill=last).code == -signal.SIGKILL
     rig.run_folder.rename(rig.kept("killed"))
     return "killed"
@@ -99,7 +123,8 @@ def killed(rig: Rig) -> str:
 
 @pytest.mark.parametrize("damage", ["half", "a flipped bit"])
 def test_a_damaged_state_that_grew(damage: str, killed: str, rig: Rig) -> None:
-    """It has no digest yet: what cannot be read is told in one line, and without it the run begins anew."""
+    """It has no digest yet: what cannot be read is told in one line, and without it the run begins
+    anew."""
     rig.begin(killed)
     path = rig.run_folder / "state.db"
     path.write_bytes(DAMAGES[damage](path.read_bytes()))

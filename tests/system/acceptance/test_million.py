@@ -1,4 +1,5 @@
-"""A million images need little more memory than a thousand: beside the paths and ids of the data, rows and summaries are streamed."""
+"""A million images need little more memory than a thousand: beside the paths and ids of the data,
+rows and summaries are streamed."""
 
 from __future__ import annotations
 
@@ -30,7 +31,14 @@ def peak(folder: Path, rows: int) -> int:
         "noise": {"sigma": 0.1},
         "estimators": [{"mc": {"samples": 4}}],
     }
-    with forks.started(folder, "estimate", write(folder, document, f"{rows}.yaml"), "--out", f"run-{rows}", "--quiet") as command:
+    with forks.started(
+        folder,
+        "estimate",
+        write(folder, document, f"{rows}.yaml"),
+        "--out",
+        f"run-{rows}",
+        "--quiet",
+    ) as command:
         done = command.answer()
     assert done.returncode == 0, done.stderr
     with (folder / f"run-{rows}" / "samples.csv").open() as file:
@@ -41,7 +49,8 @@ def peak(folder: Path, rows: int) -> int:
 @pytest.mark.slow
 def test_a_million_rows_of_a_csv_file(tmp_path: Path) -> None:
     Image.fromarray((np.arange(64).reshape(8, 8) * 4).astype(np.uint8)).save(tmp_path / "digit.png")
-    few, many = peak(tmp_path, 1_000), peak(tmp_path, 1_000_000)
+    few = peak(tmp_path, 1_000)
+    many = peak(tmp_path, 1_000_000)
     print(f"1,000 rows: {few / MB:.0f} MB; 1,000,000 rows: {many / MB:.0f} MB")  # noqa: T201  kept by pytest, read with -rP
     assert many <= 1.1 * few + 300e6
 
@@ -49,7 +58,8 @@ def test_a_million_rows_of_a_csv_file(tmp_path: Path) -> None:
 class Numbers:
     """A data set of which only the ids matter."""
 
-    where, class_names = "numbers", None
+    where = "numbers"
+    class_names = None
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -72,10 +82,13 @@ def allocated(work: object) -> int:
 
 
 def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
-    """Of a run that goes on, which has results already; SQLite's own memory is bounded by its page cache."""
+    """Of a run that goes on, which has results already; SQLite's own memory is bounded by its page
+    cache."""
     count = 50_000
     with State.create(tmp_path / "state.db", lambda: None) as state:
         state.write(Flush([row("sample-0000007", sigma(0.1), "mc")]))
         begin = partial(state.begin, Numbers(count), [(sigma(0.1), "mc")])  # type: ignore[arg-type]
-        assert min(allocated(begin) for _ in range(3)) < 10 * count, "what other threads allocate comes on top"
+        assert min(allocated(begin) for _ in range(3)) < 10 * count, (
+            "what other threads allocate comes on top"
+        )
         assert len(state.unfinished) == count - 1

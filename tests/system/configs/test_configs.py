@@ -39,7 +39,8 @@ class Small(nn.Module):
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.pool, self.linear = nn.AdaptiveAvgPool2d(4), nn.Linear(48, classes)
+        self.pool = nn.AdaptiveAvgPool2d(4)
+        self.linear = nn.Linear(48, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
@@ -67,11 +68,15 @@ def imagenet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         target = folder / "imagenet" / "val" / f"n{i:08d}"
         target.mkdir(parents=True)
         if i < 2:
-            Image.fromarray(RNG.integers(0, 256, (240, 250, 3), dtype=np.uint8)).save(target / f"{i}.JPEG")
+            Image.fromarray(RNG.integers(0, 256, (240, 250, 3), dtype=np.uint8)).save(
+                target / f"{i}.JPEG"
+            )
 
 
 def listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    exported = torch.export.export(Small(3).eval(), (torch.zeros(2, 3, 32, 32),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    exported = torch.export.export(
+        Small(3).eval(), (torch.zeros(2, 3, 32, 32),), dynamic_shapes=({0: torch.export.Dim("n")},)
+    )
     torch.export.save(exported, folder / "model.pt2")
     lines = ["path,label,id"]
     for i, label in enumerate((0, 1, 2, "")):
@@ -94,16 +99,37 @@ def demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 QUICK_ATTACK = ("radius_attack.steps=5", "radius_attack.restarts=1", "radius_attack.polish=5")
 QUICK_SPECTRUM = (
-    *("mc.samples=50", "logit_gaussian.samples=32", "splitting.particles=20", "splitting.p_min=0.01", *QUICK_ATTACK),
-    *("noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000", "radius_random.directions=20", "smoothed_margin.samples=100"),
-    *("qnorm_path.temperatures=16", "qnorm_path.steps=1", "adversarial_loss.steps=5", "adversarial_loss.restarts=2"),
+    *(
+        "mc.samples=50",
+        "logit_gaussian.samples=32",
+        "splitting.particles=20",
+        "splitting.p_min=0.01",
+        *QUICK_ATTACK,
+    ),
+    *(
+        "noise_tolerance.tolerance=1.0",
+        "noise_tolerance.most=1000",
+        "radius_random.directions=20",
+        "smoothed_margin.samples=100",
+    ),
+    *(
+        "qnorm_path.temperatures=16",
+        "qnorm_path.steps=1",
+        "adversarial_loss.steps=5",
+        "adversarial_loss.restarts=2",
+    ),
     *(
         "certified_radius.samples=200",
         "certified_radius.selection=20",
         "certified_radius_l1.samples=200",
         "certified_radius_l1.selection=20",
     ),
-    *("smoothed_attack.copies=4", "smoothed_attack.verify=200", "smoothed_attack.steps=2", "smoothed_attack.restarts=0"),
+    *(
+        "smoothed_attack.copies=4",
+        "smoothed_attack.verify=200",
+        "smoothed_attack.steps=2",
+        "smoothed_attack.restarts=0",
+    ),
 )
 """Options that make an estimator quick; their results need not be good."""
 
@@ -114,23 +140,64 @@ def settings(*pairs: str) -> list[str]:
 
 CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] = {
     "cifar10-torchscript.yaml": (cifar10, ["--limit", "2", "--set", "mc.samples=40"]),
-    "imagenet-resnet50.yaml": (imagenet, ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.samples=16"]),
+    "imagenet-resnet50.yaml": (
+        imagenet,
+        ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.samples=16"],
+    ),
     "csv.yaml": (listed, ["--set", "mc.max_samples=100"]),
     "ci-gate.yaml": (gated, ["--limit", "4", "--set", "mc.samples=40"]),
     "intermediate-q.yaml": (
         demo,
-        ["--limit", "1", *settings("qnorm_path.temperatures=16", "qnorm_path.steps=1", "adversarial_loss.steps=5")],
+        [
+            "--limit",
+            "1",
+            *settings(
+                "qnorm_path.temperatures=16", "qnorm_path.steps=1", "adversarial_loss.steps=5"
+            ),
+        ],
     ),
     "noise.yaml": (demo, ["--limit", "2", "--set", "mc.samples=20"]),
-    "curves.yaml": (demo, ["--limit", "1", *settings("pgd_l2.steps=3", "pgd_linf.steps=3", "pgd_l2.restarts=1", "pgd_linf.restarts=1")]),
-    "certified.yaml": (demo, ["--limit", "2", *settings("certified_radius.samples=200", "smoothed_margin.samples=100")]),
-    "scores.yaml": (demo, ["--limit", "2", *settings(*QUICK_ATTACK, "noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
+    "curves.yaml": (
+        demo,
+        [
+            "--limit",
+            "1",
+            *settings(
+                "pgd_l2.steps=3", "pgd_linf.steps=3", "pgd_l2.restarts=1", "pgd_linf.restarts=1"
+            ),
+        ],
+    ),
+    "certified.yaml": (
+        demo,
+        ["--limit", "2", *settings("certified_radius.samples=200", "smoothed_margin.samples=100")],
+    ),
+    "scores.yaml": (
+        demo,
+        [
+            "--limit",
+            "2",
+            *settings(*QUICK_ATTACK, "noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000"),
+        ],
+    ),
     "spectrum.yaml": (demo, ["--limit", "1", *settings(*QUICK_SPECTRUM)]),
-    "average-case.yaml": (demo, ["--limit", "1", *settings("mc.samples=20", "mmse.samples=16", "mmse_mvs.samples=16")]),
+    "average-case.yaml": (
+        demo,
+        ["--limit", "1", *settings("mc.samples=20", "mmse.samples=16", "mmse_mvs.samples=16")],
+    ),
     "bias.yaml": (demo, ["--limit", "20", "--set", "mc.samples=20"]),
     "corruptions.yaml": (demo, ["--limit", "1", "--set", "mc.samples=20"]),
-    "rare.yaml": (demo, ["--limit", "1", *settings("mc.samples=100", "splitting.particles=20", "splitting.p_min=1e-3")]),
-    "tolerance.yaml": (demo, ["--limit", "1", *settings("noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
+    "rare.yaml": (
+        demo,
+        [
+            "--limit",
+            "1",
+            *settings("mc.samples=100", "splitting.particles=20", "splitting.p_min=1e-3"),
+        ],
+    ),
+    "tolerance.yaml": (
+        demo,
+        ["--limit", "1", *settings("noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")],
+    ),
 }
 
 
@@ -149,8 +216,16 @@ def test_every_spec_is_run() -> None:
     assert {path.name for path in CONFIGS.glob("*.yaml")} == set(CASES)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "imagenet-resnet50.yaml")) for name in CASES])
-def test_it_runs(name: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "imagenet-resnet50.yaml"))
+        for name in CASES
+    ],
+)
+def test_it_runs(
+    name: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make, options = CASES[name]
     shutil.copy(CONFIGS / name, tmp_path)
     make(tmp_path, monkeypatch)
@@ -158,8 +233,13 @@ def test_it_runs(name: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest
     assert code == 0, err
     info = read_info(tmp_path / "run")
     assert info["totals"]["samples"] > 0
-    levels = "the whole range of pixels in [0, 1]"  # of the curves, whose spec says that its levels are meant
-    allowed = ("no better than chance", "clean accuracy is", *([levels] if name == "curves.yaml" else []))
+    # of the curves, whose spec says that its levels are meant
+    levels = "the whole range of pixels in [0, 1]"
+    allowed = (
+        "no better than chance",
+        "clean accuracy is",
+        *([levels] if name == "curves.yaml" else []),
+    )
     assert not [text for text in info["warnings"] if not any(words in text for words in allowed)]
     assert "mean [95% interval]" in out
     section = SECTIONS.get(name, "sample")
@@ -170,9 +250,15 @@ def test_it_runs(name: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest
         verified = run_cli("verify", "run", "--samples", "0")
         assert verified.code == 0, verified.out
         assert "0 violations" in verified.out
-        relations = json.loads(run_cli("verify", "run", "--samples", "0", "--format", "json").out)["checks"]["relations"]
+        relations = json.loads(run_cli("verify", "run", "--samples", "0", "--format", "json").out)[
+            "checks"
+        ]["relations"]
         compared = {one["relation"] for one in relations if one["comparisons"]}
-        assert {"p_robust = 1 - p_fail", "certified <= witnessed", "p_lower <= p_robust"} <= compared
+        assert {
+            "p_robust = 1 - p_fail",
+            "certified <= witnessed",
+            "p_lower <= p_robust",
+        } <= compared
 
 
 # --- pipelines
@@ -202,7 +288,9 @@ def script(name: str) -> str:
     return str(found["run"])
 
 
-def run_script(folder: Path, *, first: Path | None = None, **inputs: str) -> subprocess.CompletedProcess[str]:
+def run_script(
+    folder: Path, *, first: Path | None = None, **inputs: str
+) -> subprocess.CompletedProcess[str]:
     """The script of the action's audit, as the runner calls it."""
     environment = {
         **os.environ,
@@ -215,10 +303,20 @@ def run_script(folder: Path, *, first: Path | None = None, **inputs: str) -> sub
         **inputs,
     }
     command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script("audit")]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
 
 
-@pytest.mark.parametrize(("least", "code"), [pytest.param("0.2", 0, marks=pytest.mark.slow), ("0.9999", 1)])
+@pytest.mark.parametrize(
+    ("least", "code"), [pytest.param("0.2", 0, marks=pytest.mark.slow), ("0.9999", 1)]
+)
 def test_the_action(least: str, code: int, tmp_path: Path, audited: Callable[[str], Path]) -> None:
     """From a spec to an exit code, JUnit XML, a report, annotations and a summary."""
     audited(least)
@@ -244,16 +342,25 @@ def called(tmp_path: Path) -> Callable[..., list[list[str]]]:
 
     def run(**inputs: str) -> list[list[str]]:
         (tmp_path / "calls").unlink(missing_ok=True)
-        done = run_script(tmp_path, first=program.parent, SPEC="audit.yaml", REPORT="report.html", **inputs)
+        done = run_script(
+            tmp_path, first=program.parent, SPEC="audit.yaml", REPORT="report.html", **inputs
+        )
         assert done.returncode == 0, done.stderr
-        return [line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().split("\0\n") if line]
+        return [
+            line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().split("\0\n") if line
+        ]
 
     return run
 
 
-def test_the_action_takes_gates_and_runs_nothing_else(tmp_path: Path, called: Callable[..., list[list[str]]]) -> None:
+def test_the_action_takes_gates_and_runs_nothing_else(
+    tmp_path: Path, called: Callable[..., list[list[str]]]
+) -> None:
     estimate = called(GATES='accuracy >= 0.5\n\n   \nwarnings <= 0; $(touch gates) "\n')[0]
-    assert [word for before, word in pairwise(estimate) if before == "--gate"] == ["accuracy >= 0.5", 'warnings <= 0; $(touch gates) "']
+    assert [word for before, word in pairwise(estimate) if before == "--gate"] == [
+        "accuracy >= 0.5",
+        'warnings <= 0; $(touch gates) "',
+    ]
     assert not (tmp_path / "gates").exists()
 
 
@@ -282,7 +389,9 @@ def test_the_action_is_one() -> None:
         assert one["description"]
         assert ("default" in one) != one.get("required", False)
     assert action["runs"]["using"] == "composite"
-    extras = tomllib.loads((CONFIGS.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((CONFIGS.parent / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     named = action["inputs"]["extras"]["description"].rpartition(" - ")[2].rstrip(".").split(", ")
     assert {*named, "report"} <= set(extras)
     for step in action["runs"]["steps"]:
@@ -290,7 +399,9 @@ def test_the_action_is_one() -> None:
         assert step.get("shell") == "bash" if "run" in step else "@" in step["uses"]
         assert "${{" not in step.get("run", ""), "an input would become part of the script"
     workflow = yaml.safe_load((CONFIGS / "ci" / "github.yml").read_text())
-    (use,) = [step for step in workflow["jobs"]["audit"]["steps"] if step.get("uses", "").startswith("./")]
+    (use,) = [
+        step for step in workflow["jobs"]["audit"]["steps"] if step.get("uses", "").startswith("./")
+    ]
     assert set(use["with"]) <= set(action["inputs"])
     for line in use["with"]["gates"].splitlines():
         parse_gate(line, QUANTITIES, "github.yml")
@@ -300,7 +411,9 @@ def test_they_name_commands_and_options_that_there_are(run_cli: RunCli) -> None:
     (hook,) = yaml.safe_load((CONFIGS / "ci" / "pre-commit.yaml").read_text())["repos"][0]["hooks"]
     assert {"id", "name", "entry", "language"} <= set(hook)
     re.compile(hook["files"])
-    line = re.findall(r"`(robaudit .*?)`", (CONFIGS / "README.md").read_text().split("one line:")[1])[0]
+    line = re.findall(
+        r"`(robaudit .*?)`", (CONFIGS / "README.md").read_text().split("one line:")[1]
+    )[0]
     joined = script("audit").replace("\\\n", " ")
     called = re.findall(r"robaudit [a-z].*?(?=\|\||$)", joined, re.MULTILINE)
     assert len(called) == 2

@@ -29,7 +29,9 @@ def test_shipped_weights_are_as_good_as_they_say(recipe: demo.DemoRecipe) -> Non
         metadata = file.metadata()
     assert metadata["architecture"] == "robaudit:digits_cnn"
     assert f"{demo.EPOCHS} epochs" in metadata["training"]
-    assert demo.accuracy(network.eval()) == pytest.approx(float(metadata["test_accuracy"]), abs=1 / 719)
+    assert demo.accuracy(network.eval()) == pytest.approx(
+        float(metadata["test_accuracy"]), abs=1 / 719
+    )
     assert float(metadata["test_accuracy"]) > 0.97
 
 
@@ -52,15 +54,20 @@ def test_shipped_specs(name: str) -> None:
     assert [estimator.name for estimator in spec.estimators] == ["mc"]
 
 
-def test_one_epoch_through_the_command_is_repeatable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+def test_one_epoch_through_the_command_is_repeatable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = torch.random.get_rng_state()
+    threads = torch.get_num_threads()
     assert demo.main(["--out", str(tmp_path / "new"), "--epochs", "1"]) == 0
     assert torch.random.get_rng_state().equal(state)
     assert torch.get_num_threads() == threads
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert "test accuracy" in lines[0]
-    first, second = (load_file(tmp_path / "new" / f"{recipe.name}.safetensors") for recipe in demo.RECIPES)
+    first, second = (
+        load_file(tmp_path / "new" / f"{recipe.name}.safetensors") for recipe in demo.RECIPES
+    )
     assert any(not first[key].equal(second[key]) for key in first)
     torch.set_num_threads(1)
     try:

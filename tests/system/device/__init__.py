@@ -1,4 +1,5 @@
-"""A CUDA device for machines that have none: torch's rules about devices are kept, the arithmetic is the CPU's.
+"""A CUDA device for machines that have none: torch's rules about devices are kept, the arithmetic
+is the CPU's.
 
     from tests.system.device import pretended
 
@@ -6,10 +7,11 @@
         x = torch.ones(3, device="cuda")
         x + torch.ones(3)                           # RuntimeError: two devices, as on a real card
     assert card.syncs == 0                          # how often the host waited for the device
-    print(card.text())                              # synchronisations and launches by line of robaudit
+    print(card.text())                              # synchronisations and launches by line
 
-Inside the block ``--device cuda`` and ``run.device: cuda`` work throughout robaudit, in threads too. A tensor that comes out of the block
-cannot be used any more: call ``.cpu()`` inside it. ``python -m tests.system.device.count ESTIMATOR`` prints what an estimator costs.
+Inside the block ``--device cuda`` and ``run.device: cuda`` work throughout robaudit, in threads
+too. A tensor that comes out of the block cannot be used any more: call ``.cpu()`` inside it.
+``python -m tests.system.device.count ESTIMATOR`` prints what an estimator costs.
 """
 
 from tests.system.device.card import Card, pretended

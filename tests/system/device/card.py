@@ -1,4 +1,5 @@
-"""The pretended card: tensors that say cuda:0 and lie on the CPU, and the modes that keep torch's rules and count."""
+"""The pretended card: tensors that say cuda:0 and lie on the CPU, and the modes that keep torch's
+rules and count."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from tests.system.device.rules import CUDA, check, launches, name_of, tensors_in
 
 _PACKAGE = str(Path(robaudit.__file__).parent)
 _HOST = torch.device("cpu")
-_NATIVE = torch.device("meta", 0)  # with an index: robaudit's and torch's own use of "meta" has none
+# with an index: robaudit's and torch's own use of "meta" has none
+_NATIVE = torch.device("meta", 0)
 _TOTAL = 8 * 2**30
 
 
@@ -33,12 +35,14 @@ class Card:
     Attributes:
         syncs: how often the host waited for it: values, sizes and copies in either direction.
         launches: operators that started work.
-        syncs_by_line, launches_by_line: the same by line of robaudit ("estimators/mc.py:101"; "outside" where none is on the stack).
+        syncs_by_line, launches_by_line: the same by line of robaudit ("estimators/mc.py:101";
+            "outside" where none is on the stack).
         name: its model.
     """
 
     def __init__(self, name: str = "Pretended Card") -> None:
-        self.name, self.begun = name, False
+        self.name = name
+        self.begun = False
         self.reset()
 
     def reset(self) -> None:
@@ -68,7 +72,10 @@ class Card:
     def text(self, lines: int = 10) -> str:
         """The lines of robaudit that cause most synchronisations and launches, so many of each."""
         parts = []
-        for what, counted in (("synchronisations", self.syncs_by_line), ("launches", self.launches_by_line)):
+        for what, counted in (
+            ("synchronisations", self.syncs_by_line),
+            ("launches", self.launches_by_line),
+        ):
             parts.append(f"{counted.total()} {what}")
             parts += [f"  {number:8}  {line}" for line, number in counted.most_common(lines)]
         return "\n".join(parts)
@@ -85,7 +92,8 @@ def _line() -> str:
 
 
 class _OnDevice(Tensor):
-    """A tensor of the device. Natively it is on torch's meta device: with a native cuda device, backward would start CUDA's threads."""
+    """A tensor of the device. Natively it is on torch's meta device: with a native cuda device,
+    backward would start CUDA's threads."""
 
     host: Tensor
     card: Card
@@ -93,10 +101,17 @@ class _OnDevice(Tensor):
     @staticmethod
     def __new__(cls, host: Tensor, card: Card, requires_grad: bool = False) -> _OnDevice:
         made = Tensor._make_wrapper_subclass(
-            cls, host.shape, strides=host.stride(), storage_offset=host.storage_offset(), dtype=host.dtype, layout=host.layout,
-            device=_NATIVE, requires_grad=requires_grad,
-        )  # fmt: skip
-        made.host, made.card = host, card
+            cls,
+            host.shape,
+            strides=host.stride(),
+            storage_offset=host.storage_offset(),
+            dtype=host.dtype,
+            layout=host.layout,
+            device=_NATIVE,
+            requires_grad=requires_grad,
+        )
+        made.host = host
+        made.card = card
         card.begun = True
         found: _OnDevice = made
         return found
@@ -117,7 +132,11 @@ class _OnDevice(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        card = next(tensor.card for tensor in tensors_in((args, kwargs or {})) if isinstance(tensor, _OnDevice))
+        card = next(
+            tensor.card
+            for tensor in tensors_in((args, kwargs or {}))
+            if isinstance(tensor, _OnDevice)
+        )
         return _execute(card, func, args, kwargs or {})
 
 
@@ -126,14 +145,18 @@ def _on_device(tensor: Tensor) -> bool:
 
 
 def _execute(card: Card, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an operator on the CPU if torch would run it where its tensors are, and wrap what comes out."""
+    """Run an operator on the CPU if torch would run it where its tensors are, and wrap what comes
+    out."""
     tensors = list(tensors_in((args, kwargs)))
     target = kwargs.get("device")
     ours = [tensor for tensor in tensors if isinstance(tensor, _OnDevice)]
     if not ours and target != _NATIVE:
         return func(*_tensor_first(func, args), **kwargs)
     if torch.Tag.inplace_view in func.tags:
-        raise NotImplementedError(f"{func.name()} changes the shape of a tensor in place, which the pretended device cannot")
+        raise NotImplementedError(
+            f"{func.name()} changes the shape of a tensor in place, which the pretended device "
+            "cannot"
+        )
     if tensors:
         check(func, args, kwargs, _on_device)
     card.wait(waits(func, args, kwargs, _on_device))
@@ -154,7 +177,9 @@ def _execute(card: Card, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             return one
         return known[id(one)] if id(one) in known else _OnDevice(one, card)
 
-    with torch.inference_mode(torch.is_inference_mode_enabled() and not (view and not ours[0].is_inference())):
+    with torch.inference_mode(
+        torch.is_inference_mode_enabled() and not (view and not ours[0].is_inference())
+    ):
         return _changed(copied, wrapped)
 
 
@@ -165,14 +190,25 @@ def _to_host(one: Any) -> Any:
 def _changed(found: Any, change: Callable[[Any], Any]) -> Any:
     """Nested lists and tuples with their members changed."""
     if isinstance(found, list | tuple):
-        return type(found)([_changed(one, change) for one in found]) if type(found) in (list, tuple) else change(found)
+        return (
+            type(found)([_changed(one, change) for one in found])
+            if type(found) in (list, tuple)
+            else change(found)
+        )
     return change(found)
 
 
 def _tensor_first(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with a tensor where torch has made a number of one: a constant of a network that autograd keeps."""
-    if args and isinstance(args[0], float | int) and isinstance(func._schema.arguments[0].type, torch.TensorType):
-        return torch.tensor(args[0], dtype=torch.float64 if isinstance(args[0], float) else None), *args[1:]
+    """The arguments with a tensor where torch has made a number of one: a constant of a network
+    that autograd keeps."""
+    if (
+        args
+        and isinstance(args[0], float | int)
+        and isinstance(func._schema.arguments[0].type, torch.TensorType)
+    ):
+        return torch.tensor(
+            args[0], dtype=torch.float64 if isinstance(args[0], float) else None
+        ), *args[1:]
     return args
 
 
@@ -184,7 +220,9 @@ class _Rules(TorchDispatchMode):
         self._card = card
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.is_inference_mode_enabled() and func._can_decompose():  # there, torch leaves to the mode what it is made of
+        if (
+            torch.is_inference_mode_enabled() and func._can_decompose()
+        ):  # there, torch leaves to the mode what it is made of
             with self:
                 return func.decompose(*args, **(kwargs or {}))
         return _execute(self._card, func, args, kwargs or {})
@@ -204,7 +242,8 @@ class _Generator(torch.Generator):
 
 
 class _Names(TorchFunctionMode):
-    """What torch decides before an operator is reached: devices by name, generators, and ways to the host that are no operators."""
+    """What torch decides before an operator is reached: devices by name, generators, and ways to
+    the host that are no operators."""
 
     def __init__(self, card: Card) -> None:
         super().__init__()
@@ -217,7 +256,10 @@ class _Names(TorchFunctionMode):
             return func(*args, **kwargs)
         ours = bool(args) and isinstance(args[0], _OnDevice)
         if ours and name in ("numpy", "__array__", "__array_interface__", "__dlpack__"):
-            raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+            raise TypeError(
+                "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the "
+                "tensor to host memory first."
+            )
         if ours and name == "tolist":
             self._card.wait()
             return args[0].detach().host.tolist()
@@ -228,20 +270,24 @@ class _Names(TorchFunctionMode):
         if ours and name in ("__getitem__", "__setitem__"):
             args = (args[0], _index(args[1]), *args[2:])
         if name == "cuda":
-            name, func, args = "to", Tensor.to, (args[0], CUDA)
+            name = "to"
+            func = Tensor.to
+            args = (args[0], CUDA)
         if name == "to":
             args = tuple(torch.device(one) if isinstance(one, str) else one for one in args)
         _check_generator(args, kwargs)
-        args, kwargs = (
-            _changed(args, _renamed),
-            {key: _renamed(_place(value) if key == "device" else value) for key, value in kwargs.items()},
-        )
+        args = _changed(args, _renamed)
+        kwargs = {
+            key: _renamed(_place(value) if key == "device" else value)
+            for key, value in kwargs.items()
+        }
         if func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):
             return self._from_data(func, args, kwargs)
         return func(*args, **kwargs)
 
     def _from_data(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """torch makes such a tensor on the CPU and copies it; natively ours would stay without numbers."""
+        """torch makes such a tensor on the CPU and copies it; natively ours would stay without
+        numbers."""
         data = args[1] if func is Tensor.new_tensor else args[0]
         target = kwargs.pop("device", None)
         needs_gradient = kwargs.pop("requires_grad", False)
@@ -258,7 +304,8 @@ class _Names(TorchFunctionMode):
 
 
 def _index(index: Any) -> Any:
-    """An index with its lists as tensors on the device: natively torch would make them there without numbers."""
+    """An index with its lists as tensors on the device: natively torch would make them there
+    without numbers."""
     if isinstance(index, tuple):
         return tuple(_index(one) for one in index)
     if not isinstance(index, list | range | np.ndarray):
@@ -267,7 +314,13 @@ def _index(index: Any) -> Any:
 
 
 def _place(value: Any) -> Any:
-    return torch.device(value) if isinstance(value, str) else torch.device("cuda", value) if isinstance(value, int) else value
+    return (
+        torch.device(value)
+        if isinstance(value, str)
+        else torch.device("cuda", value)
+        if isinstance(value, int)
+        else value
+    )
 
 
 def _renamed(value: Any) -> Any:
@@ -287,7 +340,10 @@ def _check_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     first = next(tensors_in((args, kwargs)), None)
     place = _place(kwargs.get("device")) or (_HOST if first is None else first.device)
     if place.type != generator.device.type:
-        raise RuntimeError(f"Expected a '{place.type}' device type for generator but found '{generator.device.type}'")
+        raise RuntimeError(
+            f"Expected a '{place.type}' device type for generator but found "
+            f"'{generator.device.type}'"
+        )
 
 
 @contextmanager
@@ -317,7 +373,9 @@ def pretended(name: str = "Pretended Card") -> Iterator[Card]:
 
 def _answers(card: Card) -> dict[str, Callable[..., Any]]:
     """What torch.cuda says about the card, whose memory always looks free."""
-    about = SimpleNamespace(name=card.name, total_memory=_TOTAL, major=9, minor=0, multi_processor_count=8)
+    about = SimpleNamespace(
+        name=card.name, total_memory=_TOTAL, major=9, minor=0, multi_processor_count=8
+    )
     return {
         "is_available": lambda: True,
         "is_initialized": lambda: card.begun,

@@ -1,8 +1,9 @@
 """Count what an estimator asks of a CUDA device, without one.
 
-``python -m tests.system.device.count ESTIMATOR [--images N]`` prints how often the host waits for the device and how many operators start
-work, with the lines of robaudit that cause most. The clean pass is not counted. A synchronisation is a value, a size or a mask that the
-host reads, or a copy from or to the host: what ``torch.cuda.set_sync_debug_mode`` warns of.
+``python -m tests.system.device.count ESTIMATOR [--images N]`` prints how often the host waits for
+the device and how many operators start work, with the lines of robaudit that cause most. The clean
+pass is not counted. A synchronisation is a value, a size or a mask that the host reads, or a copy
+from or to the host: what ``torch.cuda.set_sync_debug_mode`` warns of.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from robaudit.engine.estimator import Estimator
 from tests.system.device.card import Card, pretended
 from tests.unit.engine.tools import fitting, installed_estimators, network_for, values, work_on
 
-IMAGES, CLASSES = 16, 10
+IMAGES = 16
+CLASSES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +74,18 @@ def measure(name: str, images: int = IMAGES, **options: Any) -> Measured:
 def main() -> None:
     """Print what an estimator costs."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.system.device.count", description="Synchronisations and launches of an estimator."
+        prog="python -m tests.system.device.count",
+        description="Synchronisations and launches of an estimator.",
     )
     parser.add_argument("estimator")
-    parser.add_argument("--images", type=int, default=IMAGES, help=f"in the chunk; default {IMAGES}")
+    parser.add_argument(
+        "--images", type=int, default=IMAGES, help=f"in the chunk; default {IMAGES}"
+    )
     asked = parser.parse_args()
     found = measure(asked.estimator, asked.images)
-    about = f"images: {found.images}, passes: {found.passes}, differentiated: {found.gradient_passes}"
+    about = (
+        f"images: {found.images}, passes: {found.passes}, differentiated: {found.gradient_passes}"
+    )
     sys.stdout.write(f"{about}\n{found.card.text(15)}\n")
 
 

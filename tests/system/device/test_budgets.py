@@ -8,7 +8,8 @@ import pytest
 
 from tests.system.device.count import measure
 
-# Synchronisations of a chunk of 16 images with ten classes, for each image. noise_tolerance waits once a round of its search.
+# Synchronisations of a chunk of 16 images with ten classes, for each image. noise_tolerance waits
+# once a round of its search.
 PER_IMAGE = {"logit_gaussian": 1.5, "mmse": 3.0, "taylor": 3.0, "noise_tolerance": 4.0}
 LAUNCHES = {"logit_gaussian": 40, "mmse": 30, "noise_tolerance": 100}
 """Of a chunk of 64 images, for each; most are for the noise, image by image."""

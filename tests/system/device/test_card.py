@@ -33,10 +33,26 @@ def whole(*numbers: int) -> Tensor:
 
 # What a programmer forgets, and what torch says to it on a real card.
 MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
-    "a constant on the CPU": (lambda: ones(3) + on_cpu(3), RuntimeError, "at least two devices, cuda:0 and cpu"),
-    "the result on the CPU": (lambda: on_cpu(3).add_(ones(3)), RuntimeError, "at least two devices"),
-    "a tensor of the CPU indexed from the device": (lambda: on_cpu(3)[whole(0).cuda()], RuntimeError, "indices should be either on cpu"),
-    "numpy": (lambda: ones(3).numpy(), TypeError, "can't convert cuda:0 device type tensor to numpy"),
+    "a constant on the CPU": (
+        lambda: ones(3) + on_cpu(3),
+        RuntimeError,
+        "at least two devices, cuda:0 and cpu",
+    ),
+    "the result on the CPU": (
+        lambda: on_cpu(3).add_(ones(3)),
+        RuntimeError,
+        "at least two devices",
+    ),
+    "a tensor of the CPU indexed from the device": (
+        lambda: on_cpu(3)[whole(0).cuda()],
+        RuntimeError,
+        "indices should be either on cpu",
+    ),
+    "numpy": (
+        lambda: ones(3).numpy(),
+        TypeError,
+        "can't convert cuda:0 device type tensor to numpy",
+    ),
     "a generator of the CPU": (
         lambda: torch.randn(3, generator=torch.Generator(), device="cuda"),
         RuntimeError,
@@ -53,7 +69,8 @@ def test_mistakes_are_refused(name: str, card: Card) -> None:
 
 
 def test_an_operator_without_a_deterministic_form_is_refused_on_request(card: Card) -> None:
-    start, at = ones(2), whole(0, 0).cuda()
+    start = ones(2)
+    at = whole(0, 0).cuda()
     start.scatter_reduce(0, at, ones(2), "amin")
     torch.use_deterministic_algorithms(True)
     try:
@@ -85,7 +102,11 @@ def test_exceptions_are_kept_and_synchronisations_counted(name: str, card: Card)
 
 
 def test_a_hidden_item_is_counted_at_its_line(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = compile("def total(x):\n    for one in x:\n        one.item()\n    return x", rowwise.__file__, "exec")
+    source = compile(
+        "def total(x):\n    for one in x:\n        one.item()\n    return x",
+        rowwise.__file__,
+        "exec",
+    )
     planted: dict[str, Callable[[Tensor], Tensor]] = {}
     exec(source, planted)  # noqa: S102  a line of the package that waits
     monkeypatch.setattr(rowwise, "total", planted["total"])
@@ -100,17 +121,24 @@ def test_launches_are_operators_that_are_no_views(card: Card) -> None:
     assert card.launches == 0
     rowwise.lengths(x.fill_(1.0))  # to float64, squares, their sum and its root
     assert card.launches == 5
-    assert {line.partition(":")[0] for line in card.launches_by_line} == {"outside", "numerics/rowwise.py"}
+    assert {line.partition(":")[0] for line in card.launches_by_line} == {
+        "outside",
+        "numerics/rowwise.py",
+    }
     assert card.launches_by_line["outside"] == 1
 
 
 def test_backward_runs_here_and_equals_the_cpu(card: Card) -> None:
     torch.manual_seed(0)
-    network, x = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)), torch.randn(5, 1, 4, 4)
-    there, theirs = copy.deepcopy(network).to("cuda"), x.cuda().requires_grad_()
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
+    x = torch.randn(5, 1, 4, 4)
+    there = copy.deepcopy(network).to("cuda")
+    theirs = x.cuda().requires_grad_()
     ours = x.clone().requires_grad_()
-    loss, same = network(ours).logsumexp(1).sum(), there(theirs).logsumexp(1).sum()
-    (expected,), (found,) = torch.autograd.grad(loss, ours), torch.autograd.grad(same, theirs)
+    loss = network(ours).logsumexp(1).sum()
+    same = there(theirs).logsumexp(1).sum()
+    (expected,) = torch.autograd.grad(loss, ours)
+    (found,) = torch.autograd.grad(same, theirs)
     assert found.is_cuda
     assert torch.equal(found.cpu(), expected)
     assert all(parameter.is_cuda for parameter in there.parameters())

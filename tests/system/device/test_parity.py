@@ -1,4 +1,5 @@
-"""Every estimator and every kind of noise on the pretended device: deterministic forms only, and the CPU's numbers within 1e-6."""
+"""Every estimator and every kind of noise on the pretended device: deterministic forms only, and
+the CPU's numbers within 1e-6."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ from robaudit.noise.base import AdditiveNoise, Noise, Shape
 from robaudit.noise.process import NoiseProcess
 from robaudit.results import Result
 from tests.system.device import pretended
-from tests.unit.engine.tools import built, curved, fitting, installed_estimators, network_for, values, work_on
+from tests.unit.engine.tools import (
+    built,
+    curved,
+    fitting,
+    installed_estimators,
+    network_for,
+    values,
+    work_on,
+)
 from tests.unit.noise.kinds import SHAPES, examples, images, some_level
 
 _FEW = {"steps": 2, "polish": 1, "restarts": 1}
@@ -54,7 +63,9 @@ def found_on(device: str, estimator: Estimator, network: nn.Module) -> list[tupl
 
 
 def same(a: float | None, b: float | None) -> bool:
-    return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-6))
+    return a == b or (
+        a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-6)
+    )
 
 
 def assert_same(estimator: Estimator, network: nn.Module) -> None:
@@ -64,8 +75,16 @@ def assert_same(estimator: Estimator, network: nn.Module) -> None:
     assert card.launches > 0
     for ours, theirs in zip(here, there, strict=True):
         for a, b in zip(ours, theirs, strict=True):
-            assert (a.flips_to, a.votes, a.forwards, a.backwards) == (b.flips_to, b.votes, b.forwards, b.backwards)
-            assert all(same(getattr(a, name), getattr(b, name)) for name in ("value", "lower", "upper", "std_error")), (a, b)
+            assert (a.flips_to, a.votes, a.forwards, a.backwards) == (
+                b.flips_to,
+                b.votes,
+                b.forwards,
+                b.backwards,
+            )
+            assert all(
+                same(getattr(a, name), getattr(b, name))
+                for name in ("value", "lower", "upper", "std_error")
+            ), (a, b)
 
 
 @pytest.mark.parametrize("name", sorted(installed_estimators()))
@@ -93,13 +112,16 @@ def test_constants_behind_the_last_nonlinearity(name: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_noises(shape: Shape, tmp_path: Path) -> None:
-    x, ids = images(4, shape), [str(i // 3) for i in range(12)]
+    x = images(4, shape)
+    ids = [str(i // 3) for i in range(12)]
     for name, form in examples(tmp_path, shape):
         level = min(some_level(form), 100.0)
 
         def found(place: str, form: Noise = form, level: float = level) -> list[Tensor]:
             source = NoiseProcess(form, form.name, 0, torch.device(place), torch.float64)
-            z = torch.cat([block for sample in ids[::3] for block in source.blocks(sample, 3, shape)])
+            z = torch.cat(
+                [block for sample in ids[::3] for block in source.blocks(sample, 3, shape)]
+            )
             pixels = x.to(place, torch.float64)
             moved = [z, form.noisy(pixels.repeat_interleave(3, 0), z, level, ids=ids)]
             if isinstance(form, AdditiveNoise):
@@ -109,5 +131,6 @@ def test_noises(shape: Shape, tmp_path: Path) -> None:
         with pretended(), deterministic():
             there = found("cuda")
         for ours, theirs in zip(found("cpu"), there, strict=True):
-            wrong = int(((ours - theirs).abs() > 1e-6).sum())  # a count may fall on the other side of a rounding error
+            # a count may fall on the other side of a rounding error
+            wrong = int(((ours - theirs).abs() > 1e-6).sum())
             assert wrong <= (0 if form.differentiable else 0.01 * ours.numel()), name

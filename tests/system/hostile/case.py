@@ -1,4 +1,5 @@
-"""What is one hostile input: files in a folder, the command that meets them, and what it must answer."""
+"""What is one hostile input: files in a folder, the command that meets them, and what it must
+answer."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Case:
         make: writes the files into an empty folder, where the command will be run.
         says: what the refusal must contain.
         command: the arguments of robaudit.
-        codes: exit codes that are right: 2 refused, 5 nothing left. 0 is among them where a file may be harmless by chance.
+        codes: exit codes that are right: 2 refused, 5 nothing left. 0 is among them where a file
+            may be harmless by chance.
         dangerous: tried in the default suite.
     """
 

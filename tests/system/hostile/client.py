@@ -1,4 +1,5 @@
-"""Commands in processes of their own, with homes of their own and under limits; what they did, and what they left behind."""
+"""Commands in processes of their own, with homes of their own and under limits; what they did, and
+what they left behind."""
 
 from __future__ import annotations
 
@@ -38,8 +39,15 @@ class Answer:
     megabytes: float
 
 
-def run(*args: str, folder: Path, outputs: Path, seconds: float = 60.0, before: Callable[[], object] = lambda: None) -> Answer:
-    """``robaudit ARGS`` in ``folder``, with its own HOME and TMPDIR in ``outputs``; ``before`` is called first, in its process."""
+def run(
+    *args: str,
+    folder: Path,
+    outputs: Path,
+    seconds: float = 60.0,
+    before: Callable[[], object] = lambda: None,
+) -> Answer:
+    """``robaudit ARGS`` in ``folder``, with its own HOME and TMPDIR in ``outputs``; ``before`` is
+    called first, in its process."""
 
     def limited() -> None:
         os.environ.update(homes(outputs))
@@ -71,14 +79,18 @@ def writable_memory() -> int:
 
 def homes(place: Path) -> dict[str, str]:
     """Where a command may think the user's folders are."""
-    found = {name: str(place / name.lower()) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCH_HOME")}
+    found = {
+        name: str(place / name.lower())
+        for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCH_HOME")
+    }
     for path in found.values():
         Path(path).mkdir(parents=True, exist_ok=True)
     return found
 
 
 def snapshot(folder: Path) -> dict[str, tuple[Any, ...]]:
-    """Everything below a folder: kind, size, and content or, of large files, time of change; links are not followed."""
+    """Everything below a folder: kind, size, and content or, of large files, time of change; links
+    are not followed."""
     found: dict[str, tuple[Any, ...]] = {}
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -92,5 +104,9 @@ def snapshot(folder: Path) -> dict[str, tuple[Any, ...]]:
                     content = hashlib.sha256(file.read()).hexdigest()
             elif stat.S_ISREG(about.st_mode):
                 content = about.st_mtime_ns
-            found[os.path.relpath(path, folder)] = (about.st_mode, about.st_size if stat.S_ISREG(about.st_mode) else None, content)
+            found[os.path.relpath(path, folder)] = (
+                about.st_mode,
+                about.st_size if stat.S_ISREG(about.st_mode) else None,
+                content,
+            )
     return found

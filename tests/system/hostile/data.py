@@ -1,4 +1,5 @@
-"""Arrays, images and lists of images that lie, expand, lead elsewhere, or would be waited for forever."""
+"""Arrays, images and lists of images that lie, expand, lead elsewhere, or would be waited for
+forever."""
 
 from __future__ import annotations
 
@@ -63,13 +64,20 @@ def npz_cases() -> dict[str, Case]:
     code = "__import__('os').mkdir('canary')"
     deflated: dict[str, Any] = {"method": DEFLATED, "size": whole, "crc": 0}
     return {
-        "npy: a type in an expression": Case(images(npy(f"{{'descr': {code}, 'fortran_order': False, 'shape': (1,)}}\n".encode())), NPZ),
+        "npy: a type in an expression": Case(
+            images(npy(f"{{'descr': {code}, 'fortran_order': False, 'shape': (1,)}}\n".encode())),
+            NPZ,
+        ),
         "npy: a header 5,000 deep": Case(images(npy(b"(" * 5_000 + b")" * 5_000)), NPZ),
         "npz: objects": Case(object_array, NPZ, dangerous=True),
         "npz: a pickle": Case(pickled, NPZ),
-        "npz: 10 GB in the header": Case(images(npy(described(giant), bytes(100))), NPZ, dangerous=True),
+        "npz: 10 GB in the header": Case(
+            images(npy(described(giant), bytes(100))), NPZ, dangerous=True
+        ),
         "npz: 10 GB, compressed 1000 times": Case(
-            npz(Member("images.npy", head + zeros(10 * 1024), **deflated), limit=8), NPZ, dangerous=True
+            npz(Member("images.npy", head + zeros(10 * 1024), **deflated), limit=8),
+            NPZ,
+            dangerous=True,
         ),
         **{f"npz: {what}": Case(special_file("data.npz", what, "npz"), NPZ) for what in SPECIAL},
     }
@@ -134,7 +142,13 @@ def png(width: int, height: int, *extra: bytes, data: bytes | None = None) -> by
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     row = bytes(1 + width)
     body = zlib.compress(row * height) if data is None else data
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(extra) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + b"".join(extra)
+        + chunk(b"IDAT", body)
+        + chunk(b"IEND", b"")
+    )
 
 
 def bomb_row(megabytes: int) -> bytes:
@@ -160,14 +174,27 @@ def ten_folders(folder: Path) -> None:
 
 
 def image_cases() -> dict[str, Case]:
-    where, many = "images, sample 0/a.png", png(8, 8, data=bomb_row(1024))
+    where = "images, sample 0/a.png"
+    many = png(8, 8, data=bomb_row(1024))
     return {
-        "image: a PNG of 30,000 x 30,000": Case(one_class(png(30_000, 30_000, data=bomb_row(900))), where, dangerous=True),
-        "image: a PNG with a text of 1 GB": Case(one_class(png(8, 8, chunk(b"zTXt", b"x\0\0" + bomb_row(1024)))), where, dangerous=True),
-        "image: a PNG with 1 GB behind its pixels": Case(one_class(many), where, codes=(0, 2), dangerous=True),  # Pillow stops reading
-        "image: blown up by resize": Case(one_class(png(10_000, 1), resize=9_000), where, dangerous=True),
+        "image: a PNG of 30,000 x 30,000": Case(
+            one_class(png(30_000, 30_000, data=bomb_row(900))), where, dangerous=True
+        ),
+        "image: a PNG with a text of 1 GB": Case(
+            one_class(png(8, 8, chunk(b"zTXt", b"x\0\0" + bomb_row(1024)))), where, dangerous=True
+        ),
+        "image: a PNG with 1 GB behind its pixels": Case(
+            one_class(many), where, codes=(0, 2), dangerous=True
+        ),  # Pillow stops reading
+        "image: blown up by resize": Case(
+            one_class(png(10_000, 1), resize=9_000), where, dangerous=True
+        ),
         "images: a loop of folders": Case(loop_of_folders, "images"),
-        **{f"images: {what}": Case(special_file("images", what, "images"), "images: ") for what in SPECIAL if what != "a folder"},
+        **{
+            f"images: {what}": Case(special_file("images", what, "images"), "images: ")
+            for what in SPECIAL
+            if what != "a folder"
+        },
     }
 
 
@@ -197,12 +224,18 @@ def long_line(folder: Path) -> None:
 
 
 def csv_cases() -> dict[str, Case]:
-    cases = {f"csv: {path}": Case(listed(path), LIST, dangerous=path == "/dev/zero") for path in ("/dev/zero", "/etc/passwd", "..")}
+    cases = {
+        f"csv: {path}": Case(listed(path), LIST, dangerous=path == "/dev/zero")
+        for path in ("/dev/zero", "/etc/passwd", "..")
+    }
     cases |= {f"csv: {what} for an image": Case(listed("odd.png", what), LIST) for what in SPECIAL}
     return cases | {
         "csv: 10 GB of nothing": Case(special_file(LIST, "10 GB of nothing", "csv"), LIST),
         "csv: a line of 10 GB": Case(long_line, LIST, dangerous=True),
-        "csv: the users of the machine": Case(lambda folder: data_spec(folder, "csv", "/etc/passwd"), "/etc/passwd: has no column 'path'"),
+        "csv: the users of the machine": Case(
+            lambda folder: data_spec(folder, "csv", "/etc/passwd"),
+            "/etc/passwd: has no column 'path'",
+        ),
     }
 
 
@@ -214,7 +247,8 @@ def tar(*members: tuple[str, bytes | str]) -> Callable[[Path], None]:
             for name, content in members:
                 about = tarfile.TarInfo(name)
                 if isinstance(content, str):
-                    about.type, about.linkname = tarfile.SYMTYPE, content
+                    about.type = tarfile.SYMTYPE
+                    about.linkname = content
                 else:
                     about.size = len(content)
                 archive.addfile(about, io.BytesIO(content) if isinstance(content, bytes) else None)
@@ -233,13 +267,17 @@ def hf_file(name: str, content: Callable[[Path], bytes]) -> Callable[[Path], Non
 
 def pickled_members(folder: Path) -> None:
     code = pickle.dumps(payload(folder))
-    tar(("a.png", png(8, 8)), ("a.cls", b"0"), ("a.pkl", code), ("a.pyd", code), ("a.pth", code))(folder)
+    tar(("a.png", png(8, 8)), ("a.cls", b"0"), ("a.pkl", code), ("a.pyd", code), ("a.pth", code))(
+        folder
+    )
 
 
 def script_beside(folder: Path) -> None:
     """What was once a loading script."""
     (folder / "set").mkdir()
-    (folder / "set" / "set.py").write_text(f"import pathlib; pathlib.Path({str(folder / CANARY)!r}).mkdir()")
+    (folder / "set" / "set.py").write_text(
+        f"import pathlib; pathlib.Path({str(folder / CANARY)!r}).mkdir()"
+    )
     (folder / "set" / "a.jsonl").write_text('{"path": "../outside.png", "label": 0}\n')
     (folder / "outside.png").write_bytes(png(8, 8))
     data_spec(folder, "hf", "set", channels=1)
@@ -250,12 +288,23 @@ def hf_cases() -> dict[str, Case]:
     says = "cannot be read by the library datasets"
     return {
         "hf: a tar of pickles": Case(pickled_members, says, dangerous=True),
-        "hf: a tar with names that lead out": Case(tar(("../../a.png", good), ("../../a.cls", b"0")), "data.tar", codes=(0, 2)),
-        "hf: a tar with a name with escapes": Case(tar(("\x1b[2J.png", good), ("\x1b[2J.cls", b"0")), "has control characters"),
-        "hf: a pickle for Parquet": Case(hf_file("data.parquet", lambda folder: pickle.dumps(payload(folder))), says, dangerous=True),
-        "hf: lines that lead out, beside a script": Case(script_beside, "leads out of the folder of the data", dangerous=True),
+        "hf: a tar with names that lead out": Case(
+            tar(("../../a.png", good), ("../../a.cls", b"0")), "data.tar", codes=(0, 2)
+        ),
+        "hf: a tar with a name with escapes": Case(
+            tar(("\x1b[2J.png", good), ("\x1b[2J.cls", b"0")), "has control characters"
+        ),
+        "hf: a pickle for Parquet": Case(
+            hf_file("data.parquet", lambda folder: pickle.dumps(payload(folder))),
+            says,
+            dangerous=True,
+        ),
+        "hf: lines that lead out, beside a script": Case(
+            script_beside, "leads out of the folder of the data", dangerous=True
+        ),
         "hf: lines of an address": Case(
-            hf_file("data.jsonl", lambda _: b'{"path": "http://localhost:1/a.png"}\n'), "nothing is downloaded: store the images"
+            hf_file("data.jsonl", lambda _: b'{"path": "http://localhost:1/a.png"}\n'),
+            "nothing is downloaded: store the images",
         ),
     }
 

@@ -1,4 +1,5 @@
-"""Run folders from strangers: files that are none, texts that steer, names that lead out. What else may stand in them: tests/unit/store."""
+"""Run folders from strangers: files that are none, texts that steer, names that lead out. What else
+may stand in them: tests/unit/store."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ def finished() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as place_:
         folder = Path(place_)
         audit(load_spec(write(folder, digits())), out=folder / "run")
-        return {str(p.relative_to(folder / "run")): p.read_bytes() for p in (folder / "run").rglob("*") if p.is_file()}
+        return {
+            str(p.relative_to(folder / "run")): p.read_bytes()
+            for p in (folder / "run").rglob("*")
+            if p.is_file()
+        }
 
 
 def run_folder(folder: Path) -> Path:
@@ -91,21 +96,46 @@ def all_cases() -> dict[str, Case]:
     makers = {
         **{f"run.json: {name}": info(change) for name, change in changes.items()},
         **{f"run.json: {what}": special("run.json", what) for what in SPECIAL},
-        **{f"samples.json: {what}": special("samples.json", what) for what in SPECIAL if "GB" not in what},  # a hash takes its time
-        **{f"escapes in {key}": each(**{key: ESCAPE}) for key in ("sample_id", "estimator", "noise", "quantity", "note", "interval")},
+        **{
+            f"samples.json: {what}": special("samples.json", what)
+            for what in SPECIAL
+            if "GB" not in what
+        },  # a hash takes its time
+        **{
+            f"escapes in {key}": each(**{key: ESCAPE})
+            for key in ("sample_id", "estimator", "noise", "quantity", "note", "interval")
+        },
     }
     cases = {
-        f"{name} ({READERS[i % 3]})": Case(make, "", (READERS[i % 3], "run"), (0, 2, 5), "a pipe" in name)
+        f"{name} ({READERS[i % 3]})": Case(
+            make, "", (READERS[i % 3], "run"), (0, 2, 5), "a pipe" in name
+        )
         for i, (name, make) in enumerate(makers.items())
     }
-    cases |= {f"state: {what}": Case(special("state.db", what), "", RESUME, (0, 2)) for what in SPECIAL if "GB" not in what}
+    cases |= {
+        f"state: {what}": Case(special("state.db", what), "", RESUME, (0, 2))
+        for what in SPECIAL
+        if "GB" not in what
+    }
     return cases | {
-        "resumed with another name": Case(info(lambda d: d.update(name="../../escaped", status="running")), "run", RESUME, (0, 2)),
-        "pictures of a sample that leads out": Case(each(sample_id="../../../escaped"), "no longer has a sample", PICTURES),
-        "pictures of a spec that is none": Case(info(lambda d: d.update(spec={"model": 3})), "run.json: is damaged (spec: ", PICTURES),
-        "pictures of a folder that is none": Case(info(lambda d: d.update(spec_folder=3)), "run", PICTURES),
-        "report: gates of a number": Case(info(lambda d: d["spec"].update(gates=5)), "run.json", REPORT),
-        "report: notes of a number": Case(info(lambda d: d["model"].update(notes=5)), "run.json", REPORT),
+        "resumed with another name": Case(
+            info(lambda d: d.update(name="../../escaped", status="running")), "run", RESUME, (0, 2)
+        ),
+        "pictures of a sample that leads out": Case(
+            each(sample_id="../../../escaped"), "no longer has a sample", PICTURES
+        ),
+        "pictures of a spec that is none": Case(
+            info(lambda d: d.update(spec={"model": 3})), "run.json: is damaged (spec: ", PICTURES
+        ),
+        "pictures of a folder that is none": Case(
+            info(lambda d: d.update(spec_folder=3)), "run", PICTURES
+        ),
+        "report: gates of a number": Case(
+            info(lambda d: d["spec"].update(gates=5)), "run.json", REPORT
+        ),
+        "report: notes of a number": Case(
+            info(lambda d: d["model"].update(notes=5)), "run.json", REPORT
+        ),
     }
 
 

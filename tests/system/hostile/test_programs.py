@@ -1,7 +1,8 @@
-"""Networks as programs that mean harm: what they would do while they are read, and what would run later.
+"""Networks as programs that mean harm: what they would do while they are read, and what would run
+later.
 
-Each file is made here, by changing the code or the graph of a harmless one. It must be refused before
-torch or onnxruntime reads it, by the name of what is not allowed.
+Each file is made here, by changing the code or the graph of a harmless one. It must be refused
+before torch or onnxruntime reads it, by the name of what is not allowed.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ def with_code(folder: Path, change: Callable[[str], str]) -> Path:
     path.write_bytes(scripted())
     with zipfile.ZipFile(path) as archive:
         sizes = {info.filename: info.file_size for info in archive.infolist()}
-    main = max((name for name in sizes if name.endswith(".py") and "/container" in name), key=sizes.__getitem__)
+    main = max(
+        (name for name in sizes if name.endswith(".py") and "/container" in name),
+        key=sizes.__getitem__,
+    )
 
     def changed(name: str, content: bytes) -> bytes:
         if name != main:
@@ -90,12 +94,19 @@ WRITES = 'torch.copy_(torch.from_file("VICTIM", True, 64), torch.zeros([64]))'
 READS = 'torch.from_file("VICTIM", False, 16)'
 
 RUN_WHILE_READ = {
-    "a default value that saves": f"  def other(SELF,\n    y: Tuple[()]={SAVES}) -> int:\n    return 1\n",
-    "a default value that writes": f"  def other(SELF,\n    y: Tensor={WRITES}) -> int:\n    return 1\n",
-    "a default value that reads": f"  def other(SELF,\n    y: Tensor={READS}) -> int:\n    return 1\n",
-    "a default value after a star": f"  def other(SELF, *,\n    y: Tensor={READS}) -> int:\n    return 1\n",
-    "a default value in a list": f"  def other(SELF,\n    y: List[Tensor]=[{READS}]) -> int:\n    return 1\n",
-    "a default value behind a type": (f"  def other(SELF,\n    y: Tensor=annotate(Tensor, {READS})) -> int:\n    return 1\n"),
+    "a default value that saves": f"  def other(SELF,\n    y: Tuple[()]={SAVES}) -> int:\n    "
+    "return 1\n",
+    "a default value that writes": f"  def other(SELF,\n    y: Tensor={WRITES}) -> int:\n    "
+    "return 1\n",
+    "a default value that reads": f"  def other(SELF,\n    y: Tensor={READS}) -> int:\n    "
+    "return 1\n",
+    "a default value after a star": f"  def other(SELF, *,\n    y: Tensor={READS}) -> int:\n    "
+    "return 1\n",
+    "a default value in a list": f"  def other(SELF,\n    y: List[Tensor]=[{READS}]) -> int:\n   "
+    " return 1\n",
+    "a default value behind a type": (
+        f"  def other(SELF,\n    y: Tensor=annotate(Tensor, {READS})) -> int:\n    return 1\n"
+    ),
     "a constant of the class": f"  secret : Final[Tensor] = {WRITES}\n",
     "a value of the class": f"  secret = {WRITES}\n",
     "__setstate__": "  def __setstate__(SELF,\n    y: int) -> NoneType:\n    return None\n",
@@ -130,8 +141,10 @@ CALLED = {
     "a class of a library": "y = __torch__.torch.classes.rnn.Cell.__new__(x)",
     "a type of a library": "y = annotate(__torch__.torch.classes.rnn.Cell, x)",
     "threads": "y = fork(x)",
-    "indices without a check": "y = torch.max_pool2d_with_indices_backward(x, x, [2, 2], [2, 2], [0, 0], [1, 1], False, torch.tensor([9]))",
-    "lengths without a check": 'y = torch.segment_reduce(x, "sum", lengths=torch.tensor([9999]), unsafe=True)',
+    "indices without a check": "y = torch.max_pool2d_with_indices_backward(x, x, [2, 2], [2, 2], "
+    "[0, 0], [1, 1], False, torch.tensor([9]))",
+    "lengths without a check": 'y = torch.segment_reduce(x, "sum", lengths=torch.tensor([9999]), '
+    "unsafe=True)",
 }
 """Statements that call what no network needs."""
 
@@ -181,7 +194,8 @@ HIDDEN = {
     "a call of a call": "  def other(SELF) -> int:\n    return torch.len([1])(1)\n",
     "an import": "  import os\n",
     "an f-string": '  def other(SELF) -> str:\n    return f"x"\n',
-    "parentheses 10,000 deep": f"  def other(SELF) -> int:\n    return {'(' * 10_000}1{')' * 10_000}\n",
+    "parentheses 10,000 deep": "  def other(SELF) -> int:\n    return "
+    f"{'(' * 10_000}1{')' * 10_000}\n",
 }
 """Code of a form that ordinary files do not have: torch and Python might read it differently."""
 
@@ -260,8 +274,11 @@ class Both(torch.nn.Module):
     [(b"Large\n", b"Small\n"), (b"K\x07", b"N"), (b"X\x01\x00\x00\x00c", b"X\x01\x00\x00\x00d")],
     ids=["an object of another class", "None in place of a number", "an attribute of another name"],
 )
-def test_attributes_of_another_type_than_declared(old: bytes, new: bytes, tmp_path: Path, golden: Golden) -> None:
-    """torch does not compare them, and takes an attribute by its number: beyond the object, if it is small."""
+def test_attributes_of_another_type_than_declared(
+    old: bytes, new: bytes, tmp_path: Path, golden: Golden
+) -> None:
+    """torch does not compare them, and takes an attribute by its number: beyond the object, if it
+    is small."""
     path = tmp_path / "net.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -287,7 +304,10 @@ def test_a_pickle_in_capital_letters(tmp_path: Path, golden: Golden) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             forged = name.endswith("/data.pkl")
-            archive.writestr(name.replace("data.pkl", "DATA.PKL") if forged else name, b"\x80\x02K\x01." if forged else content)
+            archive.writestr(
+                name.replace("data.pkl", "DATA.PKL") if forged else name,
+                b"\x80\x02K\x01." if forged else content,
+            )
     golden(refusal(path))
 
 
@@ -295,7 +315,9 @@ def test_a_pickle_in_capital_letters(tmp_path: Path, golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("hidden", ["metadata", "guards_code"])
-def test_code_under_a_name_that_is_not_read_elsewhere(hidden: str, tmp_path: Path, golden: Golden) -> None:
+def test_code_under_a_name_that_is_not_read_elsewhere(
+    hidden: str, tmp_path: Path, golden: Golden
+) -> None:
     """Descriptions of nodes are not checked, and a value of the graph may be called as they are."""
     path = tmp_path / "net.pt2"
     path.write_bytes(exported())
@@ -314,7 +336,10 @@ def test_code_under_a_name_that_is_not_read_elsewhere(hidden: str, tmp_path: Pat
     golden(refusal(path))
 
 
-@pytest.mark.parametrize("name", ["max_pool2d_with_indices_backward", "segment_reduce", "from_file", "set_.source_Tensor"])
+@pytest.mark.parametrize(
+    "name",
+    ["max_pool2d_with_indices_backward", "segment_reduce", "from_file", "set_.source_Tensor"],
+)
 def test_operators_of_pt2(name: str, tmp_path: Path, golden: Golden) -> None:
     path = tmp_path / "net.pt2"
     path.write_bytes(exported())
@@ -323,7 +348,9 @@ def test_operators_of_pt2(name: str, tmp_path: Path, golden: Golden) -> None:
     def changed(member: str, content: bytes) -> bytes:
         if not member.endswith("models/model.json"):
             return content
-        return json.dumps(json.loads(content)).replace("torch.ops.aten.relu.default", target).encode()
+        return (
+            json.dumps(json.loads(content)).replace("torch.ops.aten.relu.default", target).encode()
+        )
 
     rewrite(path, changed)
     golden(refusal(path))
@@ -352,7 +379,10 @@ def function(name: str, calls: list[str], domain: str = "own") -> Any:
 
     steps = calls or ["Relu"]
     values = ["a", *(f"t{i}" for i in range(1, len(steps))), "b"]
-    nodes = [helper.make_node(step, [values[i]], [values[i + 1]], domain=domain if calls else "") for i, step in enumerate(steps)]
+    nodes = [
+        helper.make_node(step, [values[i]], [values[i + 1]], domain=domain if calls else "")
+        for i, step in enumerate(steps)
+    ]
     imports = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
     return helper.make_function(domain, name, ["a"], ["b"], nodes, imports)
 
@@ -392,12 +422,22 @@ def test_functions_that_call_each_other(tmp_path: Path, golden: Golden) -> None:
 
 
 @pytest.mark.parametrize(
-    "domain", ["com.microsoft.nchwc", "com.microsoft", "com.ms.internal.nhwc", "ai.onnx.ml", "com.microsoft.other", ""]
+    "domain",
+    [
+        "com.microsoft.nchwc",
+        "com.microsoft",
+        "com.ms.internal.nhwc",
+        "ai.onnx.ml",
+        "com.microsoft.other",
+        "",
+    ],
 )
 def test_functions_in_domains_of_onnxruntime(domain: str, tmp_path: Path, golden: Golden) -> None:
     """It would run its own operator of this name."""
     functions = [function("ReorderOutput", [], domain)]
-    path = onnx_model([call("ReorderOutput", domain)], functions, [domain] if domain else [], tmp_path)
+    path = onnx_model(
+        [call("ReorderOutput", domain)], functions, [domain] if domain else [], tmp_path
+    )
     golden(refusal(path))
 
 
@@ -415,7 +455,9 @@ def test_a_function_behind_another_of_its_name(tmp_path: Path, golden: Golden) -
 def test_an_attribute_that_onnxruntime_does_not_check(tmp_path: Path, golden: Golden) -> None:
     from onnx import TensorProto, helper
 
-    places = helper.make_node("Constant", [], ["i"], value=helper.make_tensor("i", TensorProto.INT64, [1, 1], [0]))
+    places = helper.make_node(
+        "Constant", [], ["i"], value=helper.make_tensor("i", TensorProto.INT64, [1, 1], [0])
+    )
     gather = helper.make_node("GatherND", ["x", "i"], ["y"], batch_dims=-3)
     golden(refusal(onnx_model([places, gather], [], [], tmp_path)))
 
@@ -426,7 +468,11 @@ def test_an_attribute_that_onnxruntime_does_not_check(tmp_path: Path, golden: Go
 @pytest.mark.parametrize("place", ["config", "processor"])
 def test_a_processor_that_opens_files(place: str, tmp_path: Path, golden: Golden) -> None:
     pytest.importorskip("transformers")
-    config: dict[str, Any] = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 8}
+    config: dict[str, Any] = {
+        "model_type": "vit",
+        "architectures": ["ViTForImageClassification"],
+        "hidden_size": 8,
+    }
     processor: dict[str, Any] = {"repo_path": None, "class_info_file": str(tmp_path / "victim")}
     (config if place == "config" else processor)["image_processor_type"] = "OneFormerImageProcessor"
     (tmp_path / "work").mkdir()
@@ -437,18 +483,26 @@ def test_a_processor_that_opens_files(place: str, tmp_path: Path, golden: Golden
     golden(error.value)
 
 
-@pytest.mark.parametrize("options", [{"model_args": {"checkpoint_path": "VICTIM"}}, {"architecture": "local-dir:FOLDER"}])
+@pytest.mark.parametrize(
+    "options", [{"model_args": {"checkpoint_path": "VICTIM"}}, {"architecture": "local-dir:FOLDER"}]
+)
 def test_a_model_type_that_passes_on_options(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     pytest.importorskip("transformers")
-    text = json.dumps(options).replace("VICTIM", str(tmp_path / "victim")).replace("FOLDER", str(tmp_path))
+    text = (
+        json.dumps(options)
+        .replace("VICTIM", str(tmp_path / "victim"))
+        .replace("FOLDER", str(tmp_path))
+    )
     config = {"model_type": "timm_wrapper", "architectures": ["TimmWrapperForImageClassification"]}
     config = {"architecture": "resnet18", **config, **json.loads(text)}
     (tmp_path / "work").mkdir()
     model_folder(config=config)(tmp_path / "work")
     opened = list[str]()
     monkeypatch.setattr(torch, "load", lambda *args, **_: opened.append(str(args)))
-    said = refusal(tmp_path / "work" / "net", architecture="transformers:TimmWrapperForImageClassification")
+    said = refusal(
+        tmp_path / "work" / "net", architecture="transformers:TimmWrapperForImageClassification"
+    )
     golden(said)
     assert not opened

@@ -34,7 +34,8 @@ def needs_ray() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """A folder that Ray keeps its files in: short, because the paths of sockets are, and by which its processes are known."""
+    """A folder that Ray keeps its files in: short, because the paths of sockets are, and by which
+    its processes are known."""
 
     folder: str
 
@@ -42,15 +43,25 @@ class Surroundings:
     def environment(self) -> dict[str, str]:
         """Of programs that start or find a cluster here."""
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        mine = {"RAY_TMPDIR": self.folder, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-        return {key: value for key, value in plain({}).items() if not key.startswith("RAY_")} | mine  # audits of this process leave some
+        mine = {
+            "RAY_TMPDIR": self.folder,
+            "PYTHONPATH": path,
+            "OMP_NUM_THREADS": "1",
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        return {
+            key: value for key, value in plain({}).items() if not key.startswith("RAY_")
+        } | mine  # audits of this process leave some
 
     def processes(self) -> list[psutil.Process]:
         """All that belong to it, but for the shells of programs that are ending."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if process.environ().get("RAY_TMPDIR") == self.folder and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    process.environ().get("RAY_TMPDIR") == self.folder
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     found.append(process)
         return found
 
@@ -132,7 +143,12 @@ def two_nodes() -> Iterator[Nodes]:
         with (
             log.open("w") as errors,
             subprocess.Popen(
-                command, env=here.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                command,
+                env=here.environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
             ) as process,
         ):
             try:
@@ -180,8 +196,11 @@ class Audit:
 
 
 @contextlib.contextmanager
-def estimating(folder: Path, here: Surroundings, *args: str, environment: Mapping[str, str] | None = None) -> Iterator[Audit]:
-    """``robaudit estimate spec.yaml ARGS``; it is killed if it still runs at the end of the block."""
+def estimating(
+    folder: Path, here: Surroundings, *args: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Audit]:
+    """``robaudit estimate spec.yaml ARGS``; it is killed if it still runs at the end of the
+    block."""
     command = [sys.executable, "-c", PROGRAM, "estimate", "spec.yaml", *args]
     started = {**here.environment, **(environment or {})}
     with subprocess.Popen(
@@ -208,7 +227,9 @@ main()
 """
 
 
-def estimate(folder: Path, here: Surroundings, *args: str, environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+def estimate(
+    folder: Path, here: Surroundings, *args: str, environment: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
     """The same, from start to end."""
     with estimating(folder, here, *args, environment=environment) as audit:
         return audit.ended()

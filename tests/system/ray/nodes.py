@@ -1,11 +1,16 @@
-"""A Ray cluster of two nodes on loopback, for tests: prints its address; a line on standard input removes the second node, or adds one."""
+"""A Ray cluster of two nodes on loopback, for tests: prints its address; a line on standard input
+removes the second node, or adds one."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-SETTINGS: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+SETTINGS: dict[str, Any] = {
+    "num_cpus": 1,
+    "object_store_memory": 80 * 2**20,
+    "include_dashboard": False,
+}
 
 
 def main() -> None:

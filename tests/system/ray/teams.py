@@ -47,7 +47,9 @@ class Call:
     """An object reference of an actor's answer, or the generator of several."""
 
     def __init__(self, actor: Actor, values: Iterator[Any]) -> None:
-        self.actor, self.lost, self._values = actor, False, values
+        self.actor = actor
+        self.lost = False
+        self._values = values
 
     def __next__(self) -> Answer:
         if self.lost:
@@ -71,13 +73,19 @@ class Actor:
     """
 
     def __init__(self, compute: Callable[..., Iterator[Any]], report: Callable[[], Report]) -> None:
-        self.calls, self.given, self.opened = list[Call](), list[tuple[Any, ...]](), list[tuple[Any, ...]]()
-        self._compute, self._report = compute, report
-        self.compute, self.prepare = SimpleNamespace(remote=self._computing), SimpleNamespace(remote=self._preparing)
+        self.calls = list[Call]()
+        self.given = list[tuple[Any, ...]]()
+        self.opened = list[tuple[Any, ...]]()
+        self._compute = compute
+        self._report = report
+        self.compute = SimpleNamespace(remote=self._computing)
+        self.prepare = SimpleNamespace(remote=self._preparing)
 
     def _computing(self, *args: Any) -> Call:
         self.given.append(args)
-        self.calls.append(call := Call(self, _raising(self._compute(*pickle.loads(pickle.dumps(args))))))
+        self.calls.append(
+            call := Call(self, _raising(self._compute(*pickle.loads(pickle.dumps(args)))))
+        )
         return call
 
     def _preparing(self, *args: Any) -> Call:
@@ -107,15 +115,24 @@ class FakeRay:
         random: chooses of whom something has come; None: all.
     """
 
-    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError, ActorDiedError=ActorDiedError)
+    exceptions = SimpleNamespace(
+        RayError=RayError, RayTaskError=RayTaskError, ActorDiedError=ActorDiedError
+    )
 
     def __init__(self, lost_at: Sequence[int] = (), random: Random | None = None) -> None:
-        self._lost_at, self._random = deque(sorted(lost_at)), random
+        self._lost_at = deque(sorted(lost_at))
+        self._random = random
         self.answers = 0
 
-    def wait(self, calls: list[Call], *, num_returns: int = 1, timeout: float, fetch_local: bool) -> tuple[list[Call], list[Call]]:
+    def wait(
+        self, calls: list[Call], *, num_returns: int = 1, timeout: float, fetch_local: bool
+    ) -> tuple[list[Call], list[Call]]:
         assert calls, "nothing can come in: the audit would wait for ever"
-        ready = calls if self._random is None else self._random.sample(calls, self._random.randint(0, len(calls)))
+        ready = (
+            calls
+            if self._random is None
+            else self._random.sample(calls, self._random.randint(0, len(calls)))
+        )
         return ready, [call for call in calls if call not in ready]
 
     def get(self, answer: Call | Answer) -> Any:

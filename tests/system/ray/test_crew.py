@@ -1,4 +1,5 @@
-"""Several workers on one audit, without processes: whatever is lost and when, nothing is missing and nothing is there twice."""
+"""Several workers on one audit, without processes: whatever is lost and when, nothing is missing
+and nothing is there twice."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ class Heard(Listener):
     """Remembers notes, what is finished and how far the work is; asks to stop from a moment on."""
 
     def __init__(self) -> None:
-        self.told, self.stop, self.finished, self.shares = list[str](), False, 0, [0.0]
+        self.told = list[str]()
+        self.stop = False
+        self.finished = 0
+        self.shares = [0.0]
 
     def note(self, text: str) -> None:
         self.told.append(text)
@@ -62,7 +66,8 @@ class Recorded(State):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows_written, self.skips_written = list[object](), list[str]()
+        self.rows_written = list[object]()
+        self.skips_written = list[str]()
 
     def write(self, new: Flush) -> None:
         self.rows_written += [one.key for one in new.rows]
@@ -77,15 +82,20 @@ def ready() -> tuple[RayWorker, Report]:
 
 
 def at_once(worker: RayWorker) -> Callable[..., Iterator[Answer]]:
-    """Its work on a chunk, all of it when the first answer is asked for: here nobody computes beside it."""
+    """Its work on a chunk, all of it when the first answer is asked for: here nobody computes
+    beside it."""
     return lambda *args: iter(list(worker.compute(*args)))
 
 
-def crew_of(ray: FakeRay, actors: Sequence[Actor], reports: Sequence[Report], data: Any = OPENED.data) -> Crew:
+def crew_of(
+    ray: FakeRay, actors: Sequence[Actor], reports: Sequence[Report], data: Any = OPENED.data
+) -> Crew:
     return Crew(ray, [(actor, "cpu") for actor in actors], None, OPENED.spec, reports, data)
 
 
-def carried_out(ray: FakeRay, actors: Sequence[Actor], report: Report, heard: Heard | None = None) -> list[Row]:
+def carried_out(
+    ray: FakeRay, actors: Sequence[Actor], report: Report, heard: Heard | None = None
+) -> list[Row]:
     """The rows of an audit by these actors, each written once."""
     state = Recorded()
     with state:
@@ -94,11 +104,17 @@ def carried_out(ray: FakeRay, actors: Sequence[Actor], report: Report, heard: He
         try:
             compute_missing(state, OPENED.data, OPENED.tasks, crew, heard or Heard())
         finally:
-            assert len(set(state.rows_written)) == len(state.rows_written), "a row was written twice"
+            assert len(set(state.rows_written)) == len(state.rows_written), (
+                "a row was written twice"
+            )
         return [row for sample in state.results() for row in sample.rows]
 
 
-def actors_of(ready: tuple[RayWorker, Report], number: int, compute: Callable[..., Iterator[Answer]] | None = None) -> list[Actor]:
+def actors_of(
+    ready: tuple[RayWorker, Report],
+    number: int,
+    compute: Callable[..., Iterator[Answer]] | None = None,
+) -> list[Actor]:
     worker, report = ready
     return [Actor(compute or at_once(worker), lambda: report) for _ in range(number)]
 
@@ -116,8 +132,11 @@ def test_lost_workers(ready: tuple[RayWorker, Report], members: int, lost_at: li
 
 def test_the_next_analysis_is_by_the_same_workers(ready: tuple[RayWorker, Report]) -> None:
     """They, and any that is lost later, are told the new numbers of draws before they get work."""
-    more = OPENED.again(request(digits(**{**SPEC, "estimators": [{"mc": {"samples": 9}}, "softmax"]})).spec)
-    ray, actors = FakeRay([2]), actors_of(ready, 2)
+    more = OPENED.again(
+        request(digits(**{**SPEC, "estimators": [{"mc": {"samples": 9}}, "softmax"]})).spec
+    )
+    ray = FakeRay([2])
+    actors = actors_of(ready, 2)
     crew = crew_of(ray, actors, [ready[1]] * 2)
     crew.again(more.spec)
     with State() as state:
@@ -125,11 +144,16 @@ def test_the_next_analysis_is_by_the_same_workers(ready: tuple[RayWorker, Report
         compute_missing(state, OPENED.data, more.tasks, crew, Heard())
         draws = [row.votes.draws for sample in state.results() for row in sample.rows if row.votes]
     assert draws == [9] * 7 * 2
-    assert [spec.estimators for actor in actors for _, spec, _ in actor.opened] == [more.spec.estimators] * 3
+    assert [spec.estimators for actor in actors for _, spec, _ in actor.opened] == [
+        more.spec.estimators
+    ] * 3
 
 
-def test_a_worker_that_was_restarted_without_work_is_prepared_again(ready: tuple[RayWorker, Report]) -> None:
-    fresh, heard = deque([True]), Heard()
+def test_a_worker_that_was_restarted_without_work_is_prepared_again(
+    ready: tuple[RayWorker, Report],
+) -> None:
+    fresh = deque([True])
+    heard = Heard()
 
     def compute(*args: Any) -> Iterator[Answer]:
         if fresh:
@@ -141,7 +165,9 @@ def test_a_worker_that_was_restarted_without_work_is_prepared_again(ready: tuple
     assert re.fullmatch(r"worker \d on \S+: lost \(while it had no work\); .*", heard.told[0])
 
 
-def test_a_sample_that_kills_workers_ends_the_audit(ready: tuple[RayWorker, Report], golden: Golden) -> None:
+def test_a_sample_that_kills_workers_ends_the_audit(
+    ready: tuple[RayWorker, Report], golden: Golden
+) -> None:
     deadly = list(ready[1].seen)[5]
     actors = list[Actor]()
 
@@ -173,7 +199,9 @@ def test_a_stop_lets_present_steps_finish(ready: tuple[RayWorker, Report]) -> No
         with pytest.raises(KeyboardInterrupt):
             compute_missing(state, OPENED.data, OPENED.tasks, crew, heard)
         rows = [row for sample in state.results() for row in sample.rows]
-        assert 0 < len(rows) <= 2 * 2 * 2, "a step of each worker at most, after the one during which the stop was asked for"
+        assert 0 < len(rows) <= 2 * 2 * 2, (
+            "a step of each worker at most, after the one during which the stop was asked for"
+        )
         again = crew_of(FakeRay(), actors_of(ready, 2), [ready[1]] * 2)
         state.begin(OPENED.data, task_names(OPENED.tasks))
         compute_missing(state, OPENED.data, OPENED.tasks, again, Heard())
@@ -203,7 +231,10 @@ def other_torch(report: Report) -> Report:
     ids=["weights", "device", "torch"],
 )
 def test_workers_must_be_alike(
-    change: Callable[[Report], Report], kind: type[RobauditError], ready: tuple[RayWorker, Report], golden: Golden
+    change: Callable[[Report], Report],
+    kind: type[RobauditError],
+    ready: tuple[RayWorker, Report],
+    golden: Golden,
 ) -> None:
     worker, report = ready
     other = change(report)
@@ -228,7 +259,9 @@ def test_the_number_of_threads_may_differ(ready: tuple[RayWorker, Report]) -> No
         (ZeroDivisionError("a bug"), RuntimeError, r"worker 0 on \S+:\n.*a bug"),
     ],
 )
-def test_a_worker_that_fails_ends_the_audit(error: Exception, raised: type[Exception], words: str, ready: tuple[RayWorker, Report]) -> None:
+def test_a_worker_that_fails_ends_the_audit(
+    error: Exception, raised: type[Exception], words: str, ready: tuple[RayWorker, Report]
+) -> None:
     def compute(*_: Any) -> Iterator[Answer]:
         raise error
         yield
@@ -240,7 +273,13 @@ def test_a_worker_that_fails_ends_the_audit(error: Exception, raised: type[Excep
 # --- workers that only pretend to compute
 
 TASKS = open_audit(
-    request(digits(noise={"sigma": [0.1, 0.4]}, estimators=["softmax", {"mc": {"samples": 5}}, "certified_radius"])), Listener()
+    request(
+        digits(
+            noise={"sigma": [0.1, 0.4]},
+            estimators=["softmax", {"mc": {"samples": 5}}, "certified_radius"],
+        )
+    ),
+    Listener(),
 ).tasks
 
 
@@ -273,7 +312,8 @@ def result(place: int, task: Task, number: int) -> Row:
 
 @dataclass
 class Pretender:
-    """Workers that may do any work in any order: halved where memory runs out, with what cannot be used refused.
+    """Workers that may do any work in any order: halved where memory runs out, with what cannot be
+    used refused.
 
     Attributes:
         bad: the step that refuses a sample, by its place: "read", the clean pass (None) or a task.
@@ -291,7 +331,9 @@ class Pretender:
 
     def compute(self, chunk: Chunk, ids: Sequence[str]) -> Iterator[Answer]:
         for task in chunk.tasks:
-            assert any((name, task) not in self.known for name in ids), "all of this has come already"
+            assert any((name, task) not in self.known for name in ids), (
+                "all of this has come already"
+            )
         for step in self.steps(chunk):
             self.sent += 1
             self.heard.stop = self.sent == self.stop or self.heard.stop
@@ -300,7 +342,11 @@ class Pretender:
             yield step, self.random.choice([1, 2, 3, 50]), []
 
     def refused(self, places: Sequence[int], step: object) -> dict[str, SampleError]:
-        return {f"s{place}": SampleError(f"s{place}", "is bad") for place in places if self.bad.get(place, "never") == step}
+        return {
+            f"s{place}": SampleError(f"s{place}", "is bad")
+            for place in places
+            if self.bad.get(place, "never") == step
+        }
 
     def steps(self, chunk: Chunk) -> Iterator[Step]:
         places = list(chunk.places)
@@ -315,23 +361,40 @@ class Pretender:
                 continue
             refused = self.refused(here, None)
             here = [place for place in here if f"s{place}" not in refused]
-            clean = [Clean(f"s{place}", 0, 0, image_digest(Numbers(place + 1)[place])) for place in here]
+            clean = [
+                Clean(f"s{place}", 0, 0, image_digest(Numbers(place + 1)[place])) for place in here
+            ]
             yield Step(None, 0.0, len(clean), clean=clean, refused=refused)
             while here and tasks:
-                if self.random.random() < 0.1:  # out of memory: the clean pass again, and what is left of the tasks
+                if (
+                    self.random.random() < 0.1
+                ):  # out of memory: the clean pass again, and what is left of the tasks
                     waiting.appendleft((here, tasks))
                     break
                 task = tasks.pop(0)
                 refused = self.refused(here, TASKS.index(task))
                 here = [place for place in here if f"s{place}" not in refused]
-                rows = [result(place, task, number) for place in here for number in range(len(task.names))]
-                yield Step(task, 0.0, len(here), rows, refused=refused, finished=[] if tasks else [f"s{place}" for place in here])
+                rows = [
+                    result(place, task, number)
+                    for place in here
+                    for number in range(len(task.names))
+                ]
+                yield Step(
+                    task,
+                    0.0,
+                    len(here),
+                    rows,
+                    refused=refused,
+                    finished=[] if tasks else [f"s{place}" for place in here],
+                )
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     size=st.integers(1, 25),
-    bad=st.dictionaries(st.integers(0, 24), st.sampled_from(["read", None, 0, 2, len(TASKS) - 1]), max_size=3),
+    bad=st.dictionaries(
+        st.integers(0, 24), st.sampled_from(["read", None, 0, 2, len(TASKS) - 1]), max_size=3
+    ),
     members=st.integers(1, 4),
     images=st.integers(1, 9),
     often=st.booleans(),
@@ -340,7 +403,9 @@ class Pretender:
     losses=st.lists(st.integers(0, 60), max_size=3),
     seed=st.integers(0, 2**32 - 1),
 )
-@example(size=4, bad={}, members=1, images=1, often=True, begun=1, ends=[], losses=[3], seed=1)  # the only one is lost between two chunks
+@example(
+    size=4, bad={}, members=1, images=1, often=True, begun=1, ends=[], losses=[3], seed=1
+)  # the only one is lost between two chunks
 def test_any_schedule_gives_each_result_once(
     ready: tuple[RayWorker, Report],
     size: int,
@@ -353,15 +418,19 @@ def test_any_schedule_gives_each_result_once(
     losses: list[int],
     seed: int,
 ) -> None:
-    samples, random, state = Numbers(size), Random(seed), Recorded()
+    samples = Numbers(size)
+    random = Random(seed)
+    state = Recorded()
     report = replace(ready[1], images=images)
     with state, pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "_DUE", 0.0 if often else 1000.0)
         for tasks in (TASKS[:begun], TASKS):  # a run, and its extension
             for what, after in [*ends, ("end", 0)]:
                 state.begin(samples, task_names(tasks))
-                heard, left = Heard(), len(state.unfinished)
-                stop, failure = after if what == "stop" else None, after if what == "failure" else None
+                heard = Heard()
+                left = len(state.unfinished)
+                stop = after if what == "stop" else None
+                failure = after if what == "failure" else None
                 pretender = Pretender(bad, random, heard, failure, stop)
                 actors = [Actor(pretender.compute, lambda: report) for _ in range(members)]
                 crew = crew_of(FakeRay(losses, random), actors, [report] * members, samples)
@@ -373,7 +442,11 @@ def test_any_schedule_gives_each_result_once(
                 assert heard.finished == left - len(state.unfinished)
                 assert max(heard.shares) <= 1
             assert not len(state.unfinished)
-            refused = {f"s{place}" for place, at in bad.items() if place < size and (not isinstance(at, int) or at < len(tasks))}
+            refused = {
+                f"s{place}"
+                for place, at in bad.items()
+                if place < size and (not isinstance(at, int) or at < len(tasks))
+            }
             expected = [
                 result(place, task, number)
                 for place in range(size)

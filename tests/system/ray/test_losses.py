@@ -1,4 +1,5 @@
-"""Audits by a Ray cluster of which something is lost: a worker, a node, the process that was started, or the user's patience."""
+"""Audits by a Ray cluster of which something is lost: a worker, a node, the process that was
+started, or the user's patience."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def audit(tmp_path: Path, nodes: Nodes, undisturbed: Path) -> Iterator[Audit]:
     """An audit by Ray whose first results are on disk."""
     write(tmp_path, LONG)
     with estimating(tmp_path, nodes.here, *RAY, nodes.address) as started:
-        assert wait_for(lambda: flushes(tmp_path / "ray") >= 2 or started.process.poll() is not None)
+        assert wait_for(
+            lambda: flushes(tmp_path / "ray") >= 2 or started.process.poll() is not None
+        )
         assert started.process.poll() is None, started.ended()
         yield started
     assert wait_for(lambda: not nodes.here.workers()), "workers ended with the audit"
@@ -68,7 +71,9 @@ def resumed(folder: Path, nodes: Nodes, undisturbed: Path) -> None:
     assert len(read_info(folder / "ray")["sessions"]) == 2
 
 
-def test_a_worker_is_killed(audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path, run_cli: RunCli) -> None:
+def test_a_worker_is_killed(
+    audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path, run_cli: RunCli
+) -> None:
     assert left(tmp_path / "ray") > IMAGES // 3, "in the middle"
     workers = nodes.here.workers()
     assert len(workers) == 2
@@ -76,8 +81,19 @@ def test_a_worker_is_killed(audit: Audit, nodes: Nodes, tmp_path: Path, undistur
     code, out, err = audit.ended()
     assert code == 0, err
     assert out.startswith("clean accuracy")
-    assert len(re.findall(r"^note: worker \d on \S+: lost \(.*\); its work goes to others until it is back$", err, re.MULTILINE)) == 1
-    assert all(line.startswith(("note: ", "starting workers: ", "auditing: ")) for line in err.splitlines()), err
+    assert (
+        len(
+            re.findall(
+                r"^note: worker \d on \S+: lost \(.*\); its work goes to others until it is back$",
+                err,
+                re.MULTILINE,
+            )
+        )
+        == 1
+    )
+    assert all(
+        line.startswith(("note: ", "starting workers: ", "auditing: ")) for line in err.splitlines()
+    ), err
     equal(tmp_path / "ray", undisturbed)
     assert run_cli("verify", "ray").code == 0
 
@@ -90,25 +106,35 @@ def test_a_node_is_removed(audit: Audit, nodes: Nodes, tmp_path: Path, undisturb
         nodes.add()
     assert code == 0, err
     assert err.count("its work goes to others until it is back") == 1
-    assert all(line.startswith(("note: ", "starting workers: ", "auditing: ")) for line in err.splitlines()), err
+    assert all(
+        line.startswith(("note: ", "starting workers: ", "auditing: ")) for line in err.splitlines()
+    ), err
     equal(tmp_path / "ray", undisturbed)
 
 
-def test_the_driver_is_killed(audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path) -> None:
+def test_the_driver_is_killed(
+    audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path
+) -> None:
     audit.send(signal.SIGKILL)
     assert audit.ended()[0] == -signal.SIGKILL
     resumed(tmp_path, nodes, undisturbed)
 
 
-def test_the_first_interrupt_lets_present_steps_finish(audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path) -> None:
+def test_the_first_interrupt_lets_present_steps_finish(
+    audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path
+) -> None:
     audit.send(signal.SIGINT)
     code, out, err = audit.ended()
     assert (code, out) == (130, "")
-    assert err.endswith(f"finishing the current part; press Ctrl-C again to stop at once\n{INTERRUPTED}")
+    assert err.endswith(
+        f"finishing the current part; press Ctrl-C again to stop at once\n{INTERRUPTED}"
+    )
     resumed(tmp_path, nodes, undisturbed)
 
 
-def test_the_second_interrupt_stops_at_once(audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path) -> None:
+def test_the_second_interrupt_stops_at_once(
+    audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path
+) -> None:
     workers = nodes.here.workers()
     for worker in workers:
         worker.suspend()  # so that their steps do not end

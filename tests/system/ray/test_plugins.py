@@ -1,4 +1,5 @@
-"""Estimators of other packages on a Ray cluster: they compute where they are installed, and a machine without them says so."""
+"""Estimators of other packages on a Ray cluster: they compute where they are installed, and a
+machine without them says so."""
 
 from __future__ import annotations
 
@@ -35,17 +36,25 @@ def test_where_it_is_installed(tmp_path: Path, here: Surroundings, installed: Pa
     write(tmp_path, digits(estimators=["norms", {"mc": {"samples": 10}}]))
     environment = seeing(installed, here)
     for engine in ("local", "ray"):
-        code, _, err = estimate(tmp_path, here, "--out", engine, "--engine", engine, environment=environment)
+        code, _, err = estimate(
+            tmp_path, here, "--out", engine, "--engine", engine, environment=environment
+        )
         assert code == 0, err
     for name in OUTPUTS:
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
-    assert {row["estimator"] for row in read_rows(tmp_path / "ray")} == {"norms:q=1", "norms:q=2", "mc"}
+    assert {row["estimator"] for row in read_rows(tmp_path / "ray")} == {
+        "norms:q=1",
+        "norms:q=2",
+        "mc",
+    }
 
 
 def test_where_it_is_missing(tmp_path: Path, nodes: Nodes, installed: Path) -> None:
     write(tmp_path, digits(estimators=["norms"]))
     ray = ("--engine", "ray", "--ray-address", nodes.address)
-    code, out, err = estimate(tmp_path, nodes.here, "--out", "ray", *ray, environment=seeing(installed, nodes.here))
+    code, out, err = estimate(
+        tmp_path, nodes.here, "--out", "ray", *ray, environment=seeing(installed, nodes.here)
+    )
     assert (code, out) == (2, ""), err
     last = err.splitlines()[-1]
     assert last.startswith("error: ")

@@ -1,4 +1,5 @@
-"""What cannot be used is refused in one line: an installation without Ray, an address where no cluster is, more than a cluster has."""
+"""What cannot be used is refused in one line: an installation without Ray, an address where no
+cluster is, more than a cluster has."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def refused(tmp_path: Path, run_cli: RunCli, *args: str) -> str:
     return err.removeprefix("error: ").removesuffix("\n")
 
 
-def test_ray_is_not_installed(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_is_not_installed(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     line = refused(tmp_path, run_cli)
     assert line.startswith("--engine ray: ")
@@ -60,11 +63,17 @@ def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
         ("nonsense", "is not an address; give HOST:PORT of the head node, or auto"),
         ("head:", "is not an address; give HOST:PORT of the head node, or auto"),
         ("head:port", "is not an address; give HOST:PORT of the head node, or auto"),
-        ("ray://head:10001", "is the address of a client; run the audit on a node of the cluster, with HOST:PORT (ray job submit)"),
+        (
+            "ray://head:10001",
+            "is the address of a client; run the audit on a node of the cluster, with HOST:PORT "
+            "(ray job submit)",
+        ),
     ],
 )
 def test_addresses_that_are_none(address: str, line: str, tmp_path: Path, run_cli: RunCli) -> None:
-    assert refused(tmp_path, run_cli, "--ray-address", address) == f"--ray-address {address}: {line}"
+    assert (
+        refused(tmp_path, run_cli, "--ray-address", address) == f"--ray-address {address}: {line}"
+    )
 
 
 @pytest.mark.usefixtures("unconnected")
@@ -78,7 +87,10 @@ def test_nobody_listens(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.Mon
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         port = listening.getsockname()[1]
     line = "no answer within 10 s (Connection refused); is the head node up, and this its port?"
-    assert refused(tmp_path, run_cli, "--ray-address", f"127.0.0.1:{port}") == f"--ray-address 127.0.0.1:{port}: {line}"
+    assert (
+        refused(tmp_path, run_cli, "--ray-address", f"127.0.0.1:{port}")
+        == f"--ray-address 127.0.0.1:{port}: {line}"
+    )
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
     assert refused(tmp_path, run_cli) == f"RAY_ADDRESS=127.0.0.1:{port}: {line}"
 
@@ -87,9 +99,19 @@ def test_nobody_listens(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.Mon
 def test_more_than_a_cluster_has(tmp_path: Path, nodes: Nodes) -> None:
     write(tmp_path, digits())
     for args, words in {
-        ("--workers", "3"): "--workers: 3 were requested, each with a CPU, and the cluster has 2 CPUs; ask for 1 to 2",
-        ("--gpus-per-worker", "1"): "--gpus-per-worker: 1 were requested, and the cluster has 0 GPUs; ask for fewer",
-        ("--device", "cuda"): "run.device: cuda was requested, but the cluster has no GPU; use cpu or auto",
+        (
+            "--workers",
+            "3",
+        ): "--workers: 3 were requested, each with a CPU, and the cluster has 2 CPUs; ask for 1 "
+        "to 2",
+        (
+            "--gpus-per-worker",
+            "1",
+        ): "--gpus-per-worker: 1 were requested, and the cluster has 0 GPUs; ask for fewer",
+        (
+            "--device",
+            "cuda",
+        ): "run.device: cuda was requested, but the cluster has no GPU; use cpu or auto",
     }.items():
         code, out, err = estimate(tmp_path, nodes.here, *RAY, "--ray-address", nodes.address, *args)
         lines = [line for line in err.splitlines() if not line.startswith("connecting")]
@@ -100,4 +122,7 @@ def test_more_than_a_cluster_has(tmp_path: Path, nodes: Nodes) -> None:
 @pytest.mark.usefixtures("unconnected")
 def test_auto_without_a_cluster(tmp_path: Path, run_cli: RunCli) -> None:
     remedy = "start one with ray start --head, or leave --ray-address out to use this machine alone"
-    assert refused(tmp_path, run_cli, "--ray-address", "auto") == f"--ray-address auto: no Ray cluster answers; {remedy}"
+    assert (
+        refused(tmp_path, run_cli, "--ray-address", "auto")
+        == f"--ray-address auto: no Ray cluster answers; {remedy}"
+    )

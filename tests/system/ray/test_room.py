@@ -19,7 +19,9 @@ class Group:
     """A placement group, which gets room if the cluster has that many CPUs."""
 
     def __init__(self, bundles: list[dict[str, float]], cluster: Cluster) -> None:
-        self.size, self.cluster, self.waits = len(bundles), cluster, 0
+        self.size = len(bundles)
+        self.cluster = cluster
+        self.waits = 0
         cluster.groups.append(self)
 
     def wait(self, _: float) -> bool:
@@ -29,12 +31,15 @@ class Group:
 
 
 class Cluster(FakeRay):
-    """A cluster with two CPUs, which still counts those of a third until somebody has asked twice."""
+    """A cluster with two CPUs, which still counts those of a third until somebody has asked
+    twice."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.cpus, self.asked = 2, 0
-        self.groups, self.removed = list[Group](), list[Group]()
+        self.cpus = 2
+        self.asked = 0
+        self.groups = list[Group]()
+        self.removed = list[Group]()
 
     def is_initialized(self) -> bool:
         return True
@@ -60,14 +65,21 @@ class Cluster(FakeRay):
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     there = Cluster()
-    util, strategies = ModuleType("ray.util"), ModuleType("ray.util.scheduling_strategies")
+    util = ModuleType("ray.util")
+    strategies = ModuleType("ray.util.scheduling_strategies")
     vars(util).update(
         placement_group=lambda bundles: Group(bundles, there),
-        placement_group_table=lambda group: {"bundles_to_node_id": dict.fromkeys(range(group.size), "node")},
+        placement_group_table=lambda group: {
+            "bundles_to_node_id": dict.fromkeys(range(group.size), "node")
+        },
         remove_placement_group=there.removed.append,
     )
     vars(strategies).update(PlacementGroupSchedulingStrategy=lambda group: group)
-    for name, module in {"ray": there, "ray.util": util, "ray.util.scheduling_strategies": strategies}.items():
+    for name, module in {
+        "ray": there,
+        "ray.util": util,
+        "ray.util.scheduling_strategies": strategies,
+    }.items():
         monkeypatch.setitem(sys.modules, name, module)
     return there
 

@@ -15,7 +15,15 @@ from tests.system.ray.clusters import PATIENCE, Surroundings, estimate, wait_for
 
 pytestmark = pytest.mark.slow
 
-OPTIONS = ("--num-cpus", "1", "--object-store-memory", "80000000", "--include-dashboard", "false", "--block")
+OPTIONS = (
+    "--num-cpus",
+    "1",
+    "--object-store-memory",
+    "80000000",
+    "--include-dashboard",
+    "false",
+    "--block",
+)
 RAY = ("--engine", "ray", "--workers", "1")
 
 
@@ -35,11 +43,29 @@ def asking(here: Surroundings) -> Iterator[Asking]:
     token = Path(here.folder, ".ray", "auth_token")
     token.parent.mkdir()
     token.write_text("0123456789abcdef" * 4)
-    file, log = Path(here.folder, "ray", "ray_current_cluster"), Path(here.folder, "head.txt")
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port", "0", *OPTIONS]
-    with log.open("w") as out, subprocess.Popen(command, env={**here.environment, **home}, stdout=out, stderr=out) as head:
+    file = Path(here.folder, "ray", "ray_current_cluster")
+    log = Path(here.folder, "head.txt")
+    command = [
+        sys.executable,
+        "-m",
+        "ray.scripts.scripts",
+        "start",
+        "--head",
+        "--port",
+        "0",
+        *OPTIONS,
+    ]
+    with (
+        log.open("w") as out,
+        subprocess.Popen(command, env={**here.environment, **home}, stdout=out, stderr=out) as head,
+    ):
         try:
-            if not wait_for(lambda: "Ray runtime started" in log.read_text() or head.poll() is not None) or head.poll() is not None:
+            if (
+                not wait_for(
+                    lambda: "Ray runtime started" in log.read_text() or head.poll() is not None
+                )
+                or head.poll() is not None
+            ):
                 pytest.skip(f"Ray cannot be started here: {log.read_text()[-500:]}")
             yield Asking(here, file.read_text().strip(), home)
         finally:
@@ -49,24 +75,36 @@ def asking(here: Surroundings) -> Iterator[Asking]:
 
 def test_the_cluster_of_this_node_is_shown_its_token(asking: Asking, tmp_path: Path) -> None:
     write(tmp_path, digits())
-    code, _, err = estimate(tmp_path, asking.here, *RAY, "--ray-address", "auto", environment=asking.home)
+    code, _, err = estimate(
+        tmp_path, asking.here, *RAY, "--ray-address", "auto", environment=asking.home
+    )
     assert code == 0, err
 
 
 def test_without_the_token(asking: Asking, tmp_path: Path) -> None:
     write(tmp_path, digits())
-    args, others = ("--ray-address", asking.address), Path(asking.here.folder, "others")
+    args = ("--ray-address", asking.address)
+    others = Path(asking.here.folder, "others")
     for environment in (asking.home, {"HOME": str(others), "RAY_AUTH_MODE": "token"}):
         code, out, err = estimate(tmp_path, asking.here, *RAY, *args, environment=environment)
         assert (code, out) == (2, "")
-        remedy = "if it asks for a token, set RAY_AUTH_MODE=token, and have the token in ~/.ray/auth_token"
-        assert err.splitlines()[-1] == f"error: --ray-address {asking.address}: no Ray cluster answers; {remedy}"
-    code, _, err = estimate(tmp_path, asking.here, *RAY, *args, environment={**asking.home, "RAY_AUTH_MODE": "token"})
+        remedy = (
+            "if it asks for a token, set RAY_AUTH_MODE=token, and have the token in "
+            "~/.ray/auth_token"
+        )
+        assert (
+            err.splitlines()[-1]
+            == f"error: --ray-address {asking.address}: no Ray cluster answers; {remedy}"
+        )
+    code, _, err = estimate(
+        tmp_path, asking.here, *RAY, *args, environment={**asking.home, "RAY_AUTH_MODE": "token"}
+    )
     assert code == 0, err
 
 
 def test_a_cluster_of_its_own_leaves_no_token(here: Surroundings, tmp_path: Path) -> None:
-    """Ray would leave one in the home folder: the next ``ray start`` would ask for it, and without a home folder fail."""
+    """Ray would leave one in the home folder: the next ``ray start`` would ask for it, and without
+    a home folder fail."""
     home = Path(here.folder, "home")
     write(tmp_path, digits())
     code, _, err = estimate(tmp_path, here, *RAY, environment={"HOME": str(home)})

@@ -47,14 +47,18 @@ def test_a_chunk_is_computed() -> None:
     worker, report = prepared(given)
     assert (report.info.model.classes, len(report.seen)) == (10, 8)
     assert any("clean accuracy 100.0%" in text for _, text in report.told)
-    steps, (_, ids) = computed(worker, given, 2, 5), job(given, 2, 5)
-    assert {(row.sample_id, row.estimator) for step in steps for row in step.rows} == {(n, e) for n in ids for e in ("mc", "softmax")}
+    steps = computed(worker, given, 2, 5)
+    (_, ids) = job(given, 2, 5)
+    assert {(row.sample_id, row.estimator) for step in steps for row in step.rows} == {
+        (n, e) for n in ids for e in ("mc", "softmax")
+    }
     assert [name for step in steps for name in step.finished] == list(ids)
     assert worker.prepare(given, given.spec, "cpu") is report, "it is loaded once"
 
 
 def test_other_numbers_of_draws_need_no_other_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = request(SPEC), request(digits(estimators=[{"mc": {"samples": 50}}, "softmax"]))
+    first = request(SPEC)
+    second = request(digits(estimators=[{"mc": {"samples": 50}}, "softmax"]))
     worker, report = prepared(first)
     monkeypatch.setattr(worker_module, "prepare", None)
     assert worker.prepare(first, second.spec, "cpu") == report
@@ -78,20 +82,29 @@ def test_other_data_are_refused(tmp_path: Path, golden: Golden) -> None:
         golden(error.value)
 
 
-def test_what_cannot_be_opened_names_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_what_cannot_be_opened_names_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "node7")
     line = refusal(request({**SPEC, "dataset": {"kind": "npz", "path": "x.npz"}}, tmp_path))
     golden(line)
     golden(refusal(request({**SPEC, "estimators": ["of_a_plugin"]})))
-    line = refusal(request({**SPEC, "model": {**SPEC["model"], "path": "gone.safetensors"}}, tmp_path))
+    line = refusal(
+        request({**SPEC, "model": {**SPEC["model"], "path": "gone.safetensors"}}, tmp_path)
+    )
     golden(line)
 
 
-def test_the_next_images_are_read_while_others_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    given, both = request(SPEC), threading.Event()
+def test_the_next_images_are_read_while_others_are_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = request(SPEC)
+    both = threading.Event()
     worker, _ = prepared(given)
-    real, read = MonteCarlo.estimate, Worker.read
-    waited, reads = list[bool](), list[object]()
+    real = MonteCarlo.estimate
+    read = Worker.read
+    waited = list[bool]()
+    reads = list[object]()
 
     def estimate(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
         waited.append(both.wait(30))
@@ -106,7 +119,9 @@ def test_the_next_images_are_read_while_others_are_computed(monkeypatch: pytest.
     monkeypatch.setattr(MonteCarlo, "estimate", estimate)
     monkeypatch.setattr(Worker, "read", reading)
     with ThreadPoolExecutor(2) as callers:
-        chunks = list(callers.map(lambda places: computed(worker, given, *places), [(0, 1), (2, 3)]))
+        chunks = list(
+            callers.map(lambda places: computed(worker, given, *places), [(0, 1), (2, 3)])
+        )
     assert waited
     assert all(waited)
     assert [sum(len(step.finished) for step in steps) for steps in chunks] == [2, 2]
@@ -114,7 +129,10 @@ def test_the_next_images_are_read_while_others_are_computed(monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     "raised",
-    [SystemExit(4), RuntimeError("cumsum_cuda does not have a deterministic implementation, but you set it.")],
+    [
+        SystemExit(4),
+        RuntimeError("cumsum_cuda does not have a deterministic implementation, but you set it."),
+    ],
     ids=lambda raised: type(raised).__name__,
 )
 def test_what_ends_a_local_audit_with_a_line_does_so_from_a_worker(

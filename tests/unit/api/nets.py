@@ -24,7 +24,9 @@ def network() -> nn.Module:
 def arrays(count: int = 12) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The first digits as uint8 (n, 8, 8), and their labels."""
     digits: Any = load_digits()
-    return (digits.images[:count] * 255 / 16).round().astype(np.uint8), digits.target[:count].astype(np.int64)
+    return (digits.images[:count] * 255 / 16).round().astype(np.uint8), digits.target[
+        :count
+    ].astype(np.int64)
 
 
 def floats(count: int = 12) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,4 +1,5 @@
-"""Audits of objects in memory: the same rows as from files, the network left as it was, arguments checked, runs found again."""
+"""Audits of objects in memory: the same rows as from files, the network left as it was, arguments
+checked, runs found again."""
 
 from __future__ import annotations
 
@@ -44,8 +45,12 @@ def test_the_same_rows_as_from_files(tmp_path: Path) -> None:
     net = network()
     options: Any = {"sigma": [0.1, "64/255"], "mean": 0.1, "std": [0.9], "estimators": estimators}
     in_memory = robaudit.audit(net, (images, labels), **options, out=tmp_path / "memory")
-    assert (tmp_path / "memory" / "samples.csv").read_bytes() == (tmp_path / "files" / "samples.csv").read_bytes()
-    assert (tmp_path / "memory" / "samples.json").read_bytes() == (tmp_path / "files" / "samples.json").read_bytes()
+    assert (tmp_path / "memory" / "samples.csv").read_bytes() == (
+        tmp_path / "files" / "samples.csv"
+    ).read_bytes()
+    assert (tmp_path / "memory" / "samples.json").read_bytes() == (
+        tmp_path / "files" / "samples.json"
+    ).read_bytes()
     assert in_memory.rows == from_files.rows
     by_function = robaudit.audit(net.eval(), floats(8), **options, batch_size=8)
     assert by_function.rows == from_files.rows
@@ -65,7 +70,10 @@ def test_the_network_is_left_as_it_was() -> None:
 
     net = Net().double().train()
     net.inner.requires_grad_(False)
-    before = {name: (tensor.clone(), tensor.data_ptr(), tensor.stride()) for name, tensor in net.state_dict().items()}
+    before = {
+        name: (tensor.clone(), tensor.data_ptr(), tensor.stride())
+        for name, tensor in net.state_dict().items()
+    }
     flags = {name: parameter.requires_grad for name, parameter in net.named_parameters()}
     robaudit.audit(net, floats(4), sigma=0.1, estimators=["taylor", "mc"], limit=2)
     assert net.training
@@ -74,22 +82,33 @@ def test_the_network_is_left_as_it_was() -> None:
     after = net.state_dict()
     assert all(torch.equal(after[name], tensor) for name, (tensor, _, _) in before.items())
     assert all(
-        (after[name].data_ptr(), after[name].stride()) == where for name, (_, *where_) in before.items() for where in [tuple(where_)]
+        (after[name].data_ptr(), after[name].stride()) == where
+        for name, (_, *where_) in before.items()
+        for where in [tuple(where_)]
     )
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.*. is deprecated")
-@pytest.mark.parametrize("form", ["function", "script", pytest.param("compiled", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "form", ["function", "script", pytest.param("compiled", marks=pytest.mark.slow)]
+)
 def test_networks_in_other_forms(form: str) -> None:
     net = network().eval()
-    forms: dict[str, Any] = {"function": lambda: lambda x: {"logits": net(x)}, "script": lambda: torch.jit.script(net)}
+    forms: dict[str, Any] = {
+        "function": lambda: lambda x: {"logits": net(x)},
+        "script": lambda: torch.jit.script(net),
+    }
     other = forms.get(form, lambda: torch.compile(net))()
     rows, same = (robaudit.audit(one, dataset=arrays(3), **FEW).rows for one in (net, other))
     assert [row.votes for row in same] == [row.votes for row in rows]
 
 
 def test_whatever_the_caller_has_switched_off() -> None:
-    options: Any = {"sigma": 0.1, "estimators": ["taylor", {"mc": {"samples": 20}}], "class_names": {i: f"d{i}" for i in range(10)}}
+    options: Any = {
+        "sigma": 0.1,
+        "estimators": ["taylor", {"mc": {"samples": 20}}],
+        "class_names": {i: f"d{i}" for i in range(10)},
+    }
     rows = robaudit.audit(network(), arrays(2), **options).rows
     with torch.inference_mode():
         run = robaudit.audit(network(), arrays(2), **options)
@@ -159,7 +178,9 @@ def test_the_same_call_finds_its_run(tmp_path: Path, golden: Golden) -> None:
     golden(last.value)
 
 
-def test_more_samples_are_other_data_unless_they_extend_the_run(tmp_path: Path, golden: Golden) -> None:
+def test_more_samples_are_other_data_unless_they_extend_the_run(
+    tmp_path: Path, golden: Golden
+) -> None:
     images, labels = arrays(12)
     options: Any = {**FEW, "out": tmp_path / "run"}
     robaudit.audit(network(), (images[:6], labels[:6]), **options)
@@ -171,7 +192,9 @@ def test_more_samples_are_other_data_unless_they_extend_the_run(tmp_path: Path, 
     with pytest.raises(AnotherRunError) as caught:
         robaudit.audit(network(), (images[:3], labels[:3]), **options)
     golden(caught.value)
-    run = robaudit.audit(network(), (images, labels), **{**options, "sigma": [0.25, 0.1]}, extend=True)
+    run = robaudit.audit(
+        network(), (images, labels), **{**options, "sigma": [0.25, 0.1]}, extend=True
+    )
     assert (len(run.rows), sorted(key.at.number for key in run.groups())) == (24, [0.1, 0.25])
 
 
@@ -194,7 +217,8 @@ def test_levels_of_few_bits_are_the_decimals_that_they_stand_for() -> None:
 
 
 def test_the_digest_of_code() -> None:
-    net, scale = network(), 2.0
+    net = network()
+    scale = 2.0
 
     def scaled(x: torch.Tensor) -> torch.Tensor:
         return scale * net(x)  # type: ignore[no-any-return]
@@ -215,18 +239,39 @@ def test_the_digest_of_code() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * self.factor
 
-    one, two = Scaled(), Scaled()
+    one = Scaled()
+    two = Scaled()
     two.factor = 2.0
     assert fingerprint(one) != fingerprint(two)
     assert fingerprint(one) == fingerprint(Scaled())
 
 
-def test_a_spec_as_a_mapping_and_arguments_that_replace_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spec_as_a_mapping_and_arguments_that_replace_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    spec = {"model": NETWORK, "dataset": {"kind": "digits", "limit": 5}, "noise": {"sigma": 0.2}, "estimators": ["softmax"]}
+    spec = {
+        "model": NETWORK,
+        "dataset": {"kind": "digits", "limit": 5},
+        "noise": {"sigma": 0.2},
+        "estimators": ["softmax"],
+    }
     assert len(robaudit.audit(spec).rows) == 5
-    run = robaudit.audit(spec, limit=2, sigma=[0.1, 0.3], estimators="mc", seed=7, gates="mean(sigma=0.1) >= 0.5", name="mine")
-    assert (len(run.rows), run.info.seed, run.info.spec["gates"], run.path.name[:5]) == (4, 7, ["mean(sigma=0.1) >= 0.5"], "mine-")
+    run = robaudit.audit(
+        spec,
+        limit=2,
+        sigma=[0.1, 0.3],
+        estimators="mc",
+        seed=7,
+        gates="mean(sigma=0.1) >= 0.5",
+        name="mine",
+    )
+    assert (len(run.rows), run.info.seed, run.info.spec["gates"], run.path.name[:5]) == (
+        4,
+        7,
+        ["mean(sigma=0.1) >= 0.5"],
+        "mine-",
+    )
     mixed = robaudit.audit(spec, model=network(), out=tmp_path / "mixed")
     assert mixed.info.spec["model"]["format"] == "memory"
     assert mixed.info.spec["dataset"]["kind"] == "digits"
@@ -254,7 +299,9 @@ BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("positional", "named"), BAD.values(), ids=list(BAD))
-def test_bad_arguments_are_named(positional: tuple[Any, ...], named: dict[str, Any], tmp_path: Path, golden: Golden) -> None:
+def test_bad_arguments_are_named(
+    positional: tuple[Any, ...], named: dict[str, Any], tmp_path: Path, golden: Golden
+) -> None:
     with pytest.raises(RobauditError) as caught:
         robaudit.audit(*positional, **named, out=tmp_path / "run")
     golden(caught.value)
@@ -262,9 +309,14 @@ def test_bad_arguments_are_named(positional: tuple[Any, ...], named: dict[str, A
 
 def test_class_names_by_index_and_indices_by_name() -> None:
     names = [f"digit {i}" for i in range(10)]
-    forms: list[Any] = [{str(i): name for i, name in enumerate(names)}, {name: i for i, name in reversed([*enumerate(names)])}]
+    forms: list[Any] = [
+        {str(i): name for i, name in enumerate(names)},
+        {name: i for i, name in reversed([*enumerate(names)])},
+    ]
     for given in forms:
-        assert robaudit.audit(network(), arrays(2), **FEW, class_names=given).class_names == tuple(names)
+        assert robaudit.audit(network(), arrays(2), **FEW, class_names=given).class_names == tuple(
+            names
+        )
 
 
 def swapped() -> Any:
@@ -275,15 +327,20 @@ def swapped() -> Any:
 def test_a_network_of_timm_without_its_normalisation() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
     net.pretrained_cfg = {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2)}  # type: ignore[assignment]  # as timm.create_model sets it
-    data, said = (torch.rand(4, 3, 8, 8), None), r"its timm configuration has mean: \[0\.5, 0\.4, 0\.3\], std: \[0\.2, 0\.2, 0\.2\]"
+    data = (torch.rand(4, 3, 8, 8), None)
+    said = r"its timm configuration has mean: \[0\.5, 0\.4, 0\.3\], std: \[0\.2, 0\.2, 0\.2\]"
     with pytest.warns(RobauditWarning, match="no mean and std are applied, but " + said):
         run = robaudit.audit(net, data, **FEW)
     assert len(run.info.warnings) == 1
-    assert robaudit.audit(net, data, **FEW, mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.2]).info.warnings == []
+    assert (
+        robaudit.audit(net, data, **FEW, mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.2]).info.warnings
+        == []
+    )
 
 
 PERMUTED = (
-    r"clean accuracy is 0\.0% on 40 images, but \d+\.\d% with the labels permuted \(0->9, 1->0, 2->1, \.\.\.\): check the order of the"
+    r"clean accuracy is 0\.0% on 40 images, but \d+\.\d% with the labels permuted \(0->9, "
+    r"1->0, 2->1, \.\.\.\): check the order of the"
 )
 
 
@@ -292,7 +349,9 @@ def test_warnings_reach_the_caller() -> None:
         run = robaudit.audit(network(), swapped(), sigma=0.1, estimators="softmax")
     assert caught[0].filename == __file__
     assert "1 warning" in repr(run)
-    assert run._repr_markdown_().index("check the order of the classes") < run._repr_markdown_().index("clean accuracy  0.0%")
+    assert run._repr_markdown_().index(
+        "check the order of the classes"
+    ) < run._repr_markdown_().index("clean accuracy  0.0%")
 
 
 def test_remedies_name_arguments(golden: Golden) -> None:
@@ -310,7 +369,10 @@ def test_a_warning_ends_an_audit_only_for_those_who_ask(capsys: pytest.CaptureFi
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         robaudit.audit(network(), swapped(), sigma=0.1, estimators="softmax")
-        assert "robaudit warning: Sequential: clean accuracy is 0.0% on 40 images" in capsys.readouterr().err
+        assert (
+            "robaudit warning: Sequential: clean accuracy is 0.0% on 40 images"
+            in capsys.readouterr().err
+        )
         warnings.simplefilter("error", RobauditWarning)
         with pytest.raises(RobauditWarning):
             robaudit.audit(network(), swapped(), sigma=0.1, estimators="softmax")
@@ -321,14 +383,18 @@ def test_files_say_that_it_was_in_memory(tmp_path: Path, run_cli: RunCli) -> Non
     done = run_cli("verify", "run")
     assert done.code == 2
     assert done.err == (
-        "error: dataset: the data were objects in the memory of a Python program, and are not kept; pass them again: "
+        "error: dataset: the data were objects in the memory of a Python program, and are not "
+        "kept; pass them again: "
         "robaudit.audit(net, dataset, ..., out=RUN) checks that they are the same\n"
     )
     assert "Sequential (memory, 10 classes" in run_cli("show", "run").out
     pictures = run_cli("flag-samples", "run", "--bottom", "3", "--images", "worst")
     assert (pictures.code, pictures.err) == (2, done.err)
     report = run_cli("report", "run", "-o", "report.html")
-    assert (report.code, "the data were objects in the memory of a Python program" in report.err) == (0, True)
+    assert (
+        report.code,
+        "the data were objects in the memory of a Python program" in report.err,
+    ) == (0, True)
     assert "flagged-title" not in Path("report.html").read_text(encoding="utf-8")
     assert "flagged-title" in str(run.report()), "this process has the data"
     name = run.rows[0].sample_id
@@ -339,15 +405,28 @@ def test_a_spec_file_cannot_name_it(tmp_path: Path, run_cli: RunCli) -> None:
     text = "model: {path: a.pt}\ndataset:\n  kind: memory\nnoise: {sigma: 0.1}\n"
     done = run_cli("estimate", write(tmp_path, text))
     assert (done.code, done.out) == (2, "")
-    assert "spec.yaml:3: dataset.kind: memory stands for objects of a Python program, which a file cannot name; name files" in done.err
-    done = run_cli("estimate", write(tmp_path, "model: {format: memory}\ndataset: {kind: digits}\nnoise: {sigma: 0.1}\n"))
+    assert (
+        "spec.yaml:3: dataset.kind: memory stands for objects of a Python program, which a file "
+        "cannot name; name files" in done.err
+    )
+    done = run_cli(
+        "estimate",
+        write(tmp_path, "model: {format: memory}\ndataset: {kind: digits}\nnoise: {sigma: 0.1}\n"),
+    )
     assert "spec.yaml:1: model.format: memory stands for objects" in done.err
     assert re.search(r'"memory"(?!:)|MemorySpec', run_cli("list", "schema").out) is None
 
 
-def test_a_budget_lowers_data_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_lowers_data_in_memory_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_module, "measure_speed", lambda _: Speed(1.0, 3))
-    options: dict[str, Any] = {"sigma": 0.05, "estimators": {"mc": {"samples": 200}}, "out": tmp_path / "run", "budget": "10m"}
+    options: dict[str, Any] = {
+        "sigma": 0.05,
+        "estimators": {"mc": {"samples": 200}},
+        "out": tmp_path / "run",
+        "budget": "10m",
+    }
     first = robaudit.audit(network(), arrays(9), **options)
     assert {row.votes.draws for row in first.rows if row.votes} == {100}
     assert len(first.rows) == 5
@@ -355,7 +434,12 @@ def test_a_budget_lowers_data_in_memory_once(tmp_path: Path, monkeypatch: pytest
 
 
 def test_sampling_until_gates_are_decided(tmp_path: Path, golden: Golden) -> None:
-    options: dict[str, Any] = {"sigma": 0.05, "estimators": {"mc": {"samples": 256}}, "until_decided": True, "out": tmp_path / "run"}
+    options: dict[str, Any] = {
+        "sigma": 0.05,
+        "estimators": {"mc": {"samples": 256}},
+        "until_decided": True,
+        "out": tmp_path / "run",
+    }
     run = robaudit.audit(network(), arrays(9), gates="mean >= 0.01", **options)
     assert {row.votes.draws for row in run.rows if row.votes} == {64}
     assert [one.confidence for one in run.gate()] == [pytest.approx(1 - 0.05 / 3)]
@@ -377,8 +461,14 @@ def test_sampling_until_gates_are_decided(tmp_path: Path, golden: Golden) -> Non
 
 def test_two_runs_are_compared_and_one_is_verified(tmp_path: Path) -> None:
     write(tmp_path, digits(limit=4, estimators=[{"mc": {"samples": 20}}]))
-    other = write(tmp_path, digits(limit=4, estimators=[{"mc": {"samples": 20}}], name="ours", noise={"sigma": [0.2]}), "other.yaml")
-    base, new = (robaudit.audit(path, out=tmp_path / path.stem) for path in (tmp_path / "spec.yaml", other))
+    other = write(
+        tmp_path,
+        digits(limit=4, estimators=[{"mc": {"samples": 20}}], name="ours", noise={"sigma": [0.2]}),
+        "other.yaml",
+    )
+    base, new = (
+        robaudit.audit(path, out=tmp_path / path.stem) for path in (tmp_path / "spec.yaml", other)
+    )
     found = robaudit.compare_runs(base, new.path)
     assert found[0].images == 4
     assert "ours" in repr(found)
@@ -389,7 +479,12 @@ def test_two_runs_are_compared_and_one_is_verified(tmp_path: Path) -> None:
 def test_the_page_names_every_argument_and_method() -> None:
     page = (Path(__file__).parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
     words = set(re.findall(r"\w+", page))
-    parameters = set(inspect.signature(robaudit.audit).parameters) - {"what", "listener", "trust", "name"}
+    parameters = set(inspect.signature(robaudit.audit).parameters) - {
+        "what",
+        "listener",
+        "trust",
+        "name",
+    }
     methods = {name for name in vars(robaudit.Run) if not name.startswith("_")}
     assert (parameters | methods) - words == set()
     for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):

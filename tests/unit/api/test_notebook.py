@@ -17,26 +17,45 @@ from tests.clock import Clock
 def kinds(made: Any) -> list[list[str]]:
     """For each cell of code, the forms of its outputs."""
     return [
-        [kind for one in cell.outputs for kind in sorted(one.get("data", {"error": 0}))] for cell in made.cells if cell.cell_type == "code"
+        [kind for one in cell.outputs for kind in sorted(one.get("data", {"error": 0}))]
+        for cell in made.cells
+        if cell.cell_type == "code"
     ]
 
 
 def words(made: Any) -> list[str]:
-    """The lines of all outputs in plain text that hold no number: headings and notes, not results."""
-    found = [one.data.get("text/plain", "") for cell in made.cells if cell.cell_type == "code" for one in cell.outputs]
+    """The lines of all outputs in plain text that hold no number: headings and notes, not
+    results."""
+    found = [
+        one.data.get("text/plain", "")
+        for cell in made.cells
+        if cell.cell_type == "code"
+        for one in cell.outputs
+    ]
     return [line for line in "\n".join(found).splitlines() if not re.search(r"\d", line)]
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*(Proactor|zmq|event loop|datetime.utcnow|without encryption).*")
+@pytest.mark.filterwarnings(
+    "ignore:.*(Proactor|zmq|event loop|datetime.utcnow|without encryption).*"
+)
 def test_the_notebook_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
     pytest.importorskip("nbclient", reason="nbclient is not installed")
-    kernels = pytest.importorskip("jupyter_client.kernelspec", reason="jupyter_client is not installed")
+    kernels = pytest.importorskip(
+        "jupyter_client.kernelspec", reason="jupyter_client is not installed"
+    )
     if "python3" not in kernels.KernelSpecManager().find_kernel_specs():
         pytest.skip("Jupyter has no kernel python3 here")
     monkeypatch.setenv("PYTHONPATH", str(notebook.PATH.parents[1]))
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR", "COLUMNS"):
+    for name in (
+        "IPYTHONDIR",
+        "JUPYTER_RUNTIME_DIR",
+        "JUPYTER_DATA_DIR",
+        "JUPYTER_CONFIG_DIR",
+        "MPLCONFIGDIR",
+        "COLUMNS",
+    ):
         monkeypatch.setenv(name, "")  # set for the kernel, and restored
     try:
         made = notebook.executed(tmp_path)
@@ -67,7 +86,8 @@ class Shown:
 
 
 def test_progress_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, clock = Shown(), Clock()
+    shown = Shown()
+    clock = Clock()
     monkeypatch.setattr(listening, "_notebook", lambda: shown)
     heard = PythonListener(clock=clock)
     heard.begin(200, 0)

@@ -31,13 +31,24 @@ from tests.specs import digits, read_rows
 from tests.unit.api.nets import arrays, network
 
 NAMES = ["<b>zero</b>", "one & only", *map(str, range(2, 9)), "nine\u200b[31m"]
-OPTIONS: Any = {"sigma": [0.1, 0.25], "estimators": ["logit_gaussian", {"mc": {"samples": 100}}], "class_names": NAMES}
+OPTIONS: Any = {
+    "sigma": [0.1, 0.25],
+    "estimators": ["logit_gaussian", {"mc": {"samples": 100}}],
+    "class_names": NAMES,
+}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     gates = ["mean(estimator=mc, sigma=0.25) >= 0.5", "mean(estimator=mc, sigma=0.25) >= 0.999"]
-    return robaudit.audit(network(), arrays(60), **OPTIONS, gates=gates, out=tmp_path_factory.mktemp("api") / "run", name="digits")
+    return robaudit.audit(
+        network(),
+        arrays(60),
+        **OPTIONS,
+        gates=gates,
+        out=tmp_path_factory.mktemp("api") / "run",
+        name="digits",
+    )
 
 
 def test_the_class_of_runs(run: Run) -> None:
@@ -53,16 +64,27 @@ def test_rows_as_tables(run: Run) -> None:
     arrow = run.to_arrow()
     assert (arrow.column_names, arrow.num_rows) == ([*columns, *PARTS, "numbers"], len(run.rows))
     assert arrow["votes"].to_pylist() == [
-        None if (votes := row.votes) is None else {**asdict(votes), "counts": [*votes.counts]} for row in run.rows
+        None if (votes := row.votes) is None else {**asdict(votes), "counts": [*votes.counts]}
+        for row in run.rows
     ]
     frame = run.to_pandas()
     further = {f"numbers.{name}" for row in run.rows for name in row.numbers}
     assert list(frame.columns)[: len(columns)] == columns
     assert {"votes.counts", "votes.lost", "fit.skewness", *further} <= set(frame.columns)
     for row, (_, line) in zip(run.rows, frame.iterrows(), strict=True):
-        assert pandas.isna(line["fit.skewness"]) if row.fit is None else line["fit.skewness"] == row.fit.skewness
-        assert (row.votes and row.votes.counts) == (None if line["votes.counts"] is None else tuple(line["votes.counts"]))
-        assert row.numbers == {name.removeprefix("numbers."): line[name] for name in further if not pandas.isna(line[name])}
+        assert (
+            pandas.isna(line["fit.skewness"])
+            if row.fit is None
+            else line["fit.skewness"] == row.fit.skewness
+        )
+        assert (row.votes and row.votes.counts) == (
+            None if line["votes.counts"] is None else tuple(line["votes.counts"])
+        )
+        assert row.numbers == {
+            name.removeprefix("numbers."): line[name]
+            for name in further
+            if not pandas.isna(line[name])
+        }
     assert frame["value"].tolist() == [row.value for row in run.rows]
     assert frame["flips_to"].dtype == pandas.Int64Dtype()
     assert frame["flips_to"].isna().any()
@@ -74,7 +96,9 @@ def test_rows_as_tables(run: Run) -> None:
     ("library", "method"),
     [("pyarrow", "to_arrow"), ("pandas", "to_pandas")],
 )
-def test_a_library_is_missing(run: Run, library: str, method: str, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_a_library_is_missing(
+    run: Run, library: str, method: str, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(RobauditError) as caught:
         getattr(run, method)()
@@ -84,7 +108,8 @@ def test_a_library_is_missing(run: Run, library: str, method: str, monkeypatch: 
 def test_the_repr_of_a_run_is_short(run: Run) -> None:
     text = repr(run)
     assert text.startswith(
-        "<Run Sequential on 60 samples of data in memory; clean accuracy 100.0%; logit_gaussian at sigma 0.1: mean p_robust 0.99"
+        "<Run Sequential on 60 samples of data in memory; clean accuracy 100.0%; logit_gaussian "
+        "at sigma 0.1: mean p_robust 0.99"
     )
     assert text.endswith(f"; ...; in {run.path}>")
     assert len(text) < 600
@@ -105,36 +130,59 @@ def test_what_a_notebook_shows_is_escaped(run: Run) -> None:
         assert "\u200b" not in text
     assert "&lt;b&gt;zero&lt;/b&gt;" in shown[2]
     assert "clean accuracy" in shown[0]
-    assert "of 2 gates 1 passed, 1 failed" in shown[0].replace("1 failed, 1 passed", "1 passed, 1 failed")
+    assert "of 2 gates 1 passed, 1 failed" in shown[0].replace(
+        "1 failed, 1 passed", "1 passed, 1 failed"
+    )
 
 
-def test_results_print_as_the_tables_of_the_command_line(run: Run, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_print_as_the_tables_of_the_command_line(
+    run: Run, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     said = {
         "show": (run_cli("show", run.path).out, run.summary()),
-        "bias": (run_cli("bias-report", run.path, "--estimator", "mc").out, run.section("classes", estimator="mc")),
-        "flags": (run_cli("flag-samples", run.path, "--threshold", "0.6").out, run.section("flagged", threshold=0.6)),
+        "bias": (
+            run_cli("bias-report", run.path, "--estimator", "mc").out,
+            run.section("classes", estimator="mc"),
+        ),
+        "flags": (
+            run_cli("flag-samples", run.path, "--threshold", "0.6").out,
+            run.section("flagged", threshold=0.6),
+        ),
         "gates": (run_cli("gate", run.path).out, run.gate()),
     }
     for printed, results in said.values():
-        assert repr(results).strip() in in_python("\n".join(line.rstrip() for line in printed.splitlines()))
+        assert repr(results).strip() in in_python(
+            "\n".join(line.rstrip() for line in printed.splitlines())
+        )
 
 
 def test_results_are_tuples(run: Run) -> None:
     summary = run.summary()
     assert len(summary) == 4
-    assert [group.key.estimator for group in summary] == ["logit_gaussian", "mc", "logit_gaussian", "mc"]
+    assert [group.key.estimator for group in summary] == [
+        "logit_gaussian",
+        "mc",
+        "logit_gaussian",
+        "mc",
+    ]
     assert copy.deepcopy(summary) == summary == pickle.loads(pickle.dumps(summary))
     (bias,) = run.section("classes", estimator="mc", sigma=0.25)
     assert len(bias.classes) == 10
     (flagged,) = run.section("flagged", estimator=["mc"], sigma=[0.25], bottom=30)
     assert len(flagged.samples) == 30
-    assert "... and 5 more." in repr(run.section("flagged", estimator=["mc"], sigma=[0.25], bottom=55))
+    assert "... and 5 more." in repr(
+        run.section("flagged", estimator=["mc"], sigma=[0.25], bottom=55)
+    )
 
 
 def test_gates(run: Run) -> None:
     decisions = run.gate()
-    assert ([one.verdict for one in decisions], decisions.verdict, decisions.passed) == (["pass", "fail"], "fail", False)
+    assert ([one.verdict for one in decisions], decisions.verdict, decisions.passed) == (
+        ["pass", "fail"],
+        "fail",
+        False,
+    )
     assert run.gate("mean(estimator=mc, sigma=0.25) >= 0.5").passed
     one = run.gate("p05(estimator=mc, sigma=0.25) >= 0.68", inconclusive="pass")
     assert (one[0].verdict, one.verdict) == ("inconclusive", "pass")
@@ -161,7 +209,10 @@ def test_pictures(run: Run, tmp_path: Path) -> None:
     drawn = run.plot("summary", estimator="mc")
     assert isinstance(drawn, figure.Figure)
     assert drawn._repr_png_().startswith(b"\x89PNG")
-    assert isinstance(run.plot("flagged", tmp_path / "a.png", estimator="mc", sigma=0.25, max_images=3), figure.Figure)
+    assert isinstance(
+        run.plot("flagged", tmp_path / "a.png", estimator="mc", sigma=0.25, max_images=3),
+        figure.Figure,
+    )
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -172,7 +223,9 @@ MISTAKES: dict[str, Any] = {
     "below": lambda run: run.section("flagged", threshold=float("nan")),
     "a gate that is no text": lambda run: run.gate(["mean >= 0.9", 5]),
     "a gate": lambda run: run.gate("meen >= 1"),
-    "no gate": lambda run: replace(run, info=changed(run.info, spec={**run.info.spec, "gates": []})).gate(),
+    "no gate": lambda run: replace(
+        run, info=changed(run.info, spec={**run.info.spec, "gates": []})
+    ).gate(),
     "inconclusive": lambda run: run.gate(inconclusive="xfail"),
     "a format": lambda run: run.plot("classes", "a.jpg"),
 }

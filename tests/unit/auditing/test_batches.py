@@ -26,7 +26,7 @@ NETWORKS = """
 import torch
 
 def kernels(x):
-    "Logits whose last digits depend on the number of rows, as where a library chooses its kernels by it."
+    "Logits whose last digits depend on the number of rows, as if a library chose kernels by it."
     logits = 8 * x.flatten(1)[:, 20:30]
     return logits * (1 + 2e-7) if len(x) > 16 else logits
 
@@ -50,7 +50,8 @@ class Kernels(Pixels):
 
     def __init__(self, most: int, more: float = 2**-20) -> None:
         super().__init__()
-        self.most, self.more = most, more
+        self.most = most
+        self.more = more
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * (1 + self.more * (len(x) > self.most))
@@ -90,21 +91,42 @@ class Random(Pixels):
         return super().forward(x) + torch.rand(len(x), 5)
 
 
-def check(network: nn.Module, batch_size: int | None = None, *, gradients: bool = True, images: Tensor = IMAGES) -> Rows:
+def check(
+    network: nn.Module,
+    batch_size: int | None = None,
+    *,
+    gradients: bool = True,
+    images: Tensor = IMAGES,
+) -> Rows:
     return warned(network, batch_size, gradients=gradients, images=images)[0]
 
 
-def warned(network: nn.Module, batch_size: int | None = None, *, gradients: bool = True, images: Tensor = IMAGES) -> tuple[Rows, list[str]]:
-    return check_rows(Engine(from_module(network), sources(1, torch.float32), 5, batch_size), images, gradients=gradients)
+def warned(
+    network: nn.Module,
+    batch_size: int | None = None,
+    *,
+    gradients: bool = True,
+    images: Tensor = IMAGES,
+) -> tuple[Rows, list[str]]:
+    return check_rows(
+        Engine(from_module(network), sources(1, torch.float32), 5, batch_size),
+        images,
+        gradients=gradients,
+    )
 
 
 @pytest.mark.parametrize("images", [1, 2, 7])
 @pytest.mark.parametrize("batch_size", [None, 1, 5, 8, 24, 300])
 def test_rows_that_do_not_depend_on_the_batch(batch_size: int | None, images: int) -> None:
-    assert check(Pixels(), batch_size, images=IMAGES[:images]) == Rows(kind=RowBits.BITWISE, largest_difference=0.0)
+    assert check(Pixels(), batch_size, images=IMAGES[:images]) == Rows(
+        kind=RowBits.BITWISE, largest_difference=0.0
+    )
 
 
-@pytest.mark.parametrize(("most", "batch_size"), [(8, None), (16, None), (120, None), (16, 24), (200, 256), (8, 11), (255, 300)])
+@pytest.mark.parametrize(
+    ("most", "batch_size"),
+    [(8, None), (16, None), (120, None), (16, 24), (200, 256), (8, 11), (255, 300)],
+)
 def test_rounding_is_found_at_any_size_that_the_run_uses(most: int, batch_size: int | None) -> None:
     found = check(Kernels(most), batch_size)
     assert found.kind is RowBits.ROUNDING
@@ -135,7 +157,8 @@ class Partly(Pixels):
 
 
 class Whole(Pixels):
-    """Takes batches of 8 rows up to 64: of fewer it makes no batch at all, and of more it runs out of memory."""
+    """Takes batches of 8 rows up to 64: of fewer it makes no batch at all, and of more it runs out
+    of memory."""
 
     def forward(self, x: Tensor) -> Tensor:
         if len(x) % 8:
@@ -148,21 +171,31 @@ class Whole(Pixels):
 def test_images_without_finite_logits_are_passed_over() -> None:
     images = IMAGES.clone()
     images[:, 0, 0, 0] = torch.linspace(0, 1, 7)
-    assert check(Partly(), images=images, gradients=False) == Rows(kind=RowBits.BITWISE, largest_difference=0.0)
+    assert check(Partly(), images=images, gradients=False) == Rows(
+        kind=RowBits.BITWISE, largest_difference=0.0
+    )
 
 
 @pytest.mark.parametrize("batch_size", [None, 256])
 def test_batches_are_those_of_the_run_as_far_as_memory_goes(batch_size: int | None) -> None:
-    assert check(Whole(), batch_size, images=IMAGES[:3]) == Rows(kind=RowBits.BITWISE, largest_difference=0.0)
+    assert check(Whole(), batch_size, images=IMAGES[:3]) == Rows(
+        kind=RowBits.BITWISE, largest_difference=0.0
+    )
 
 
 def test_rounding_is_said_and_verified_as_such(tmp_path: Path, run_cli: RunCli) -> None:
-    """The honest way, on any machine: run.json, and what `verify` says of rows recomputed in other batches."""
+    """The honest way, on any machine: run.json, and what `verify` says of rows recomputed in other
+    batches."""
     (tmp_path / "networks.py").write_text(NETWORKS, encoding="utf-8")
     estimators = [{"mc": {"samples": 30}}, "logit_gaussian"]
     spec = write(
         tmp_path,
-        digits(limit=12, model={"format": "python", "architecture": "networks:rounding"}, estimators=estimators, noise={"sigma": 0.5}),
+        digits(
+            limit=12,
+            model={"format": "python", "architecture": "networks:rounding"},
+            estimators=estimators,
+            noise={"sigma": 0.5},
+        ),
     )
     code, _, err = run_cli("estimate", spec, "--out", "run", "--trust")
     assert code == 0
@@ -175,19 +208,37 @@ def test_rounding_is_said_and_verified_as_such(tmp_path: Path, run_cli: RunCli) 
     assert out.startswith("2 rows of 1 samples recomputed: all as written, ")
 
 
-def test_a_row_with_other_bits_is_named_only_where_they_were_promised(tmp_path: Path, run_cli: RunCli) -> None:
-    """A network without sums has the same bits everywhere; a value that is moved by its last digit passes, and is told."""
-    (tmp_path / "networks.py").write_text("def net():\n    return lambda x: 8 * x.flatten(1)[:, 20:30]\n", encoding="utf-8")
-    spec = write(tmp_path, digits(limit=3, model={"format": "python", "architecture": "networks:net"}, noise={"sigma": 0.5}))
+def test_a_row_with_other_bits_is_named_only_where_they_were_promised(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    """A network without sums has the same bits everywhere; a value that is moved by its last digit
+    passes, and is told."""
+    (tmp_path / "networks.py").write_text(
+        "def net():\n    return lambda x: 8 * x.flatten(1)[:, 20:30]\n", encoding="utf-8"
+    )
+    spec = write(
+        tmp_path,
+        digits(
+            limit=3,
+            model={"format": "python", "architecture": "networks:net"},
+            noise={"sigma": 0.5},
+        ),
+    )
     assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
     assert read_info(tmp_path / "run")["rows"] == {"kind": "bitwise", "largest_difference": 0.0}
-    assert run_cli("verify", "run", "--trust").out.startswith("3 rows of 3 samples recomputed: all as written, bit for bit\n")
+    assert run_cli("verify", "run", "--trust").out.startswith(
+        "3 rows of 3 samples recomputed: all as written, bit for bit\n"
+    )
 
 
-def test_another_processor_is_told_when_a_run_is_resumed(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_processor_is_told_when_a_run_is_resumed(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = write(tmp_path, digits(limit=3))
     assert run_cli("estimate", spec, "--out", "run").code == 0
-    monkeypatch.setattr("robaudit.auditing.prepare.device_name", lambda device: "cpu (another, 9 threads)")
+    monkeypatch.setattr(
+        "robaudit.auditing.prepare.device_name", lambda device: "cpu (another, 9 threads)"
+    )
     code, _, err = run_cli("estimate", spec, "--out", "run", "--extend", "--limit", "4")
     assert code == 0
     assert "(now cpu (another, 9 threads)): its rows may differ in the last digits" in err
@@ -195,19 +246,31 @@ def test_another_processor_is_told_when_a_run_is_resumed(tmp_path: Path, run_cli
 
 @pytest.mark.parametrize(
     ("vendor", "own", "asked"),
-    [("GenuineIntel", None, "AUTO,STRICT"), ("GenuineIntel", "COMPATIBLE", "COMPATIBLE"), ("AuthenticAMD", None, None), ("", None, None)],
+    [
+        ("GenuineIntel", None, "AUTO,STRICT"),
+        ("GenuineIntel", "COMPATIBLE", "COMPATIBLE"),
+        ("AuthenticAMD", None, None),
+        ("", None, None),
+    ],
 )
-def test_mkl_is_asked_for_reproducible_sums_on_intel(vendor: str, own: str | None, asked: str | None) -> None:
+def test_mkl_is_asked_for_reproducible_sums_on_intel(
+    vendor: str, own: str | None, asked: str | None
+) -> None:
     """Unless the user has made a choice; before torch is imported."""
-    environment = {key: value for key, value in os.environ.items() if key != "MKL_CBWR"} | ({} if own is None else {"MKL_CBWR": own})
+    environment = {key: value for key, value in os.environ.items() if key != "MKL_CBWR"} | (
+        {} if own is None else {"MKL_CBWR": own}
+    )
     program = (
         "import builtins, io, os, sys\n"
         "real = builtins.open\n"
         f"cpu = io.StringIO('processor : 0\\nvendor_id : {vendor}\\n')\n"
-        "builtins.open = lambda path, *a, **k: cpu if path == '/proc/cpuinfo' else real(path, *a, **k)\n"
+        "builtins.open = lambda path, *a, **k: cpu if path == '/proc/cpuinfo' else real(path, "
+        "*a, **k)\n"
         "import robaudit\n"
         "assert 'torch' not in sys.modules\n"
         "print(os.environ.get('MKL_CBWR'))"
     )
-    found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     assert found.stdout == f"{asked}\n"

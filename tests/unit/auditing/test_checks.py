@@ -1,4 +1,5 @@
-"""The input check on real networks: each likely mistake warns in one line, and right settings stay silent."""
+"""The input check on real networks: each likely mistake warns in one line, and right settings stay
+silent."""
 
 from __future__ import annotations
 
@@ -24,17 +25,25 @@ CHECKED = 256
 
 
 def spec(model: str, **dataset: Any) -> AuditSpec:
-    """A shared model with its right settings on its first test images; ``dataset`` changes that section."""
+    """A shared model with its right settings on its first test images; ``dataset`` changes that
+    section."""
     raw = document(model, limit=CHECKED)
-    if model == "cifar10_resnet20":  # the weights: TorchScript takes seconds to prepare its first gradient
+    if (
+        model == "cifar10_resnet20"
+    ):  # the weights: TorchScript takes seconds to prepare its first gradient
         path = str(SHARED / "models" / model / "model.safetensors")
-        raw["model"] |= {"path": path, "architecture": "robaudit:cifar_resnet", "architecture_options": {"depth": 20}}
+        raw["model"] |= {
+            "path": path,
+            "architecture": "robaudit:cifar_resnet",
+            "architecture_options": {"depth": 20},
+        }
     raw["dataset"] |= dataset
     return AuditSpec.model_validate(raw)
 
 
 def check(asked: AuditSpec, *around: nn.Module, **model: Any) -> InputCheck:
-    """The check of a spec; ``model`` changes that section; modules ``around`` (before, after) go around the network."""
+    """The check of a spec; ``model`` changes that section; modules ``around`` (before, after) go
+    around the network."""
     options = asked.model.model_copy(update=model)
     loaded = load_model(Source(options))
     if around:
@@ -78,7 +87,9 @@ def test_right_settings_are_silent(model: str) -> None:
     assert found.warnings == ()
     assert (found.classes, len(found.seen), found.labelled) == (10, CHECKED, CHECKED)
     accuracy = card(model)["accuracy"]
-    assert abs(found.correct / CHECKED - accuracy) < 4 * (accuracy * (1 - accuracy) / CHECKED) ** 0.5
+    assert (
+        abs(found.correct / CHECKED - accuracy) < 4 * (accuracy * (1 - accuracy) / CHECKED) ** 0.5
+    )
 
 
 @pytest.mark.parametrize("model", ["cifar10_cnn_a_adv", "fashion_logistic", "mnist_spectral_mlp"])
@@ -91,14 +102,26 @@ def test_mean_and_std_left_out(model: str) -> None:
 @pytest.mark.parametrize(
     ("model", "mean", "std", "says"),
     [
-        ("cifar10_resnet20", (0.5,), (0.5,), "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] (imagenet)"),
+        (
+            "cifar10_resnet20",
+            (0.5,),
+            (0.5,),
+            "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] (imagenet)",
+        ),
         ("cifar10_cnn_a_mix", (0.5,), (0.5,), "% with mean: ["),
         ("fashion_shallow_cnn", (0.1307,), (0.3081,), "mean: 0.5, std: 0.5"),
         ("mnist_spectral_mlp", (0.5,), (0.5,), "mean: [0.1307], std: [0.3081] (mnist)"),
-        ("mnist_conv_small_nat", (0.5,), (0.5,), "no mean and std (is the normalisation inside the model?)"),  # as good as its own
+        (
+            "mnist_conv_small_nat",
+            (0.5,),
+            (0.5,),
+            "no mean and std (is the normalisation inside the model?)",
+        ),  # as good as its own
     ],
 )
-def test_another_mean_and_std(model: str, mean: tuple[float, ...], std: tuple[float, ...], says: str) -> None:
+def test_another_mean_and_std(
+    model: str, mean: tuple[float, ...], std: tuple[float, ...], says: str
+) -> None:
     """Also where it costs a few percent only."""
     line = only_warning(check(spec(model), mean=mean, std=std))
     assert "clean accuracy is " in line
@@ -119,14 +142,22 @@ def test_normalised_twice() -> None:
 
 def test_channels_swapped(tmp_path: Path) -> None:
     with np.load(SHARED / "data" / "cifar10_test.npz") as data:
-        save_npz(tmp_path / "bgr.npz", images=data["images"][:CHECKED, ::-1], labels=data["labels"][:CHECKED])
+        save_npz(
+            tmp_path / "bgr.npz",
+            images=data["images"][:CHECKED, ::-1],
+            labels=data["labels"][:CHECKED],
+        )
     line = only_warning(check(spec("cifar10_cnn_a_mix", path=str(tmp_path / "bgr.npz"))))
     assert line.endswith("with red and blue swapped (RGB/BGR)")
 
 
 def test_inverted_pixels(tmp_path: Path) -> None:
     with np.load(SHARED / "data" / "mnist_test.npz") as data:
-        save_npz(tmp_path / "inverted.npz", images=255 - data["images"][:CHECKED], labels=data["labels"][:CHECKED])
+        save_npz(
+            tmp_path / "inverted.npz",
+            images=255 - data["images"][:CHECKED],
+            labels=data["labels"][:CHECKED],
+        )
     line = only_warning(check(spec("mnist_spectral_mlp", path=str(tmp_path / "inverted.npz"))))
     assert line.endswith("with inverted pixels (1 - x)")
 
@@ -154,7 +185,10 @@ class Quantise(nn.Module):
 
 def test_vanishing_gradients() -> None:
     line = only_warning(check(spec("mnist_cnn_a_adv"), Quantise(), nn.Identity()))
-    assert "gradients vanish on 8 of 8 images; what is computed from gradients is 1 or 0 there, and attacks find nothing" in line
+    assert (
+        "gradients vanish on 8 of 8 images; what is computed from gradients is 1 or 0 there, and "
+        "attacks find nothing" in line
+    )
 
 
 def test_saturated_probabilities_have_no_gradient_either() -> None:
@@ -205,7 +239,12 @@ def test_warning_is_printed_and_kept(tmp_path: Path, run_cli: RunCli) -> None:
 @pytest.mark.bits
 def test_no_labels_no_accuracy(tmp_path: Path, run_cli: RunCli) -> None:
     save_npz(tmp_path / "x.npz", count=30)
-    asked = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz", "labels_key": None}, estimators=["softmax"]))
+    asked = write(
+        tmp_path,
+        digits(
+            dataset={"kind": "npz", "path": "x.npz", "labels_key": None}, estimators=["softmax"]
+        ),
+    )
     code, out, err = run_cli("estimate", asked, "--out", "run")
     assert (code, err) == (0, "note: no labels: accuracy is not measured; robustness needs none\n")
     assert "clean accuracy  not measured (no labels)" in out

@@ -1,4 +1,5 @@
-"""Images at once: one at first, then what takes about two seconds, never more than memory holds by what was measured."""
+"""Images at once: one at first, then what takes about two seconds, never more than memory holds by
+what was measured."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ from robaudit.engine.registry import Task, reference_class
 from robaudit.memory import CPU
 from tests.levels import sigma
 
-TASKS = tuple(Task(reference_class().model_validate({"samples": 999}), "mc", sigma(level)) for level in (0.1, 0.2))
+TASKS = tuple(
+    Task(reference_class().model_validate({"samples": 999}), "mc", sigma(level))
+    for level in (0.1, 0.2)
+)
 
 
 class Counted(ChunkSizer):
@@ -18,7 +22,10 @@ class Counted(ChunkSizer):
 
     def __init__(self, free: int = 10**9, each: int = 0, fixed: int = 0, least: int = 1) -> None:
         super().__init__(TASKS, 10, 64, CPU, 10**15, least)
-        self.free, self.each, self.fixed, self.images = free, each, fixed, 0
+        self.free = free
+        self.each = each
+        self.fixed = fixed
+        self.images = 0
 
     def taken(self, device: torch.device) -> int:
         return max(1, self.fixed + self.each * self.images)
@@ -40,18 +47,26 @@ def test_the_first_chunk_is_a_single_image() -> None:
     assert max(grown(Counted())) == MOST_IMAGES
 
 
-@pytest.mark.parametrize(("free", "each", "fixed"), [(1000, 10, 0), (1000, 10, 400), (1000, 300, 0), (1000, 5, 900), (100, 200, 0)])
+@pytest.mark.parametrize(
+    ("free", "each", "fixed"),
+    [(1000, 10, 0), (1000, 10, 400), (1000, 300, 0), (1000, 5, 900), (100, 200, 0)],
+)
 def test_chunks_grow_as_far_as_memory_allows(free: int, each: int, fixed: int) -> None:
     found = grown(Counted(free, each, fixed))
     assert found == sorted(found)
     assert all(fixed + each * images <= free for images in found if images > 1)
-    assert found[-1] == 1 or fixed == 900 or found[-1] >= 0.9 * min(MOST_IMAGES, (free - fixed) // each)
+    assert (
+        found[-1] == 1
+        or fixed == 900
+        or found[-1] >= 0.9 * min(MOST_IMAGES, (free - fixed) // each)
+    )
 
 
 def test_a_chunk_that_takes_more_than_those_before_makes_the_next_smaller() -> None:
     sizer = Counted(1000, 10)
     for images, each, following in ((1, 10, 8), (8, 10, 64), (64, 10, 100), (100, 40, 25)):
-        sizer.images, sizer.each = images, each
+        sizer.images = images
+        sizer.each = each
         sizer.took(TASKS, images, 0.0)
         assert sizer.next_images(TASKS) == following
 
@@ -85,7 +100,8 @@ def test_a_steady_pace_depends_on_no_clock_and_no_memory() -> None:
 
 
 def test_chains_share_their_passes() -> None:
-    """As many images as fill a pass, from the first chunk on and however long it takes; fewer where memory ran out."""
+    """As many images as fill a pass, from the first chunk on and however long it takes; fewer where
+    memory ran out."""
     assert set(grown(Counted(least=6), 5.0)) == {6}
     sizer = Counted(least=6)
     sizer.shrink(6)

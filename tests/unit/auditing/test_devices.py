@@ -30,7 +30,9 @@ CPU = torch.device("cpu")
 
 @pytest.mark.slow
 @pytest.mark.bits
-def test_a_worker_for_each_device(tmp_path: Path, here: Surroundings, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_for_each_device(
+    tmp_path: Path, here: Surroundings, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = write(tmp_path, digits(limit=8, estimators=[{"mc": {"samples": 20}}]))
     assert run_cli("estimate", spec, "--out", "one", "-q").code == 0
     monkeypatch.setattr(run_module, "pick_devices", lambda _: [CPU, CPU])
@@ -39,10 +41,14 @@ def test_a_worker_for_each_device(tmp_path: Path, here: Surroundings, run_cli: R
     code, _, err = run_cli("estimate", spec, "--out", "two")
     assert (code, err.count("note: 2 workers: cpu, cpu\n")) == (0, 1)
     assert read_info(tmp_path / "two")["device"].startswith("cpu,cpu (")
-    assert (tmp_path / "two" / "samples.csv").read_bytes() == (tmp_path / "one" / "samples.csv").read_bytes()
+    assert (tmp_path / "two" / "samples.csv").read_bytes() == (
+        tmp_path / "one" / "samples.csv"
+    ).read_bytes()
 
 
-def test_without_ray_it_says_how_to_install_it(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_it_says_how_to_install_it(
+    tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_module, "pick_devices", lambda _: [CPU, CPU])
     monkeypatch.setitem(sys.modules, "ray", None)
     refuse("estimate", write(tmp_path, digits()), "--out", "run")
@@ -57,7 +63,11 @@ class _Cuda:
         patch.setattr(torch.cuda, "_lazy_init", lambda: pytest.fail("CUDA was initialised"))
 
 
-@given(st.integers(0, 9), st.lists(st.integers(0, 12), min_size=1, max_size=4), st.sampled_from([",", ", "]))
+@given(
+    st.integers(0, 9),
+    st.lists(st.integers(0, 12), min_size=1, max_size=4),
+    st.sampled_from([",", ", "]),
+)
 def test_devices_are_those_that_are_named(there: int, numbers: list[int], comma: str) -> None:
     name = comma.join(f"cuda:{number}" for number in numbers)
     with pytest.MonkeyPatch.context() as patch:
@@ -89,13 +99,19 @@ def test_devices_are_those_that_are_named(there: int, numbers: list[int], comma:
         (2, "cuda:" + "9" * 5000),
     ],
 )
-def test_devices_that_are_not_there(there: int, name: str, tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_that_are_not_there(
+    there: int, name: str, tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _Cuda(monkeypatch, there)
     refuse("estimate", write(tmp_path, digits()), "--out", "run", "--device", name)
 
 
 def test_the_noise_depends_on_the_model_of_the_devices_not_on_their_number() -> None:
-    assert kind_of("cuda:0,cuda:1 (NVIDIA A100)") == kind_of("cuda:0 (NVIDIA A100)") == kind_of("cuda:3 (NVIDIA A100)")
+    assert (
+        kind_of("cuda:0,cuda:1 (NVIDIA A100)")
+        == kind_of("cuda:0 (NVIDIA A100)")
+        == kind_of("cuda:3 (NVIDIA A100)")
+    )
     assert kind_of("cuda:0,cuda:1 (NVIDIA A100)") != kind_of("cuda:0 (NVIDIA H100)")
     assert kind_of("cpu,cpu (a processor, 1 thread)") == kind_of("cpu (another, 2 threads)")
 

@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.auditing import run as run_module
-from robaudit.auditing.expected import FEWEST_DRAWS, Expected, Speed, as_begun, lowered, measure_speed
+from robaudit.auditing.expected import (
+    FEWEST_DRAWS,
+    Expected,
+    Speed,
+    as_begun,
+    lowered,
+    measure_speed,
+)
 from robaudit.auditing.prepare import PreparedAudit, Request, prepare
 from robaudit.engine import registry
 from robaudit.engine.registry import tasks_of
@@ -37,7 +44,9 @@ def ready(noise: Any) -> PreparedAudit:
 
 def seconds(spec: AuditSpec, images: int, rate: float) -> float:
     """By the estimators' own passes."""
-    forwards, backwards = map(sum, zip(*(one.passes(10) for one in registry.build(spec.estimators).values()), strict=True))
+    forwards, backwards = map(
+        sum, zip(*(one.passes(10) for one in registry.build(spec.estimators).values()), strict=True)
+    )
     return images * len(spec.levels) * (forwards + 2 * backwards) / rate
 
 
@@ -50,8 +59,14 @@ def test_the_speed_is_that_of_the_timed_passes() -> None:
 
 
 def test_the_line() -> None:
-    assert Expected(500, 1025, 176.7, 2912.0).text == "about 2.9 min on this machine: 500 images x 1,025 passes at 2,900 passes/s"
-    assert Expected(1, 20, 40.0, 0.512).text == "about 40 s on this machine: 1 image x 20 passes at 0.51 passes/s"
+    assert (
+        Expected(500, 1025, 176.7, 2912.0).text
+        == "about 2.9 min on this machine: 500 images x 1,025 passes at 2,900 passes/s"
+    )
+    assert (
+        Expected(1, 20, 40.0, 0.512).text
+        == "about 40 s on this machine: 1 image x 20 passes at 0.51 passes/s"
+    )
 
 
 def test_each_task_counts_for_the_images_that_lack_it() -> None:
@@ -66,12 +81,21 @@ def test_each_task_counts_for_the_images_that_lack_it() -> None:
 @given(st.floats(1.0, 1e5), st.integers(1, 2000), st.integers(1, 20_000), st.booleans())
 def test_what_is_lowered_fits(budget: float, images: int, samples: int, limited: bool) -> None:
     chosen = {"limit": images} if limited else {"sample": {"size": images, "seed": 3}}
-    spec = spec_of(estimators=[{"mc": {"samples": samples}}, *BOTH[1:]], dataset={"kind": "digits", **chosen})
+    spec = spec_of(
+        estimators=[{"mc": {"samples": samples}}, *BOTH[1:]], dataset={"kind": "digits", **chosen}
+    )
     speed = Speed(1000.0, 10)
     try:
         found, lines = lowered(spec, images, budget, speed)
     except RobauditError:
-        assert seconds(spec_of(estimators=[{"mc": {"samples": min(samples, FEWEST_DRAWS)}}, *BOTH[1:]]), 1, 1000.0) > 0.8 * budget
+        assert (
+            seconds(
+                spec_of(estimators=[{"mc": {"samples": min(samples, FEWEST_DRAWS)}}, *BOTH[1:]]),
+                1,
+                1000.0,
+            )
+            > 0.8 * budget
+        )
         return
     sample = found.dataset.sample
     left = found.dataset.limit if sample is None else sample.size
@@ -99,7 +123,9 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return set_rate
 
 
-def test_a_run_is_lowered_once(tmp_path: Path, run_cli: RunCli, slow: Callable[[float], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_lowered_once(
+    tmp_path: Path, run_cli: RunCli, slow: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, digits(limit=20, estimators=[{"mc": {"samples": 400}}], noise={"sigma": [0.2]}))
     slow(0.02)  # ten hours are 640 passes or so
@@ -112,7 +138,10 @@ def test_a_run_is_lowered_once(tmp_path: Path, run_cli: RunCli, slow: Callable[[
     (folder,) = Path("runs").iterdir()
     assert folder.name.startswith("spec-36000s-")
     info = read_info(folder)
-    assert (info["spec"]["estimators"][0]["options"], info["spec"]["dataset"]["limit"]) == ({"samples": 100}, 6)
+    assert (info["spec"]["estimators"][0]["options"], info["spec"]["dataset"]["limit"]) == (
+        {"samples": 100},
+        6,
+    )
     slow(1e9)
     again = run_cli(*command)
     assert again.code == 0, again.err
@@ -125,7 +154,9 @@ def test_a_run_is_lowered_once(tmp_path: Path, run_cli: RunCli, slow: Callable[[
     assert (plain.code, len(list(Path("runs").iterdir()))) == (0, 2)
 
 
-def test_what_fits_is_left_alone(tmp_path: Path, run_cli: RunCli, slow: Callable[[float], None]) -> None:
+def test_what_fits_is_left_alone(
+    tmp_path: Path, run_cli: RunCli, slow: Callable[[float], None]
+) -> None:
     write(tmp_path, digits(limit=3, estimators=[{"mc": {"samples": 50}}]))
     slow(1e6)
     done = run_cli("estimate", "spec.yaml", "--budget", "1h", "--out", "run")
@@ -134,7 +165,9 @@ def test_what_fits_is_left_alone(tmp_path: Path, run_cli: RunCli, slow: Callable
     assert read_info(tmp_path / "run")["totals"]["samples"] == 3
 
 
-def test_a_complete_run_times_nothing(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_run_times_nothing(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, digits(limit=3))
     timed: list[PreparedAudit] = []
 
@@ -152,11 +185,20 @@ def test_a_complete_run_times_nothing(tmp_path: Path, run_cli: RunCli, monkeypat
     [
         (("--budget", "soon"), "--budget soon: is not a duration"),
         (("--budget", "9m", "--extend"), "--budget: cannot be combined with --extend"),
-        (("--budget", "9m", "--gate", "mean >= 0.9"), "--budget: cannot be combined with sampling until gates are decided"),
+        (
+            ("--budget", "9m", "--gate", "mean >= 0.9"),
+            "--budget: cannot be combined with sampling until gates are decided",
+        ),
         (("--budget", "1m"), "--budget: is too short: one image takes about"),
     ],
 )
-def test_refusals(options: tuple[str, ...], says: str, tmp_path: Path, run_cli: RunCli, slow: Callable[[float], None]) -> None:
+def test_refusals(
+    options: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    run_cli: RunCli,
+    slow: Callable[[float], None],
+) -> None:
     write(tmp_path, digits(limit=3))
     slow(0.001)
     done = run_cli("estimate", "spec.yaml", "--out", "run", *options)

@@ -19,7 +19,11 @@ from tests.unit.api.nets import arrays, network
 CLEAN = "clean accuracy is "
 
 
-def warnings_of(net: nn.Module, labels: Tensor | np.ndarray[tuple[int, ...], np.dtype[np.int64]], images: object = None) -> list[str]:
+def warnings_of(
+    net: nn.Module,
+    labels: Tensor | np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+    images: object = None,
+) -> list[str]:
     """Those of an audit of digits in memory."""
     data = arrays(len(labels))[0] if images is None else images
     return list(robaudit.audit(net, (data, labels), sigma=0.1, estimators="softmax").info.warnings)
@@ -45,10 +49,16 @@ class TestLabels:
     def test_permuted(self, order: list[int], shown: str) -> None:
         (line,) = warnings_of(network(), np.array(order)[self.labels])
         assert CLEAN in line
-        assert line.endswith(f"% with the labels permuted ({shown}): check the order of the classes")
+        assert line.endswith(
+            f"% with the labels permuted ({shown}): check the order of the classes"
+        )
 
     def test_images_of_a_single_class_show_no_permutation(self) -> None:
-        (line,) = warnings_of(network(), np.full(120, 3), arrays(600)[0][arrays(600)[1] == 5][:120][np.arange(120) % 40])
+        (line,) = warnings_of(
+            network(),
+            np.full(120, 3),
+            arrays(600)[0][arrays(600)[1] == 5][:120][np.arange(120) % 40],
+        )
         assert line.endswith("no better than chance; check labels, head, mean and std")
 
     def test_random_labels(self) -> None:
@@ -67,14 +77,18 @@ class TestLabels:
                 return found
 
         (line,) = warnings_of(Spread(), self.labels)
-        assert line.endswith("% with the labels permuted (0->7, 1->17, 2->27, ...): check the order of the classes")
+        assert line.endswith(
+            "% with the labels permuted (0->7, 1->17, 2->27, ...): check the order of the classes"
+        )
 
     def test_a_subset_of_the_classes_is_no_mistake(self) -> None:
         wide = nn.Sequential(network(), nn.ConstantPad1d((0, 90), -100.0))
         assert warnings_of(wide, self.labels) == []
 
 
-def test_labels_up_to_the_number_of_classes(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
+def test_labels_up_to_the_number_of_classes(
+    tmp_path: Path, run_cli: RunCli, golden: Golden
+) -> None:
     images, labels = arrays(60)
     np.savez(tmp_path / "x.npz", images=images, labels=labels + 1)
     path = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=["softmax"]))

@@ -1,4 +1,5 @@
-"""The end of a run: what it returns is what a reader of its folder finds, and nothing is read back for it."""
+"""The end of a run: what it returns is what a reader of its folder finds, and nothing is read back
+for it."""
 
 from __future__ import annotations
 
@@ -18,20 +19,31 @@ ESTIMATORS = [{"mc": {"samples": 40}}, {"logit_gaussian": {"samples": 16}}]
 
 
 @pytest.mark.parametrize("most", [None, 0], ids=["few rows", "many rows"])
-def test_a_finished_run_is_what_its_folder_says(most: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_is_what_its_folder_says(
+    most: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if most is not None:
         monkeypatch.setattr(outputs, "SMALL", most)
-    run = audit(located(digits(limit=6, noise={"sigma": [0.2, 1.0]}, estimators=ESTIMATORS), tmp_path, "spec"), out=tmp_path / "run")
+    run = audit(
+        located(
+            digits(limit=6, noise={"sigma": [0.2, 1.0]}, estimators=ESTIMATORS), tmp_path, "spec"
+        ),
+        out=tmp_path / "run",
+    )
     assert isinstance(run.rows, StoredRows) == (most == 0)
     again = read_run(run.path)
     assert run.info == again.info
     assert list(run.rows) == list(again.rows)
-    assert any(row.votes is not None and row.votes.bits for row in read_run(run.path, kept=True).rows), "which neither of them holds"
+    assert any(
+        row.votes is not None and row.votes.bits for row in read_run(run.path, kept=True).rows
+    ), "which neither of them holds"
     assert summary_of(run) == summary_of(again)
 
 
 def test_the_files_are_those_of_the_rows(tmp_path: Path) -> None:
-    run = audit(located(digits(limit=6, estimators=ESTIMATORS), tmp_path, "spec"), out=tmp_path / "run")
+    run = audit(
+        located(digits(limit=6, estimators=ESTIMATORS), tmp_path, "spec"), out=tmp_path / "run"
+    )
     rows = read_run(run.path, kept=True).rows
     assert (run.path / "samples.json").read_text() == "".join(rows_json(rows))
     assert (run.path / "samples.csv").read_text() == "".join(rows_csv(rows, run.class_names))
@@ -39,7 +51,9 @@ def test_the_files_are_those_of_the_rows(tmp_path: Path) -> None:
 
 def test_nothing_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "SMALL", 0)
-    run = audit(located(digits(limit=6, estimators=ESTIMATORS), tmp_path, "spec"), out=tmp_path / "run")
+    run = audit(
+        located(digits(limit=6, estimators=ESTIMATORS), tmp_path, "spec"), out=tmp_path / "run"
+    )
     for name in OUTPUTS:
         (run.path / name).unlink()
     assert [group.images for group in summary_of(run)] == [6, 6]

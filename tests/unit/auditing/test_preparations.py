@@ -1,4 +1,5 @@
-"""Images prepared otherwise than the model needs them: named, and explained where it costs accuracy."""
+"""Images prepared otherwise than the model needs them: named, and explained where it costs
+accuracy."""
 
 from __future__ import annotations
 
@@ -26,8 +27,19 @@ from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
 from tests.unit.api.nets import arrays, network
 
-CFG = {"input_size": [3, 32, 32], "mean": [0.2, 0.2, 0.2], "std": [0.5, 0.5, 0.5], "interpolation": "bilinear", "crop_pct": 0.8}
-CONFIG = {"architecture": "resnet18", "num_classes": 3, "label_names": ["0", "1", "2"], "pretrained_cfg": CFG}
+CFG = {
+    "input_size": [3, 32, 32],
+    "mean": [0.2, 0.2, 0.2],
+    "std": [0.5, 0.5, 0.5],
+    "interpolation": "bilinear",
+    "crop_pct": 0.8,
+}
+CONFIG = {
+    "architecture": "resnet18",
+    "num_classes": 3,
+    "label_names": ["0", "1", "2"],
+    "pretrained_cfg": CFG,
+}
 CODE = """
 import torch
 class Net(torch.nn.Module):
@@ -48,7 +60,8 @@ class Brightness(nn.Module):
 
 
 def draw(folder: Path, count: int, width: int = 40) -> None:
-    """Images of 40 pixels by class, whose brightness shows in the centre; around it are strips of any brightness."""
+    """Images of 40 pixels by class, whose brightness shows in the centre; around it are strips of
+    any brightness."""
     random = np.random.default_rng(0)
     for number in range(count):
         pixels = np.full((40, width), random.integers(0, 2) * 255, np.uint8)
@@ -61,7 +74,10 @@ def draw(folder: Path, count: int, width: int = 40) -> None:
 def spec(folder: Path, more: str = "", model: str = "path: net") -> AuditSpec:
     (folder / "net").mkdir(exist_ok=True)
     (folder / "net/config.json").write_text(json.dumps(CONFIG))
-    text = f"model: {{{model}}}\ndataset: {{kind: images, path: images{more}}}\nnoise: {{sigma: 0.05}}\n"
+    text = (
+        f"model: {{{model}}}\ndataset: {{kind: images, path: images{more}}}\nnoise: {{sigma: "
+        "0.05}\n"
+    )
     return filled(load_spec(folder / "spec.yaml", text=text))
 
 
@@ -73,21 +89,45 @@ def warnings_of(asked: AuditSpec, centres: tuple[float, ...]) -> list[str]:
     def prepared(shape: Any, most: int) -> Any:
         return preparations(asked, shape, most, trust=False, in_memory=False)
 
-    return list(check_input(model, data, gradients=False, skip_bad=False, prepared=prepared).warnings)
+    return list(
+        check_input(model, data, gradients=False, skip_bad=False, prepared=prepared).warnings
+    )
 
 
 @pytest.mark.parametrize(
     ("more", "model", "says"),
     [
         ("", "", ""),
-        (", resize: 40, crop: [32, 32], interpolation: bilinear", ", mean: 0.2, std: 0.5", ""),  # as it is
-        (", resize: 20, crop: 16", "", "resize: 40, crop: 32, but the spec has resize: 20, crop: 16"),
-        (", resize: [32, 32]", "", "resize: 40, crop: 32, but the spec has resize: [32, 32], no crop"),
-        (", interpolation: lanczos", "", "interpolation: bilinear, but the spec has interpolation: lanczos"),
-        ("", ", mean: 0.5, std: 0.5", "mean: [0.2, 0.2, 0.2], std: [0.5, 0.5, 0.5], but the spec has mean: [0.5], std: [0.5]"),
+        (
+            ", resize: 40, crop: [32, 32], interpolation: bilinear",
+            ", mean: 0.2, std: 0.5",
+            "",
+        ),  # as it is
+        (
+            ", resize: 20, crop: 16",
+            "",
+            "resize: 40, crop: 32, but the spec has resize: 20, crop: 16",
+        ),
+        (
+            ", resize: [32, 32]",
+            "",
+            "resize: 40, crop: 32, but the spec has resize: [32, 32], no crop",
+        ),
+        (
+            ", interpolation: lanczos",
+            "",
+            "interpolation: bilinear, but the spec has interpolation: lanczos",
+        ),
+        (
+            "",
+            ", mean: 0.5, std: 0.5",
+            "mean: [0.2, 0.2, 0.2], std: [0.5, 0.5, 0.5], but the spec has mean: [0.5], std: [0.5]",
+        ),
     ],
 )
-def test_what_overrides_the_models_own_file_is_named(tmp_path: Path, more: str, model: str, says: str) -> None:
+def test_what_overrides_the_models_own_file_is_named(
+    tmp_path: Path, more: str, model: str, says: str
+) -> None:
     pytest.importorskip("timm")
     asked = spec(tmp_path, more, f"path: net{model}")
     line = f"net/config.json: the model's own preprocessing has {says}"
@@ -97,7 +137,11 @@ def test_what_overrides_the_models_own_file_is_named(tmp_path: Path, more: str, 
 def test_an_architecture_says_nothing_about_weights_of_its_own(tmp_path: Path) -> None:
     """Who trains an architecture anew may prepare images otherwise."""
     pytest.importorskip("timm")
-    asked = spec(tmp_path, ", resize: 32", "path: best.safetensors, architecture: 'timm:test_resnet', mean: 0.1, std: 0.2")
+    asked = spec(
+        tmp_path,
+        ", resize: 32",
+        "path: best.safetensors, architecture: 'timm:test_resnet', mean: 0.1, std: 0.2",
+    )
     assert list(overridden(asked)) == []
 
 
@@ -111,11 +155,15 @@ def test_the_models_own_preparation_is_tried(tmp_path: Path, more: str) -> None:
     assert "% on 60 images, but 100.0% with resize: 40, crop: 32 (net/config.json)" in line
 
 
-def test_usual_preparations_are_tried_without_a_file_of_the_model(tmp_path: Path, run_cli: RunCli) -> None:
+def test_usual_preparations_are_tried_without_a_file_of_the_model(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
     draw(tmp_path, 60, width=80)
     (tmp_path / "net.py").write_text(CODE)
     dataset = {"kind": "images", "path": "images", "resize": [40, 40], "limit": 5}
-    path = write(tmp_path, digits(model={"format": "python", "architecture": "net:Net"}, dataset=dataset))
+    path = write(
+        tmp_path, digits(model={"format": "python", "architecture": "net:Net"}, dataset=dataset)
+    )
     assert run_cli("estimate", path, "--out", "run", "--trust").code == 0
     (line,) = read_info(tmp_path / "run")["warnings"]
     assert line.startswith("net:Net: clean accuracy is ")
@@ -126,12 +174,26 @@ def test_usual_preparations_are_tried_without_a_file_of_the_model(tmp_path: Path
 def test_the_check_sees_more_images_than_the_run(tmp_path: Path, run_cli: RunCli) -> None:
     """From the command line and from Python."""
     path = write(tmp_path, digits(limit=5))
-    assert run_cli("estimate", path, "--out", "run", "--set", "model.mean=[0.8]", "--set", "model.std=[0.1]").code == 0
+    assert (
+        run_cli(
+            "estimate",
+            path,
+            "--out",
+            "run",
+            "--set",
+            "model.mean=[0.8]",
+            "--set",
+            "model.std=[0.1]",
+        ).code
+        == 0
+    )
     (line,) = read_info(tmp_path / "run")["warnings"]
     assert " on 256 images, but " in line
     same = DigitsSpec(kind="digits").open(tmp_path, trust=False)
     with pytest.warns(RobauditWarning, match=" on 256 images, but "):
-        run = robaudit.audit(network(), same, sigma=0.2, estimators="softmax", limit=5, mean=[0.8], std=[0.1])
+        run = robaudit.audit(
+            network(), same, sigma=0.2, estimators="softmax", limit=5, mean=[0.8], std=[0.1]
+        )
     assert [text.partition(": ")[2] for text in run.info.warnings] == [line.partition(": ")[2]]
     assert len(run.rows) == 5
     assert run_cli("estimate", path, "--out", "right").code == 0
@@ -142,7 +204,9 @@ def test_other_samples_are_no_concern_of_a_run() -> None:
     pixels, labels = arrays(40)
     images = pixels.astype(np.float64) / 255
     images[20:] = np.nan
-    run = robaudit.audit(network(), (images, [*labels[:30], *[77] * 10]), sigma=0.2, estimators="softmax", limit=5)
+    run = robaudit.audit(
+        network(), (images, [*labels[:30], *[77] * 10]), sigma=0.2, estimators="softmax", limit=5
+    )
     assert run.info.warnings == []
 
 
@@ -152,6 +216,9 @@ def test_the_normalisation_of_timm_is_tried_in_memory(tmp_path: Path) -> None:
     net.pretrained_cfg = {"mean": (0.1,) * 3, "std": (0.05,) * 3}  # type: ignore[assignment]  # as timm.create_model sets it
     images = torch.tensor([0.3, 0.5, 0.7]).repeat(20)[:, None, None, None].expand(-1, 3, 8, 8)
     data = images, torch.arange(3).repeat(20)
-    text = r"% on 60 images, but 100\.0% with mean: \[0\.1, 0\.1, 0\.1\], std: \[0\.05, 0\.05, 0\.05\] \(its timm configuration\)"
+    text = (
+        r"% on 60 images, but 100\.0% with mean: \[0\.1, 0\.1, 0\.1\], std: \[0\.05, 0\.05, "
+        r"0\.05\] \(its timm configuration\)"
+    )
     with pytest.warns(RobauditWarning, match=text):
         robaudit.audit(net, data, sigma=0.1, estimators="softmax", mean=0.5, std=0.5)

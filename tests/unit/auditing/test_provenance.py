@@ -14,7 +14,13 @@ import pytest
 import torch
 
 from robaudit.auditing import environment
-from robaudit.auditing.environment import command_line, device_name, plugins, processor_name, versions
+from robaudit.auditing.environment import (
+    command_line,
+    device_name,
+    plugins,
+    processor_name,
+    versions,
+)
 from robaudit.errors import RunError
 from robaudit.runs.info import Plugin, RunInfo
 from robaudit.spec.model import AuditSpec
@@ -34,7 +40,9 @@ def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_processor_is_named(cpuinfo: Path) -> None:
-    cpuinfo.write_text("processor\t: 0\nmodel\t\t: 1\nmodel name\t: AMD EPYC  7B13 \x1b[2J\nmodel name\t: other\n")
+    cpuinfo.write_text(
+        "processor\t: 0\nmodel\t\t: 1\nmodel name\t: AMD EPYC  7B13 \x1b[2J\nmodel name\t: other\n"
+    )
     assert processor_name() == "AMD EPYC 7B13 \x1b[2J"
     found = device_name(CPU)
     assert found.startswith(f"cpu (AMD EPYC 7B13 \\x1b[2J, {platform.machine()}, ")
@@ -43,7 +51,9 @@ def test_the_processor_is_named(cpuinfo: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "processor : 0\nCPU implementer : 0x41\n"])
-def test_a_machine_that_does_not_name_its_processor(content: str | None, cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_does_not_name_its_processor(
+    content: str | None, cpuinfo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if content is not None:
         cpuinfo.write_text(content)
     assert device_name(CPU).startswith(f"cpu ({platform.machine()}, ")
@@ -67,20 +77,42 @@ def test_cuda_and_cudnn_where_torch_has_them(there: bool, monkeypatch: pytest.Mo
 def test_versions() -> None:
     found = versions()
     assert found["python"] == platform.python_version()
-    for name in ("robaudit", "torch", "numpy", "pillow", "scipy", "torchvision", "pydantic", "safetensors", "scikit-learn"):
+    for name in (
+        "robaudit",
+        "torch",
+        "numpy",
+        "pillow",
+        "scipy",
+        "torchvision",
+        "pydantic",
+        "safetensors",
+        "scikit-learn",
+    ):
         assert found[name] == importlib.metadata.version(name)
 
 
 @pytest.mark.parametrize(
     ("package", "about"),
-    [(SimpleNamespace(name="margins", version="1.2"), ("margins", "1.2")), (None, ("unknown", "unknown"))],
+    [
+        (SimpleNamespace(name="margins", version="1.2"), ("margins", "1.2")),
+        (None, ("unknown", "unknown")),
+    ],
     ids=["margins", "no package"],
 )
-def test_plugins_are_named_once(package: Any, about: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_are_named_once(
+    package: Any, about: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     point = SimpleNamespace(dist=package, value="margins.plugin:Margin")
-    ours = SimpleNamespace(dist=SimpleNamespace(name="robaudit", version="0"), value="robaudit.methods.average_case.mc:MonteCarlo")
-    monkeypatch.setattr(environment, "registered", lambda: {"margin": point, "mc": ours, "other": point})
-    spec = AuditSpec.model_validate(digits(estimators=[{"margin": {"label": "a"}}, "mc", {"margin": {"label": "b"}}]))
+    ours = SimpleNamespace(
+        dist=SimpleNamespace(name="robaudit", version="0"),
+        value="robaudit.methods.average_case.mc:MonteCarlo",
+    )
+    monkeypatch.setattr(
+        environment, "registered", lambda: {"margin": point, "mc": ours, "other": point}
+    )
+    spec = AuditSpec.model_validate(
+        digits(estimators=[{"margin": {"label": "a"}}, "mc", {"margin": {"label": "b"}}])
+    )
     expected = Plugin(package=about[0], version=about[1], entry_point="margins.plugin:Margin")
     assert plugins(spec) == {"margin": expected}
 
@@ -88,7 +120,10 @@ def test_plugins_are_named_once(package: Any, about: tuple[str, str], monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["estimate", "spec.yaml", "--set", "mc.samples=20"], "robaudit estimate spec.yaml --set mc.samples=20"),
+        (
+            ["estimate", "spec.yaml", "--set", "mc.samples=20"],
+            "robaudit estimate spec.yaml --set mc.samples=20",
+        ),
         (["estimate", "my spec.yaml", "it's"], "robaudit estimate 'my spec.yaml' 'it'\"'\"'s'"),
         (["estimate", "gr\u00fcn.yaml"], "robaudit estimate 'gr\u00fcn.yaml'"),
         (["estimate", "\udcff.yaml"], "robaudit estimate '\\xff.yaml'"),
@@ -106,15 +141,31 @@ def test_a_command_can_be_typed_again() -> None:
 
 
 ESCAPE = "\x1b[2J"
-SESSION = {"started": "2026-01-01T00:00:00+00:00", "command": None, "device": "cpu", "robaudit": "0.1.0"}
+SESSION = {
+    "started": "2026-01-01T00:00:00+00:00",
+    "command": None,
+    "device": "cpu",
+    "robaudit": "0.1.0",
+}
 PLUGIN = {"package": "margins", "version": "1.2", "entry_point": "margins:Margin"}
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        {"plugins": {"margin": PLUGIN}, "command": "robaudit estimate", "sessions": [SESSION, {**SESSION, "command": "robaudit"}]},
-        {"plugins": {}, "command": None, "sessions": [], "versions": {"torch": "2.11", "cuda": None}, "spec_sha256": "0", "chunk": 3},
+        {
+            "plugins": {"margin": PLUGIN},
+            "command": "robaudit estimate",
+            "sessions": [SESSION, {**SESSION, "command": "robaudit"}],
+        },
+        {
+            "plugins": {},
+            "command": None,
+            "sessions": [],
+            "versions": {"torch": "2.11", "cuda": None},
+            "spec_sha256": "0",
+            "chunk": 3,
+        },
     ],
     ids=["all", "empty"],
 )

@@ -14,12 +14,17 @@ from robaudit.runs.run import Run, read_run
 from tests.specs import digits, located
 
 Make = Callable[..., Path]
-ESTIMATORS = [{"mc": {"samples": 120}}, "taylor", {"mc": {"label": "stops", "tolerance": 0.05, "max_samples": 200}}]
+ESTIMATORS = [
+    {"mc": {"samples": 120}},
+    "taylor",
+    {"mc": {"label": "stops", "tolerance": 0.05, "max_samples": 200}},
+]
 
 
 @pytest.fixture(scope="session")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Audit an embedded network ("digits_cnn", "digits_cnn_noise"), once for each set of options."""
+    """Audit an embedded network ("digits_cnn", "digits_cnn_noise"), once for each set of
+    options."""
     folder = tmp_path_factory.mktemp("compared")
     made: dict[str, Path] = {}
 
@@ -28,7 +33,9 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
         if name not in made:
             options = {"limit": 40, "noise": {"sigma": [0.3]}, "estimators": ESTIMATORS, **options}
             path = str(files("robaudit.demo") / f"{weights}.safetensors")
-            document = digits(**options) | {"model": {"path": path, "architecture": "robaudit:digits_cnn"}}
+            document = digits(**options) | {
+                "model": {"path": path, "architecture": "robaudit:digits_cnn"}
+            }
             spec = located(document, folder, weights)
             made[name] = audit(spec, out=folder / f"run{len(made)}").path
         return made[name]

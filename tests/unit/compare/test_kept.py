@@ -35,7 +35,11 @@ def row_of(kept: list[bool], **fields: object) -> Row:
     """A row of these draws."""
     (text,) = packed(torch.tensor([kept]))
     count = sum(kept)
-    row = replace(ROW, value=count / len(kept), votes=Votes((count, len(kept) - count), bits=text if 0 < count < len(kept) else None))
+    row = replace(
+        ROW,
+        value=count / len(kept),
+        votes=Votes((count, len(kept) - count), bits=text if 0 < count < len(kept) else None),
+    )
     return replace(row, **fields)  # type: ignore[arg-type]
 
 
@@ -54,7 +58,13 @@ def test_bits_come_back(kept: list[bool]) -> None:
     assert csv_text([row]) == csv_text([with_bits(row)]), "samples.csv has no bits"
 
 
-@given(bits.flatmap(lambda one: st.tuples(st.just(one), st.lists(st.booleans(), min_size=len(one), max_size=len(one)))))
+@given(
+    bits.flatmap(
+        lambda one: st.tuples(
+            st.just(one), st.lists(st.booleans(), min_size=len(one), max_size=len(one))
+        )
+    )
+)
 def test_discordant_draws(pair: tuple[list[bool], list[bool]]) -> None:
     base, new = (np.array(one) for one in pair)
     rows = tuple(map(row_of, pair))
@@ -71,7 +81,11 @@ DATA = base64.b64decode((GOOD.votes and GOOD.votes.bits) or "")
 def test_bits_that_are_no_text_of_bits_are_refused(kept: object, golden: Golden) -> None:
     document = json.loads(json_text([GOOD]))
     document["rows"][0]["votes"]["bits"] = kept
-    text = '{"schema_version": 2,\n"columns": [],\n"rows": [\n' + json.dumps(document["rows"][0]) + "\n]}\n"
+    text = (
+        '{"schema_version": 2,\n"columns": [],\n"rows": [\n'
+        + json.dumps(document["rows"][0])
+        + "\n]}\n"
+    )
     with pytest.raises(RunError) as error:
         list(stream_rows_json(io.BytesIO(text.encode())))
     golden(error.value)
@@ -112,13 +126,19 @@ def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
     many = build("mc", samples=MOST_STORED_DRAWS + 1).estimate(work)
     stopped = build("mc", tolerance=0.05, max_samples=100).estimate(work)
     assert {known(one.votes).bits for one in (*many, *stopped)} == {None}
-    assert any(known(one.votes).bits for one in build("mc", samples=MOST_STORED_DRAWS).estimate(work))
+    assert any(
+        known(one.votes).bits for one in build("mc", samples=MOST_STORED_DRAWS).estimate(work)
+    )
 
 
 def test_antithetic_copies_are_paired_pair_by_pair() -> None:
     """Base and new kept 11 01 10 00 and 00 11 10 00: one pair loses both copies, one wins one."""
-    before, now = (next(packed(torch.tensor([draws]).bool())) for draws in ([1, 1, 0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 0, 0, 0]))
-    base, new = replace(GOOD, votes=Votes((4, 4), split=2, bits=before)), replace(GOOD, votes=Votes((3, 5), split=1, bits=now))
+    before, now = (
+        next(packed(torch.tensor([draws]).bool()))
+        for draws in ([1, 1, 0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 0, 0, 0])
+    )
+    base = replace(GOOD, votes=Votes((4, 4), split=2, bits=before))
+    new = replace(GOOD, votes=Votes((3, 5), split=1, bits=now))
     found = common(base, new)
     assert (found.lost, found.half_lost, found.half_won, found.won, found.draws) == (1, 0, 1, 0, 8)
     single = replace(new, votes=Votes((3, 5), bits=now))

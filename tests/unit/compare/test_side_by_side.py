@@ -1,4 +1,5 @@
-"""Runs side by side: each is compared with the first as two runs are, or a line says that it cannot be."""
+"""Runs side by side: each is compared with the first as two runs are, or a line says that it cannot
+be."""
 
 from __future__ import annotations
 
@@ -33,10 +34,24 @@ def test_each_further_run_is_compared_with_the_first_as_two_runs_are() -> None:
 
 
 def test_runs_that_cannot_be_compared_are_named_and_have_no_differences() -> None:
-    other_images = made([replace(row, sample_id=f"other {row.sample_id}") for row in shares([90], 100)])
-    runs = {"old": run(90), "noisy": with_clipped_noise(run(80)), "apart": other_images, "new": run(70)}
-    assert not_compared(runs) == "noisy, apart: other images or other noise than old, so nothing is compared."
-    assert {name: bool(of_run) for name, of_run in comparisons(runs).items()} == {"noisy": False, "apart": False, "new": True}
+    other_images = made(
+        [replace(row, sample_id=f"other {row.sample_id}") for row in shares([90], 100)]
+    )
+    runs = {
+        "old": run(90),
+        "noisy": with_clipped_noise(run(80)),
+        "apart": other_images,
+        "new": run(70),
+    }
+    assert (
+        not_compared(runs)
+        == "noisy, apart: other images or other noise than old, so nothing is compared."
+    )
+    assert {name: bool(of_run) for name, of_run in comparisons(runs).items()} == {
+        "noisy": False,
+        "apart": False,
+        "new": True,
+    }
 
 
 def test_runs_without_a_result_in_common_have_no_differences() -> None:

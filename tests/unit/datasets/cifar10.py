@@ -15,8 +15,11 @@ from torchvision import datasets
 NAMES = tuple("abcdefghij")
 
 
-def write_cifar10(root: Path, images: NDArray[np.uint8], labels: list[int], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the test images (n, 3, 32, 32), and let torchvision expect these files; returns their folder."""
+def write_cifar10(
+    root: Path, images: NDArray[np.uint8], labels: list[int], monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Write the test images (n, 3, 32, 32), and let torchvision expect these files; returns their
+    folder."""
     base = root / "cifar-10-batches-py"
     base.mkdir(parents=True)
     contents: dict[str, Any] = {
@@ -30,5 +33,9 @@ def write_cifar10(root: Path, images: NDArray[np.uint8], labels: list[int], monk
         sums[name] = hashlib.md5(data, usedforsecurity=False).hexdigest()
     monkeypatch.setattr(datasets.CIFAR10, "train_list", [])
     monkeypatch.setattr(datasets.CIFAR10, "test_list", [["test_batch", sums["test_batch"]]])
-    monkeypatch.setattr(datasets.CIFAR10, "meta", {"filename": "batches.meta", "key": "label_names", "md5": sums["batches.meta"]})
+    monkeypatch.setattr(
+        datasets.CIFAR10,
+        "meta",
+        {"filename": "batches.meta", "key": "label_names", "md5": sums["batches.meta"]},
+    )
     return base

@@ -14,7 +14,8 @@ import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
 
-COUNT, NAMES = 12, ("cat", "dog", "fox")
+COUNT = 12
+NAMES = ("cat", "dog", "fox")
 PIXELS = np.random.default_rng(5).integers(0, 256, (COUNT, 10, 8, 3), dtype=np.uint8)
 LABELS = [index * 5 % 3 for index in range(COUNT)]
 BAD = 4
@@ -33,25 +34,39 @@ def encoded(index: int, *, bad: bool = False) -> bytes:
 def hub(*, bad: bool = False, names: tuple[str, ...] = NAMES) -> datasets.Dataset:
     """The images as the library ``datasets`` holds them."""
     features = datasets.Features(
-        {"image": datasets.Image(), "note": datasets.Value("string"), "label": datasets.ClassLabel(names=list(names))}
+        {
+            "image": datasets.Image(),
+            "note": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=list(names)),
+        }
     )
-    rows = [{"image": {"bytes": encoded(i, bad=bad), "path": None}, "note": f"{i}", "label": LABELS[i]} for i in range(COUNT)]
+    rows = [
+        {"image": {"bytes": encoded(i, bad=bad), "path": None}, "note": f"{i}", "label": LABELS[i]}
+        for i in range(COUNT)
+    ]
     return datasets.Dataset.from_list(rows, features=features)
 
 
 def write_parquet(path: Path, *, bad: bool = False, group: int = 5, **columns: list[Any]) -> Path:
     """The images as plain bytes, with the further columns (default: label)."""
-    content = {"image": [encoded(i, bad=bad) for i in range(COUNT)], **(columns or {"label": LABELS})}
+    content = {
+        "image": [encoded(i, bad=bad) for i in range(COUNT)],
+        **(columns or {"label": LABELS}),
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.table(content), path, row_group_size=group)
     return path
 
 
-def write_tar(path: Path, samples: list[dict[str, Any]] | None = None, *, bad: bool = False) -> Path:
-    """The images as WebDataset has them, or other samples: files of one name and several suffixes, one after the other."""
+def write_tar(
+    path: Path, samples: list[dict[str, Any]] | None = None, *, bad: bool = False
+) -> Path:
+    """The images as WebDataset has them, or other samples: files of one name and several suffixes,
+    one after the other."""
     path.parent.mkdir(parents=True, exist_ok=True)
     usual: list[dict[str, Any]] = [
-        {"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "cls": str(LABELS[i]).encode()} for i in range(COUNT)
+        {"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "cls": str(LABELS[i]).encode()}
+        for i in range(COUNT)
     ]
     with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
         for sample in usual if samples is None else samples:
@@ -76,7 +91,9 @@ def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
     datasets.disable_progress_bars()
     whole = hub(bad=bad)
     whole.save_to_disk(folder / "arrow")
-    datasets.DatasetDict({"train": whole.select(range(3)), "test": whole}).save_to_disk(folder / "dict")
+    datasets.DatasetDict({"train": whole.select(range(3)), "test": whole}).save_to_disk(
+        folder / "dict"
+    )
     (folder / "hub" / "data").mkdir(parents=True)
     whole.select(range(3)).to_parquet(folder / "hub/data/train-00000-of-00001.parquet")
     for number, part in enumerate((range(7), range(7, COUNT))):
@@ -84,7 +101,9 @@ def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
     write_parquet(folder / "plain.parquet", bad=bad)
     write_tar(folder / "whole.tar", bad=bad)
     notes = [json.dumps({"label": NAMES[label], "n": i}).encode() for i, label in enumerate(LABELS)]
-    in_json: list[dict[str, Any]] = [{"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "json": notes[i]} for i in range(COUNT)]
+    in_json: list[dict[str, Any]] = [
+        {"__key__": f"s{i:03}", "png": encoded(i, bad=bad), "json": notes[i]} for i in range(COUNT)
+    ]
     for number, samples in enumerate((in_json[:7], in_json[7:])):
         write_tar(folder / f"shards/val-{number:03}.tar", samples)
     for name in ("csv", "jsonl"):
@@ -92,7 +111,9 @@ def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
         rows = [(file, NAMES[label]) for file, label in zip(files, LABELS, strict=True)]
         text = {
             "csv": "file_name,label\n" + "".join(f"{file},{label}\n" for file, label in rows),
-            "jsonl": "".join(json.dumps({"file_name": file, "label": label}) + "\n" for file, label in rows),
+            "jsonl": "".join(
+                json.dumps({"file_name": file, "label": label}) + "\n" for file, label in rows
+            ),
         }
         (folder / name / f"metadata.{name}").write_text(text[name])
     rows_of_tsv = "".join(f"csv/{index:03}.png\t{label}\n" for index, label in enumerate(LABELS))

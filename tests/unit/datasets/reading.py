@@ -17,7 +17,9 @@ from robaudit.spec.model import DatasetSpec
 def opened(folder: Path, **spec: Any) -> Dataset:
     """The data set of a spec; ``trust`` allows its Python code."""
     trust = spec.pop("trust", False)
-    return open_dataset(TypeAdapter(DatasetSpec).validate_python(spec), base_dir=folder, trust=trust)
+    return open_dataset(
+        TypeAdapter(DatasetSpec).validate_python(spec), base_dir=folder, trust=trust
+    )
 
 
 def refusal(folder: Path, **spec: Any) -> str:

@@ -1,4 +1,5 @@
-"""Samples read ahead: in order and the same with any number of workers, never more than requested, and no thread is left."""
+"""Samples read ahead: in order and the same with any number of workers, never more than requested,
+and no thread is left."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ WORKERS = (0, 1, 2, 5)
 
 
 class Numbers:
-    """Sample i has the one pixel i; reading it calls ``first``, which may wait or raise. ``begun`` counts what was read."""
+    """Sample i has the one pixel i; reading it calls ``first``, which may wait or raise. ``begun``
+    counts what was read."""
 
-    where, class_names = "numbers", None
+    where = "numbers"
+    class_names = None
 
     def __init__(self, first: Callable[[int], object] = lambda index: None) -> None:
         self._first = first
@@ -60,7 +63,10 @@ def refuse(bad: set[int]) -> Callable[[int], None]:
 
 def told(found: Iterator[Read]) -> list[tuple[int, str, float | None]]:
     """What was read, in a form that compares."""
-    return [(i, str(s), None) if isinstance(s, SampleError) else (i, s.id, float(s.pixels)) for i, s in found]
+    return [
+        (i, str(s), None) if isinstance(s, SampleError) else (i, s.id, float(s.pixels))
+        for i, s in found
+    ]
 
 
 @given(
@@ -69,9 +75,13 @@ def told(found: Iterator[Read]) -> list[tuple[int, str, float | None]]:
     workers=st.integers(1, 8),
     depth=st.integers(1, 12),
 )
-def test_the_same_with_any_number_of_workers(indices: list[int], bad: set[int], workers: int, depth: int) -> None:
+def test_the_same_with_any_number_of_workers(
+    indices: list[int], bad: set[int], workers: int, depth: int
+) -> None:
     alone = told(read_ahead(Numbers(refuse(bad)), indices, 0, 0))
-    assert [(i, text) for i, text, _ in alone] == [(i, f"sample {i}: is bad" if i in bad else str(i)) for i in indices]
+    assert [(i, text) for i, text, _ in alone] == [
+        (i, f"sample {i}: is bad" if i in bad else str(i)) for i in indices
+    ]
     assert told(read_ahead(Numbers(refuse(bad)), indices, workers, depth)) == alone
 
 
@@ -88,7 +98,9 @@ def test_an_error_of_the_data_set_is_raised_at_its_place(workers: int) -> None:
 
     taken: list[int] = []
     with pytest.raises(ZeroDivisionError):
-        taken.extend(index for index, _ in read_ahead(Numbers(first), itertools.count(), workers, 8))
+        taken.extend(
+            index for index, _ in read_ahead(Numbers(first), itertools.count(), workers, 8)
+        )
     assert taken == [0, 1, 2]
 
 
@@ -104,6 +116,9 @@ def test_never_more_samples_than_requested_and_none_after_the_end(workers: int, 
     assert not data.begun.acquire(blocking=False)
 
 
-@pytest.mark.parametrize(("device", "kind", "threads"), [("cuda:0", "images", 4), ("cpu", "images", 0), ("cuda", "python", 0)])
+@pytest.mark.parametrize(
+    ("device", "kind", "threads"),
+    [("cuda:0", "images", 4), ("cpu", "images", 0), ("cuda", "python", 0)],
+)
 def test_how_many_threads(device: str, kind: str, threads: int) -> None:
     assert readers(torch.device(device), kind) == threads

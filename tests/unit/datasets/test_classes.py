@@ -6,7 +6,16 @@ import pytest
 
 from robaudit.datasets.classes import ClassIndex
 
-NAMES = ("golden retriever", "crane (n02)", "crane (n03)", "Tench, Tinca tinca", "great white shark, white shark", "hen", "sorrel", "zebra")
+NAMES = (
+    "golden retriever",
+    "crane (n02)",
+    "crane (n03)",
+    "Tench, Tinca tinca",
+    "great white shark, white shark",
+    "hen",
+    "sorrel",
+    "zebra",
+)
 IDS = ("n01", "n02", "n03", "n04", "n05", "n06", "n07", "n08")
 
 
@@ -36,7 +45,10 @@ def test_a_synonym_of_two_classes_finds_none() -> None:
 
 
 def test_remedies() -> None:
-    assert ClassIndex(NAMES, IDS).remedy("zebro") == "did you mean 'zebra'?; or write class_names in the order of the logits"
+    assert (
+        ClassIndex(NAMES, IDS).remedy("zebro")
+        == "did you mean 'zebra'?; or write class_names in the order of the logits"
+    )
     said = ClassIndex(NAMES).remedy("xxxxxx")
     assert said.startswith("known: Tench, Tinca tinca, ")
     assert " and 2 more; rename it, or write class_names in the order of the logits (null: " in said

@@ -1,4 +1,5 @@
-"""A CSV file as a data set: columns, labels, the folder that its images must lie in, and every way it can be wrong."""
+"""A CSV file as a data set: columns, labels, the folder that its images must lie in, and every way
+it can be wrong."""
 
 from __future__ import annotations
 
@@ -34,15 +35,25 @@ def draw(path: Path, value: int = 0) -> None:
 
 
 def test_paths_lie_in_the_folder_of_the_file(tmp_path: Path, golden: Golden) -> None:
-    """Links that lead out of it, absolute paths and ``..`` are one error each, unless the spec widens the folder."""
+    """Links that lead out of it, absolute paths and ``..`` are one error each, unless the spec
+    widens the folder."""
     here = tmp_path / "here"
     for value, path in enumerate((here / "a.png", tmp_path / "out" / "b.png", here / "c.png")):
         draw(path, value)
     (here / "link.png").symlink_to(tmp_path / "out" / "b.png")
     (here / "inner.png").symlink_to(here / "c.png")
-    text = f"path,label\na.png,2\n../out/b.png,0\n{here}/c.png,\nlink.png,1\ninner.png,1\n~/b.png,1\n/etc/passwd,1\n"
+    text = f"path,label\na.png,2\n../out/b.png,0\n{here}/c.png,\nlink.png,1\ninner.png,1\n"
+    text += "~/b.png,1\n/etc/passwd,1\n"
     dataset = opened(here, text, channels=1)
-    assert ids(dataset) == ["a.png", "../out/b.png", f"{here}/c.png", "link.png", "inner.png", "~/b.png", "/etc/passwd"]
+    assert ids(dataset) == [
+        "a.png",
+        "../out/b.png",
+        f"{here}/c.png",
+        "link.png",
+        "inner.png",
+        "~/b.png",
+        "/etc/passwd",
+    ]
     assert labels(dataset) == [2, 0, -1, 1, 1, 1, 1]
     assert [round(float(dataset[i].pixels.max()) * 255) for i in (0, 2, 4)] == [0, 2, 2]
     for index in (1, 3, 6):
@@ -59,7 +70,8 @@ def test_paths_lie_in_the_folder_of_the_file(tmp_path: Path, golden: Golden) -> 
 
 @pytest.mark.parametrize("name", ["a\nb", "\u202eagp.exe", "\x9b31m"])
 def test_names_without_control_characters(name: str, tmp_path: Path, golden: Golden) -> None:
-    """They would be lines or commands in what is written; formulas and words of a CI are names like others."""
+    """They would be lines or commands in what is written; formulas and words of a CI are names like
+    others."""
     draw(tmp_path / "a.png")
     dataset = opened(tmp_path, f'path,id\na.png,"{name}"\n')
     with pytest.raises(DataError) as caught:
@@ -70,7 +82,9 @@ def test_names_without_control_characters(name: str, tmp_path: Path, golden: Gol
     golden(caught.value)
     said = message(tmp_path, f'path,label\na.png,"{name}"\n')
     golden(said)
-    assert ids(opened(tmp_path, "path,id,label\na.png,=cmd|'/C calc'!A0,::error\n")) == ["=cmd|'/C calc'!A0"]
+    assert ids(opened(tmp_path, "path,id,label\na.png,=cmd|'/C calc'!A0,::error\n")) == [
+        "=cmd|'/C calc'!A0"
+    ]
 
 
 def test_ids_other_columns_and_spaces(tmp_path: Path) -> None:
@@ -100,7 +114,9 @@ def test_byte_order_mark_windows_line_ends_and_no_labels(tmp_path: Path) -> None
         (["", "", ""], None, [-1, -1, -1], None),
     ],
 )
-def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: list[int], names: Any) -> None:
+def test_labels(
+    tmp_path: Path, column: list[str], class_names: Any, indices: list[int], names: Any
+) -> None:
     text = "path,label\n" + "".join(f"{place}.png,{label}\n" for place, label in enumerate(column))
     dataset = opened(tmp_path, text, class_names=class_names)
     assert labels(dataset) == indices
@@ -127,7 +143,9 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
         (b"path,label\na,1\n\xff\xfe,2\n", {}),
     ],
 )
-def test_wrong_files(tmp_path: Path, text: str | bytes, options: dict[str, Any], golden: Golden) -> None:
+def test_wrong_files(
+    tmp_path: Path, text: str | bytes, options: dict[str, Any], golden: Golden
+) -> None:
     golden(message(tmp_path, text, **options))
 
 
@@ -143,8 +161,13 @@ def test_unreadable_images_are_single_samples(tmp_path: Path, golden: Golden) ->
     assert dataset[2].id == "ok.png"
 
 
-@pytest.mark.parametrize(("delimiter", "columns"), [(",", ("filename", "Class")), (";", ("Image", "y")), ("\t", ("mine", "too"))])
-def test_delimiters_and_names_of_columns(tmp_path: Path, delimiter: str, columns: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("delimiter", "columns"),
+    [(",", ("filename", "Class")), (";", ("Image", "y")), ("\t", ("mine", "too"))],
+)
+def test_delimiters_and_names_of_columns(
+    tmp_path: Path, delimiter: str, columns: tuple[str, str]
+) -> None:
     """The usual names are known; others are named."""
     draw(tmp_path / "a b.png")
     lines = [["no", *columns, "key"], ["1", "a b.png", "3", "x"], ["2", "a b.png", "", "y"]]

@@ -29,7 +29,13 @@ EXPECTED = torch.from_numpy(COLOUR).permute(2, 0, 1).double() / 255
 
 
 def read(path: Path, **options: Any) -> torch.Tensor:
-    return file_pixels(path.name, path.name, path.parent, Path(os.path.realpath(path.parent)), ImageOptions(kind="images", **options))
+    return file_pixels(
+        path.name,
+        path.name,
+        path.parent,
+        Path(os.path.realpath(path.parent)),
+        ImageOptions(kind="images", **options),
+    )
 
 
 def message(path: Path, **options: Any) -> str:
@@ -96,7 +102,11 @@ def test_transparency_is_flattened_onto_white(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["1", "P", "CMYK", "YCbCr", "LA"])
 def test_other_modes(mode: str) -> None:
-    assert image_pixels(Image.new(mode, (4, 3)), "a", ImageOptions(kind="images")).shape == (3, 3, 4)
+    assert image_pixels(Image.new(mode, (4, 3)), "a", ImageOptions(kind="images")).shape == (
+        3,
+        3,
+        4,
+    )
 
 
 @settings(max_examples=15, deadline=None)
@@ -106,13 +116,21 @@ def test_other_modes(mode: str) -> None:
     resize=st.one_of(st.integers(6, 30), st.tuples(st.integers(6, 30), st.integers(6, 30))),
     crop=st.one_of(st.none(), st.integers(1, 6), st.tuples(st.integers(1, 6), st.integers(1, 6))),
 )
-def test_resize_and_crop_equal_torchvision_s(width: int, height: int, resize: Any, crop: Any) -> None:
-    image = Image.fromarray(np.random.default_rng(width * 100 + height).integers(0, 256, (height, width, 3), dtype=np.uint8))
+def test_resize_and_crop_equal_torchvision_s(
+    width: int, height: int, resize: Any, crop: Any
+) -> None:
+    image = Image.fromarray(
+        np.random.default_rng(width * 100 + height).integers(
+            0, 256, (height, width, 3), dtype=np.uint8
+        )
+    )
     expected = functional.resize(image, resize)
     if crop is not None:
         expected = functional.center_crop(expected, crop)
     pixels = image_pixels(image, "a", ImageOptions(kind="images", resize=resize, crop=crop))
-    torch.testing.assert_close(pixels, functional.pil_to_tensor(expected).double() / 255, rtol=0, atol=0)
+    torch.testing.assert_close(
+        pixels, functional.pil_to_tensor(expected).double() / 255, rtol=0, atol=0
+    )
 
 
 def test_smaller_than_the_crop(tmp_path: Path, golden: Golden) -> None:
@@ -129,14 +147,23 @@ def test_images_too_large_to_audit(tmp_path: Path, golden: Golden) -> None:
 
 def png_claiming(side: int) -> bytes:
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + chunk(b"IEND", b"")
+    )
 
 
 @pytest.mark.parametrize("side", [10_000, 30_000])
-def test_a_decompression_bomb_is_refused_before_it_is_decoded(tmp_path: Path, side: int, golden: Golden) -> None:
+def test_a_decompression_bomb_is_refused_before_it_is_decoded(
+    tmp_path: Path, side: int, golden: Golden
+) -> None:
     (tmp_path / "a.png").write_bytes(png_claiming(side))
     golden(message(tmp_path / "a.png"))
 

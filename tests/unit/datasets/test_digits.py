@@ -19,7 +19,8 @@ def opened(split: Literal["train", "test", "all"]) -> Dataset:
 
 def test_the_split_is_stratified_and_complete() -> None:
     ids = {
-        split: [dataset.sample_id(i) for i in range(len(dataset))] for split, dataset in ((s, opened(s)) for s in ("train", "test", "all"))
+        split: [dataset.sample_id(i) for i in range(len(dataset))]
+        for split, dataset in ((s, opened(s)) for s in ("train", "test", "all"))
     }
     assert (len(ids["train"]), len(ids["test"]), len(ids["all"])) == (1078, 719, 1797)
     assert not set(ids["train"]) & set(ids["test"])

@@ -1,4 +1,5 @@
-"""Every form of data on disk keeps the contract of a data set: the same images, ids and labels, also from a pickle."""
+"""Every form of data on disk keeps the contract of a data set: the same images, ids and labels,
+also from a pickle."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def check(dataset: Dataset, order: list[int]) -> None:
         sample = dataset[index]
         assert sample.id == dataset.sample_id(index)
         assert sample.label == LABELS[index]
-        assert np.array_equal(sample.pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[index].astype(float))
+        assert np.array_equal(
+            sample.pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[index].astype(float)
+        )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -62,7 +65,8 @@ def test_the_contract(good: Forms, form: str) -> None:
         dataset[COUNT]
     check(dataset, [0, COUNT - 1, 3, 2, 5, 1, *range(COUNT)])
     check(pickle.loads(pickle.dumps(dataset)), [7, 2])
-    stored = TypeAdapter(DatasetSpec).validate_python(specs[form]).model_dump(mode="json")  # as run.json has it
+    # as run.json has it
+    stored = TypeAdapter(DatasetSpec).validate_python(specs[form]).model_dump(mode="json")
     check(opened(folder, **stored), [3])
 
 

@@ -1,4 +1,5 @@
-"""Data sets of Hugging Face ``datasets`` on disk: splits, features, and what is wrong with a folder."""
+"""Data sets of Hugging Face ``datasets`` on disk: splits, features, and what is wrong with a
+folder."""
 
 from __future__ import annotations
 
@@ -17,7 +18,17 @@ from pyarrow import parquet
 from robaudit.datasets.select import Selected
 from robaudit.errors import DataError, SampleError
 from tests.golden import Golden
-from tests.unit.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, write_all, write_files, write_parquet, write_tar
+from tests.unit.datasets.forms import (
+    COUNT,
+    LABELS,
+    PIXELS,
+    encoded,
+    hub,
+    write_all,
+    write_files,
+    write_parquet,
+    write_tar,
+)
 from tests.unit.datasets.reading import opened, refusal
 
 
@@ -30,7 +41,9 @@ open_hf = partial(opened, kind="hf", path="pets")
 message = partial(refusal, kind="hf", path="pets")
 
 
-def test_nothing_is_asked_of_the_network_or_written_beside_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_asked_of_the_network_or_written_beside_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor does the library report which of its readers is used."""
     specs = write_all(tmp_path)
 
@@ -54,27 +67,40 @@ def test_filtered_and_shuffled_data_sets(tmp_path: Path) -> None:
     assert labels is not None
     assert labels.tolist() == [LABELS[place] for place in places]
     for index, place in enumerate(places):
-        assert np.array_equal(dataset[index].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[place].astype(float))
+        assert np.array_equal(
+            dataset[index].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[place].astype(float)
+        )
 
 
 @pytest.mark.parametrize(
     ("files", "sets"),
     [
         (
-            ("data/test-00000-of-00002.parquet", "data/test-00001-of-00002.parquet", "data/train-00000-of-00001-0123abcd.parquet"),
+            (
+                "data/test-00000-of-00002.parquet",
+                "data/test-00001-of-00002.parquet",
+                "data/train-00000-of-00001-0123abcd.parquet",
+            ),
             "data/test*.parquet, data/train*.parquet",
         ),
-        (("fold_a/data-00000-of-00001.parquet", "fold_b/data-00000-of-00001.parquet"), "fold_a/data*.parquet, fold_b/data*.parquet"),
+        (
+            ("fold_a/data-00000-of-00001.parquet", "fold_b/data-00000-of-00001.parquet"),
+            "fold_a/data*.parquet, fold_b/data*.parquet",
+        ),
     ],
 )
-def test_several_data_sets_in_a_folder(tmp_path: Path, files: tuple[str, ...], sets: str, golden: Golden) -> None:
+def test_several_data_sets_in_a_folder(
+    tmp_path: Path, files: tuple[str, ...], sets: str, golden: Golden
+) -> None:
     """Such as splits: the user names one by its path."""
     for number, file in enumerate(files):
         (tmp_path / "pets" / file).parent.mkdir(parents=True, exist_ok=True)
         hub().select(range(3 + number)).to_parquet(tmp_path / "pets" / file)
     first = sets.partition(",")[0]
     golden(message(tmp_path))
-    assert len(opened(tmp_path, kind="hf", path=f"pets/{first}")) == 3 + (4 if "test" in first else 0)
+    assert len(opened(tmp_path, kind="hf", path=f"pets/{first}")) == 3 + (
+        4 if "test" in first else 0
+    )
     golden(refusal(tmp_path, kind="hf", path="no-*.parquet"))
 
 
@@ -98,13 +124,21 @@ def test_class_names_that_are_numbers_sorted_as_text(tmp_path: Path) -> None:
         hub(names=names).to_parquet(tmp_path / "pets.parquet")
         dataset = opened(tmp_path, kind="hf", path="pets.parquet")
         assert isinstance(dataset, Selected)
-        says = "pets.parquet: class 2 is called '10': the numbers are sorted as text; class_names sets another order"
+        says = (
+            "pets.parquet: class 2 is called '10': the numbers are sorted as text; "
+            "class_names sets another order"
+        )
         assert dataset.notes == ((says,) if "10" in names else ())
 
 
 def test_columns(tmp_path: Path, golden: Golden) -> None:
     fine = datasets.ClassLabel(names=["a", "b", "c"])
-    whole = hub().rename_column("label", "fine").add_column("coarse", [0] * COUNT).cast_column("coarse", datasets.ClassLabel(names=["x"]))
+    whole = (
+        hub()
+        .rename_column("label", "fine")
+        .add_column("coarse", [0] * COUNT)
+        .cast_column("coarse", datasets.ClassLabel(names=["x"]))
+    )
     whole.cast_column("fine", fine).save_to_disk(tmp_path / "pets")
     golden(message(tmp_path))
     assert open_hf(tmp_path, label_column="fine").class_names == ("a", "b", "c")
@@ -114,15 +148,32 @@ def test_columns(tmp_path: Path, golden: Golden) -> None:
 
 def test_images_that_are_files(tmp_path: Path, golden: Golden) -> None:
     files = [str(tmp_path / "images" / name) for name in write_files(tmp_path / "images")]
-    images = pa.array([{"bytes": None, "path": file} for file in files], pa.struct({"bytes": pa.binary(), "path": pa.string()}))
-    about = json.dumps({"info": {"features": {"image": {"_type": "Image"}, "label": {"_type": "Value", "dtype": "int64"}}}})
+    images = pa.array(
+        [{"bytes": None, "path": file} for file in files],
+        pa.struct({"bytes": pa.binary(), "path": pa.string()}),
+    )
+    about = json.dumps(
+        {
+            "info": {
+                "features": {
+                    "image": {"_type": "Image"},
+                    "label": {"_type": "Value", "dtype": "int64"},
+                }
+            }
+        }
+    )
     (tmp_path / "pets").mkdir()
-    table = pa.table({"image": images, "label": LABELS}).replace_schema_metadata({"huggingface": about})
+    table = pa.table({"image": images, "label": LABELS}).replace_schema_metadata(
+        {"huggingface": about}
+    )
     parquet.write_table(table, tmp_path / "pets/a.parquet")
     with pytest.raises(SampleError) as caught:
         open_hf(tmp_path)[2]
     golden(caught.value)
-    assert np.array_equal(open_hf(tmp_path, root=".")[2].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[2].astype(float))
+    assert np.array_equal(
+        open_hf(tmp_path, root=".")[2].pixels.numpy().transpose(1, 2, 0) * 255,
+        PIXELS[2].astype(float),
+    )
 
 
 def test_a_name_of_the_hub(tmp_path: Path, golden: Golden) -> None:
@@ -141,11 +192,14 @@ def test_damaged_folders(tmp_path: Path, golden: Golden) -> None:
 
 
 def test_offsets_beyond_the_file(tmp_path: Path, golden: Golden) -> None:
-    """Arrow maps what a file says without checking it; reading it would be the end of the process."""
+    """Arrow maps what a file says without checking it; reading it would be the end of the
+    process."""
     hub().save_to_disk(tmp_path / "pets")
     arrow = next((tmp_path / "pets").glob("*.arrow"))
     content = arrow.read_bytes()
-    place = content.index(np.cumsum([len(encoded(index)) for index in range(COUNT)]).astype("<i4").tobytes())
+    place = content.index(
+        np.cumsum([len(encoded(index)) for index in range(COUNT)]).astype("<i4").tobytes()
+    )
     arrow.write_bytes(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
     golden(message(tmp_path))
 
@@ -160,7 +214,8 @@ def test_files_that_lead_out_of_the_folder(tmp_path: Path, golden: Golden) -> No
 
 
 def test_ids(tmp_path: Path, golden: Golden) -> None:
-    """They stay what they are when rows are added: keys of tars, paths, or a column; else the place."""
+    """They stay what they are when rows are added: keys of tars, paths, or a column; else the
+    place."""
     forms = write_all(tmp_path)
     assert opened(tmp_path, **forms["webdataset"]).sample_id(3) == "s003"
     assert opened(tmp_path, **forms["webdataset, shards"]).sample_id(7) == "val-001.tar/s007"
@@ -174,8 +229,13 @@ def test_ids(tmp_path: Path, golden: Golden) -> None:
     golden(caught.value)
 
 
-@pytest.mark.parametrize(("name", "content"), [("a.parquet", b"PAR1junk"), ("a.tar", b"junk" * 500), ("a.jsonl", b"root:x:0:0:secret\n")])
-def test_damaged_files(tmp_path: Path, name: str, content: bytes, capfd: pytest.CaptureFixture[str], golden: Golden) -> None:
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.parquet", b"PAR1junk"), ("a.tar", b"junk" * 500), ("a.jsonl", b"root:x:0:0:secret\n")],
+)
+def test_damaged_files(
+    tmp_path: Path, name: str, content: bytes, capfd: pytest.CaptureFixture[str], golden: Golden
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
         opened(tmp_path, kind="hf", path=name)

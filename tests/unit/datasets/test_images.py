@@ -60,7 +60,8 @@ def test_linked_class_folders(tmp_path: Path, golden: Golden) -> None:
 def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     draw(tmp_path, "cat/a.png")
     try:
-        os.rename(os.fsencode(tmp_path / "pets/cat/a.png"), os.fsencode(tmp_path / "pets/cat") + b"/\xff.png")  # noqa: PTH104  bytes
+        no_utf8 = os.fsencode(tmp_path / "pets/cat") + b"/\xff.png"
+        os.rename(os.fsencode(tmp_path / "pets/cat/a.png"), no_utf8)  # noqa: PTH104  bytes
     except OSError:
         pytest.skip("the file system takes UTF-8 names only")
     sample = opened(tmp_path)[0]
@@ -71,7 +72,15 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
 def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     draw(tmp_path, "cat/a.png", "cat/b.jpg", "dog/c.png", "outside.png")
     (tmp_path / "pets/cat/b.jpg").rename(tmp_path / "pets/cat/b.jfif")
-    for name in ("cat/d.avif", "cat/e.AVIF", "dog/f.heic", "dog/notes.txt", "dog/Thumbs.db", "labels.md", "dog/.g.avif"):
+    for name in (
+        "cat/d.avif",
+        "cat/e.AVIF",
+        "dog/f.heic",
+        "dog/notes.txt",
+        "dog/Thumbs.db",
+        "labels.md",
+        "dog/.g.avif",
+    ):
         (tmp_path / "pets" / name).write_bytes(b"")
     draw(tmp_path / "elsewhere", "h.png")
     (tmp_path / "pets/dog/more").symlink_to(tmp_path / "elsewhere/pets")
@@ -80,7 +89,8 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     assert dataset[1].pixels.shape == (3, 4, 4)
     assert isinstance(dataset, Selected)
     assert dataset.warnings == (
-        "pets: not read: 1 linked folder (dog/more), 3 files of other formats (.avif, .heic), 1 image outside the class folders "
+        "pets: not read: 1 linked folder (dog/more), 3 files of other formats (.avif, .heic), 1 "
+        "image outside the class folders "
         "(outside.png); copy linked folders, and save images as PNG or JPEG in class folders",
     )
 
@@ -105,7 +115,10 @@ def test_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
     assert labels(dataset) == list(range(12))
     assert isinstance(dataset, Selected)
     (line,) = dataset.notes
-    assert line.startswith("pets: the class folders are sorted as numbers (0, 1, 2, ...), not as text (0, 1, 10, ...) as in torchvision's")
+    assert line.startswith(
+        "pets: the class folders are sorted as numbers (0, 1, 2, ...), not as text (0, 1, 10, "
+        "...) as in torchvision's"
+    )
     draw(tmp_path, "x/a.png")
     assert opened(tmp_path).class_names == tuple(sorted(map(str, [*range(12), "x"])))
 
@@ -124,7 +137,9 @@ def test_empty_folder(tmp_path: Path, golden: Golden) -> None:
     golden(message(tmp_path))
 
 
-def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_a_class_folder_that_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     draw(tmp_path, "cat/a.png", "dog/a.png")
     scandir = os.scandir
 
@@ -168,12 +183,19 @@ WORDS = ("tench, Tinca tinca", "goldfish, Carassius auratus", "crane", "crane, d
 def test_synset_folders(tmp_path: Path, golden: Golden) -> None:
     draw(tmp_path, *(f"{synset}/a.JPEG" for synset in SYNSETS[1:]))
     assert opened(tmp_path).class_names == SYNSETS[1:]
-    assert labels(opened(tmp_path, class_names=("a", "b", "c"))) == [0, 1, 2], "as many names as synsets: in the synsets' order"
+    assert labels(opened(tmp_path, class_names=("a", "b", "c"))) == [0, 1, 2], (
+        "as many names as synsets: in the synsets' order"
+    )
     assert labels(opened(tmp_path, class_names=(*SYNSETS[2:], SYNSETS[1]))) == [2, 0, 1]
     lines = [f"{synset} {words}\n" for synset, words in zip(SYNSETS, WORDS, strict=True)]
     (tmp_path / "words.txt").write_text("".join(lines))
-    text = "model: {path: net.pt}\ndataset: {kind: images, path: pets, class_names: words.txt, class_ids: words.txt}\nnoise: {sigma: 0.1}\n"
-    dataset = open_dataset(load_spec(tmp_path / "spec.yaml", text=text).dataset, base_dir=tmp_path, trust=False)
+    text = (
+        "model: {path: net.pt}\ndataset: {kind: images, path: pets, class_names: words.txt, "
+        "class_ids: words.txt}\nnoise: {sigma: 0.1}\n"
+    )
+    dataset = open_dataset(
+        load_spec(tmp_path / "spec.yaml", text=text).dataset, base_dir=tmp_path, trust=False
+    )
     assert dataset.class_names == ("tench", "goldfish", "crane", "crane, derrick")
     assert labels(dataset) == [1, 2, 3]
     said = message(tmp_path, class_names=("tench", "goldfish", "crane", "crane, derrick"))

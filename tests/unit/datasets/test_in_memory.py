@@ -1,4 +1,5 @@
-"""Samples of a Python program: every form gives the same samples, and what cannot be read is refused in one line."""
+"""Samples of a Python program: every form gives the same samples, and what cannot be read is
+refused in one line."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from robaudit.errors import DataError, RobauditError, SampleError
 from tests.golden import Golden
 
 COUNT = 5
-IMAGES: NDArray[np.uint8] = np.random.default_rng(3).integers(0, 256, (COUNT, 6, 7, 3), dtype=np.uint8)
+IMAGES: NDArray[np.uint8] = np.random.default_rng(3).integers(
+    0, 256, (COUNT, 6, 7, 3), dtype=np.uint8
+)
 LABELS = [2, 0, 1, 2, 0]
 FIRST: NDArray[np.uint8] = np.moveaxis(IMAGES, -1, 1)  # channels first
 FLOATS = torch.from_numpy(FIRST.copy()).float() / 255
@@ -56,7 +59,10 @@ def keyed(image: str, label: str) -> list[dict[str, Any]]:
 
 
 def bytes_of(dataset: Dataset) -> list[Any]:
-    return [((dataset[i].pixels * 255).round().to(torch.uint8).tolist(), dataset[i].label) for i in range(len(dataset))]
+    return [
+        ((dataset[i].pixels * 255).round().to(torch.uint8).tolist(), dataset[i].label)
+        for i in range(len(dataset))
+    ]
 
 
 PAIRS = list(zip(FLOATS, LABELS, strict=True))
@@ -66,7 +72,9 @@ FORMS: dict[str, Callable[[], Any]] = {
     "tensors": lambda: (torch.from_numpy(FIRST.copy()), torch.tensor(LABELS)),
     "floats": lambda: (FLOATS, torch.tensor(LABELS)[:, None]),
     "a data set of pairs": lambda: Items(PAIRS),
-    "a data set of mappings": lambda: Items([{"pixel_values": image, "labels": label} for image, label in PAIRS]),
+    "a data set of mappings": lambda: Items(
+        [{"pixel_values": image, "labels": label} for image, label in PAIRS]
+    ),
     "a subset": lambda: Subset(Items([PAIRS[0], *PAIRS]), range(1, COUNT + 1)),
     "pictures": lambda: list(zip(pictures(), LABELS, strict=True)),
     "pictures, labels beside": lambda: (pictures(), LABELS),
@@ -93,26 +101,44 @@ def test_ids() -> None:
 
 
 def test_without_labels() -> None:
-    for form in (IMAGES, FLOATS, pictures(), list(IMAGES), (IMAGES, None), (pictures(), None), (IMAGES, [-1] * COUNT)):
+    for form in (
+        IMAGES,
+        FLOATS,
+        pictures(),
+        list(IMAGES),
+        (IMAGES, None),
+        (pictures(), None),
+        (IMAGES, [-1] * COUNT),
+    ):
         dataset = open_in_memory(form)
         assert [dataset[i].label for i in range(COUNT)] == [None] * COUNT
 
 
 def test_grey_and_colour() -> None:
-    grey = open_in_memory([Image.fromarray(IMAGES[0, :, :, 0]), Image.fromarray(IMAGES[1, :, :, 0])])
+    grey = open_in_memory(
+        [Image.fromarray(IMAGES[0, :, :, 0]), Image.fromarray(IMAGES[1, :, :, 0])]
+    )
     assert grey[0].pixels.shape == (1, 6, 7)
     for mixed in ([IMAGES[0], IMAGES[1, :, :, 0]], [IMAGES[1, :, :, 0], IMAGES[0]]):
         images = [Image.fromarray(image) for image in mixed]
-        forms = (images, (images, [0, 1]), [(image, 0) for image in images], Items([{"image": image} for image in images]))
+        forms = (
+            images,
+            (images, [0, 1]),
+            [(image, 0) for image in images],
+            Items([{"image": image} for image in images]),
+        )
         for form in forms:
             shapes = [open_in_memory(form)[i].pixels.shape for i in range(2)]
-            assert shapes == [(3, 6, 7), (3, 6, 7)], "grey among colour is colour, as from files, also where it is first"
+            assert shapes == [(3, 6, 7), (3, 6, 7)], (
+                "grey among colour is colour, as from files, also where it is first"
+            )
     assert open_in_memory(IMAGES[:, :, :, 0])[0].pixels.shape == (1, 6, 7)
 
 
 def test_colour_after_many_grey_images(golden: Golden) -> None:
     """What is not a list is read one by one, so only the first images are looked at."""
-    grey, colour = Image.fromarray(IMAGES[0, :, :, 0]), Image.fromarray(IMAGES[0])
+    grey = Image.fromarray(IMAGES[0, :, :, 0])
+    colour = Image.fromarray(IMAGES[0])
     assert open_in_memory([*[grey] * 40, colour])[0].pixels.shape == (3, 6, 7)
     dataset = open_in_memory(Items([*[grey] * 40, colour]))
     assert dataset[0].pixels.shape == (1, 6, 7)
@@ -126,7 +152,9 @@ def test_names_of_classes() -> None:
     named.classes = ["a", "b", "c"]  # type: ignore[attr-defined]
     assert open_in_memory(Subset(named, [0])).class_names == ("a", "b", "c")
     assert open_in_memory(named, class_names=["x", "y", "z"]).class_names == ("x", "y", "z")
-    by_name = open_in_memory([(image, "abc"[label]) for image, label in PAIRS], class_names=["a", "b", "c"])
+    by_name = open_in_memory(
+        [(image, "abc"[label]) for image, label in PAIRS], class_names=["a", "b", "c"]
+    )
     assert [by_name[i].label for i in range(COUNT)] == LABELS
 
 
@@ -158,10 +186,19 @@ def test_refused_in_one_line(data: Any, options: dict[str, Any], golden: Golden)
     golden(caught.value)
 
 
-@pytest.mark.parametrize("labels", [pandas.Series(LABELS), pandas.Series(LABELS, index=range(7, 7 + COUNT)), pyarrow.array(LABELS)])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pandas.Series(LABELS),
+        pandas.Series(LABELS, index=range(7, 7 + COUNT)),
+        pyarrow.array(LABELS),
+    ],
+)
 def test_labels_as_a_column_of_a_table(labels: Any) -> None:
     for images in (FIRST, IMAGES, pictures()):
-        assert bytes_of(open_in_memory((images, labels))) == bytes_of(open_in_memory((IMAGES, LABELS)))
+        assert bytes_of(open_in_memory((images, labels))) == bytes_of(
+            open_in_memory((IMAGES, LABELS))
+        )
 
 
 def test_an_item_that_raises(golden: Golden) -> None:
@@ -193,7 +230,9 @@ def test_augmentation(golden: Golden) -> None:
 def hugging_face(**columns: Any) -> Any:
     datasets = pytest.importorskip("datasets")
     names = datasets.ClassLabel(names=["ant", "bee", "cat"])
-    features = datasets.Features({"picture": datasets.Image(), "kind": names, "note": datasets.Value("string")})
+    features = datasets.Features(
+        {"picture": datasets.Image(), "kind": names, "note": datasets.Value("string")}
+    )
     content = {"picture": pictures(), "kind": LABELS, "note": ["x"] * COUNT, **columns}
     return datasets.Dataset.from_dict(content, features=features)
 
@@ -213,15 +252,33 @@ def test_hugging_face(golden: Golden) -> None:
 
 def test_hugging_face_with_a_transform() -> None:
     def floats(batch: dict[str, Any]) -> dict[str, Any]:
-        return {"pixel_values": [transforms.ToTensor()(image) for image in batch["picture"]], "labels": batch["kind"]}
+        return {
+            "pixel_values": [transforms.ToTensor()(image) for image in batch["picture"]],
+            "labels": batch["kind"],
+        }
 
     def added(batch: dict[str, Any]) -> dict[str, Any]:
-        return {**batch, "pixel_values": [transforms.CenterCrop(4)(one) for one in floats(batch)["pixel_values"]]}
+        return {
+            **batch,
+            "pixel_values": [
+                transforms.CenterCrop(4)(one) for one in floats(batch)["pixel_values"]
+            ],
+        }
 
-    data, expected = hugging_face(), bytes_of(open_in_memory(PAIRS))
+    data = hugging_face()
+    expected = bytes_of(open_in_memory(PAIRS))
     assert bytes_of(open_in_memory(data.with_transform(floats))) == expected
-    assert bytes_of(open_in_memory(data.with_transform(floats), image_key="pixel_values", label_key="labels")) == expected
+    assert (
+        bytes_of(
+            open_in_memory(
+                data.with_transform(floats), image_key="pixel_values", label_key="labels"
+            )
+        )
+        == expected
+    )
     assert open_in_memory(data.with_transform(floats)).class_names == ("ant", "bee", "cat")
     with_both = open_in_memory(data.with_transform(added))
-    assert with_both[0].pixels.shape == (3, 4, 4), "what the transform has added, not the picture as it was"
+    assert with_both[0].pixels.shape == (3, 4, 4), (
+        "what the transform has added, not the picture as it was"
+    )
     assert with_both.class_names == ("ant", "bee", "cat")

@@ -1,4 +1,5 @@
-"""Data sets recognised by their paths (those that have all files of a form: tests/unit/datasets/test_forms.py)."""
+"""Data sets recognised by their paths (those that have all files of a form:
+tests/unit/datasets/test_forms.py)."""
 
 from __future__ import annotations
 
@@ -33,10 +34,16 @@ def make(folder: Path, *names: str) -> None:
         (["x.tar.gz"], "x.tar.gz", {"kind": "hf", "path": "x.tar.gz"}),
         ([], "x/*.parquet", {"kind": "hf", "path": "x/*.parquet"}),
         (["x/0.parquet", "x/1.parquet"], "x", {"kind": "hf", "path": "x"}),
-        (["x/test/data-00000-of-00001.arrow", "x/dataset_dict.json"], "x", {"kind": "hf", "path": "x"}),
+        (
+            ["x/test/data-00000-of-00001.arrow", "x/dataset_dict.json"],
+            "x",
+            {"kind": "hf", "path": "x"},
+        ),
         (["a.txt"], "a.txt", None),
     ],
 )
-def test_by_path(tmp_path: Path, files: list[str], written: str, section: dict[str, Any] | None) -> None:
+def test_by_path(
+    tmp_path: Path, files: list[str], written: str, section: dict[str, Any] | None
+) -> None:
     make(tmp_path, *files)
     assert recognised(written, tmp_path) == section

@@ -1,4 +1,5 @@
-"""Labels by the model's own classes: every form that has names of classes follows the class names and ids that a model brings."""
+"""Labels by the model's own classes: every form that has names of classes follows the class names
+and ids that a model brings."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ from tests.golden import Golden
 from tests.unit.datasets.forms import COUNT, LABELS, hub, write_files, write_parquet
 from tests.unit.datasets.reading import opened
 
-MODEL = {"class_names": ["ox, Bos taurus", "cat", "Fox", "dog, Canis"], "class_ids": ["n00000001", "n00000002", "n00000003", "n00000004"]}
+MODEL = {
+    "class_names": ["ox, Bos taurus", "cat", "Fox", "dog, Canis"],
+    "class_ids": ["n00000001", "n00000002", "n00000003", "n00000004"],
+}
 SYNSETS = ("n00000002", "n00000004", "n00000003")
 PLACES = [1, 3, 2]
 """Of cat, dog and fox among the model's classes."""
@@ -44,7 +48,10 @@ def test_every_form_with_names(tmp_path: Path, names: tuple[str, ...]) -> None:
     write_parquet(tmp_path / "plain.parquet", label=texts)
     assert labels(tmp_path, kind="hf", path="plain.parquet", **MODEL) == EXPECTED
     files = write_files(tmp_path / "images")
-    lines = [json.dumps({"file_name": file, "label": text}) for file, text in zip(files, texts, strict=True)]
+    lines = [
+        json.dumps({"file_name": file, "label": text})
+        for file, text in zip(files, texts, strict=True)
+    ]
     (tmp_path / "images/metadata.jsonl").write_text("\n".join(lines))
     assert labels(tmp_path, kind="hf", path="images/metadata.jsonl", **MODEL) == EXPECTED
     rows = [f"{file},{text}" for file, text in zip(files, texts, strict=True)]
@@ -55,16 +62,29 @@ def test_every_form_with_names(tmp_path: Path, names: tuple[str, ...]) -> None:
         (tmp_path / "folders" / text).mkdir(parents=True, exist_ok=True)
         (tmp_path / "images" / file).rename(tmp_path / "folders" / text / file)
     dataset = opened(tmp_path, kind="images", path="folders", **MODEL)
-    assert {dataset.sample_id(i).split("/")[0]: dataset[i].label for i in range(COUNT)} == dict(zip(names, PLACES, strict=True))
+    assert {dataset.sample_id(i).split("/")[0]: dataset[i].label for i in range(COUNT)} == dict(
+        zip(names, PLACES, strict=True)
+    )
 
 
-@pytest.mark.parametrize("written", ["", ", class_names: [bird, horse, owl]"], ids=["taken", "written by init"])
+@pytest.mark.parametrize(
+    "written", ["", ", class_names: [bird, horse, owl]"], ids=["taken", "written by init"]
+)
 def test_as_many_classes_of_other_names(tmp_path: Path, written: str, golden: Golden) -> None:
-    """Owls, birds and horses are not the model's birds, horses and owls in this order, although they are as many."""
+    """Owls, birds and horses are not the model's birds, horses and owls in this order, although
+    they are as many."""
     (tmp_path / "net").mkdir()
-    config = {"architecture": "resnet18", "num_classes": 3, "label_names": ["bird", "horse", "owl"], "pretrained_cfg": {}}
+    config = {
+        "architecture": "resnet18",
+        "num_classes": 3,
+        "label_names": ["bird", "horse", "owl"],
+        "pretrained_cfg": {},
+    }
     (tmp_path / "net/config.json").write_text(json.dumps(config))
-    text = f"model: {{path: net}}\ndataset: {{kind: hf, path: hub.parquet{written}}}\nnoise: {{sigma: 0.05}}\n"
+    text = (
+        f"model: {{path: net}}\ndataset: {{kind: hf, path: hub.parquet{written}}}\nnoise: "
+        "{sigma: 0.05}\n"
+    )
     spec = filled(load_spec(tmp_path / "spec.yaml", text=text)).dataset
     hub(names=("owls", "birds", "horses")).to_parquet(tmp_path / "hub.parquet")
     with pytest.raises(DataError) as caught:
@@ -77,10 +97,14 @@ def test_as_many_classes_of_other_names(tmp_path: Path, written: str, golden: Go
 
 
 def test_folders_of_a_model_trained_on_from_imagenet(tmp_path: Path, golden: Golden) -> None:
-    """The names come with the architecture, whose last layer the user has replaced: what is missing is the number of classes."""
+    """The names come with the architecture, whose last layer the user has replaced: what is missing
+    is the number of classes."""
     (tmp_path / "photos/sick").mkdir(parents=True)
     (tmp_path / "photos/sick/1.png").touch()
-    text = "model: {path: net.pth, architecture: 'timm:resnet18.a1_in1k'}\ndataset: {kind: images, path: photos}\nnoise: {sigma: 0.05}\n"
+    text = (
+        "model: {path: net.pth, architecture: 'timm:resnet18.a1_in1k'}\ndataset: {kind: "
+        "images, path: photos}\nnoise: {sigma: 0.05}\n"
+    )
     spec = filled(load_spec(tmp_path / "spec.yaml", text=text)).dataset
     with pytest.raises(DataError) as caught:
         open_dataset(spec, base_dir=tmp_path, trust=False)

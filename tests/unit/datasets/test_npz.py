@@ -30,7 +30,9 @@ message = partial(reading.refusal, kind="npz", path="data.npz")
 
 def npy_header(shape: tuple[int, ...], descr: str = "|u1") -> bytes:
     stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
     return stream.getvalue()
 
 
@@ -41,8 +43,14 @@ def test_pixels_labels_and_ids(tmp_path: Path) -> None:
     assert reading.labels(dataset) == LABELS.tolist()
     for index in (3, 0, 2, 1):  # any order
         sample = dataset[index]
-        assert (sample.id, sample.label, sample.pixels.dtype) == (str(index), LABELS[index], torch.float64)
-        torch.testing.assert_close(sample.pixels, torch.from_numpy(IMAGES[index]).double() / 255, rtol=0, atol=0)
+        assert (sample.id, sample.label, sample.pixels.dtype) == (
+            str(index),
+            LABELS[index],
+            torch.float64,
+        )
+        torch.testing.assert_close(
+            sample.pixels, torch.from_numpy(IMAGES[index]).double() / 255, rtol=0, atol=0
+        )
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 1)])
@@ -55,7 +63,9 @@ def test_labels_as_text(dtype: str, shape: tuple[int, ...], tmp_path: Path, gold
     assert dataset[0].label == 2
     golden(message(tmp_path, class_names=("dog", "cat")))
     np.savez(tmp_path / "data.npz", images=IMAGES, labels=np.array(["b", "a", "b", "c"]))
-    assert reading.labels(opened(tmp_path, class_names=("x", "y", "z"), class_ids=("c", "b", "a"))) == [1, 2, 1, 0]
+    assert reading.labels(
+        opened(tmp_path, class_names=("x", "y", "z"), class_ids=("c", "b", "a"))
+    ) == [1, 2, 1, 0]
     named = opened(tmp_path)
     assert (reading.labels(named), named.class_names) == ([1, 0, 1, 2], ("a", "b", "c"))
     np.savez(tmp_path / "data.npz", images=IMAGES, labels=np.array(["10", "2", "0", "1"]))
@@ -64,7 +74,10 @@ def test_labels_as_text(dtype: str, shape: tuple[int, ...], tmp_path: Path, gold
 
 @settings(max_examples=15, deadline=None)
 @given(
-    images=hnp.arrays(np.uint8, st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(4, 6), st.integers(4, 6))),
+    images=hnp.arrays(
+        np.uint8,
+        st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(4, 6), st.integers(4, 6)),
+    ),
     layout=st.sampled_from(["nchw", "nhwc"]),
     compressed=st.booleans(),
     fortran=st.booleans(),
@@ -81,7 +94,9 @@ def test_every_layout_gives_the_same_pixels(
     explicit: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("npz")
-    stored = images.astype(dtype).transpose(0, 2, 3, 1) if layout == "nhwc" else images.astype(dtype)
+    stored = (
+        images.astype(dtype).transpose(0, 2, 3, 1) if layout == "nhwc" else images.astype(dtype)
+    )
     stored = np.asfortranarray(stored) if fortran else np.ascontiguousarray(stored)
     (np.savez_compressed if compressed else np.savez)(folder / "data.npz", images=stored)
     dataset = opened(folder, labels_key=None, scale=255, layout=layout if explicit else None)
@@ -90,15 +105,26 @@ def test_every_layout_gives_the_same_pixels(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "scale", "largest"), [("u1", None, 200 / 255), ("u1", 200, 1.0), ("f8", None, 200.0), ("u2", 400, 0.5), ("i8", 100, 2.0)]
+    ("dtype", "scale", "largest"),
+    [
+        ("u1", None, 200 / 255),
+        ("u1", 200, 1.0),
+        ("f8", None, 200.0),
+        ("u2", 400, 0.5),
+        ("i8", 100, 2.0),
+    ],
 )
 def test_scale(tmp_path: Path, dtype: str, scale: float | None, largest: float) -> None:
     np.savez(tmp_path / "data.npz", images=np.full((1, 1, 4, 4), 200, dtype))
-    assert opened(tmp_path, labels_key=None, scale=scale)[0].pixels.max().item() == pytest.approx(largest)
+    assert opened(tmp_path, labels_key=None, scale=scale)[0].pixels.max().item() == pytest.approx(
+        largest
+    )
 
 
 def test_labels_may_be_a_column_or_absent(tmp_path: Path) -> None:
-    np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS.astype(np.uint8).reshape(4, 1), y=LABELS)
+    np.savez(
+        tmp_path / "data.npz", images=IMAGES, labels=LABELS.astype(np.uint8).reshape(4, 1), y=LABELS
+    )
     assert opened(tmp_path)[0].label == 3
     assert opened(tmp_path, labels_key=None)[0].label is None
     assert opened(tmp_path, labels_key=None).labels() is None
@@ -140,7 +166,9 @@ def test_pixels_without_a_scale(tmp_path: Path, dtype: Any, golden: Golden) -> N
         ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}),
     ],
 )
-def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str, Any], golden: Golden) -> None:
+def test_wrong_arrays(
+    tmp_path: Path, arrays: dict[str, Any], options: dict[str, Any], golden: Golden
+) -> None:
     np.savez(tmp_path / "data.npz", **arrays)
     if len(arrays) == 1:
         options = {"labels_key": None, **options}

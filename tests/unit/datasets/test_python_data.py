@@ -38,7 +38,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def opened(folder: Path, function: str, module: str = "audited_images", trust: bool = True, **more: Any) -> Dataset:
+def opened(
+    folder: Path, function: str, module: str = "audited_images", trust: bool = True, **more: Any
+) -> Dataset:
     return reading.opened(folder, trust=trust, kind="python", target=f"{module}:{function}", **more)
 
 
@@ -57,7 +59,9 @@ def test_items_and_options(folder: Path) -> None:
     assert [dataset.sample_id(i) for i in range(4)] == ["0", "1", "2", "3"]
     assert dataset.labels() is None
     assert dataset[3].label == 3
-    torch.testing.assert_close(dataset[3].pixels, torch.full((1, 4, 4), 0.3, dtype=torch.float64), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        dataset[3].pixels, torch.full((1, 4, 4), 0.3, dtype=torch.float64), rtol=0, atol=1e-6
+    )
 
 
 def test_ids_and_class_names_of_the_collection(folder: Path) -> None:

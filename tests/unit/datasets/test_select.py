@@ -27,7 +27,8 @@ class Fake:
     class_names: tuple[str, ...] | None = None
 
     def __init__(self, sides: list[int], labels: list[int] | None = None) -> None:
-        self.sides, self.given = sides, labels
+        self.sides = sides
+        self.given = labels
 
     def __len__(self) -> int:
         return len(self.sides)
@@ -41,7 +42,11 @@ class Fake:
     def __getitem__(self, index: int) -> Sample:
         if not self.sides[index]:
             raise SampleError(f"fake, s{index}", "is damaged")
-        return Sample(f"s{index}", torch.zeros(1, self.sides[index], 4), None if self.given is None else self.given[index])
+        return Sample(
+            f"s{index}",
+            torch.zeros(1, self.sides[index], 4),
+            None if self.given is None else self.given[index],
+        )
 
 
 @given(total=st.integers(1, 300), share=st.floats(0, 1), seed=st.integers(-(2**70), 2**70))
@@ -61,23 +66,32 @@ def test_a_seed_chooses_the_same_samples_in_every_version() -> None:
 
 @given(total=st.integers(1, 50), limit=st.integers(1, 100))
 def test_limit_is_the_first_n(total: int, limit: int) -> None:
-    assert list(choose(Fake([4] * total), BaseDatasetSpec(kind="npz", limit=limit))) == list(range(min(total, limit)))
+    assert list(choose(Fake([4] * total), BaseDatasetSpec(kind="npz", limit=limit))) == list(
+        range(min(total, limit))
+    )
 
 
 def test_ids_and_labels_are_those_of_the_whole_set(tmp_path: Path) -> None:
     whole = open_dataset(DigitsSpec(kind="digits", split="all"), base_dir=tmp_path, trust=False)
-    part = open_dataset(DigitsSpec(kind="digits", split="all", sample=SampleSpec(size=30, seed=4)), base_dir=tmp_path, trust=False)
+    part = open_dataset(
+        DigitsSpec(kind="digits", split="all", sample=SampleSpec(size=30, seed=4)),
+        base_dir=tmp_path,
+        trust=False,
+    )
     labels = part.labels()
     assert labels is not None
     for index in range(30):
-        sample, same = part[index], whole[int(part.sample_id(index))]
+        sample = part[index]
+        same = whole[int(part.sample_id(index))]
         assert sample.id == part.sample_id(index) == same.id
         assert sample.label == labels[index] == same.label
         assert sample.pixels.equal(same.pixels)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [-1, 2], [2, 1]])
-def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(order: list[int], golden: Golden) -> None:
+def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(
+    order: list[int], golden: Golden
+) -> None:
     selected = Selected(Fake([0, 4, 5, 4]), range(4))
     for index in order:
         if index in (0, 2):
@@ -104,8 +118,14 @@ def test_ids_choose_in_the_order_of_the_data(tmp_path: Path, golden: Golden) -> 
         choose(data, BaseDatasetSpec(kind="any", ids=("s1", "s9", "s8")))
     golden(caught.value)
     (tmp_path / "some.txt").write_text("7\n\n12\n")
-    read = DigitsSpec.model_validate({"kind": "digits", "ids": "some.txt"}, context={BASE_DIR: tmp_path})
-    assert read.ids == ("7", "12") == DigitsSpec.model_validate({"kind": "digits", "ids": [7, "12"]}).ids
+    read = DigitsSpec.model_validate(
+        {"kind": "digits", "ids": "some.txt"}, context={BASE_DIR: tmp_path}
+    )
+    assert (
+        read.ids
+        == ("7", "12")
+        == DigitsSpec.model_validate({"kind": "digits", "ids": [7, "12"]}).ids
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Threads that read one data set at once: each gets what it would get alone, and the process is left as it was."""
+"""Threads that read one data set at once: each gets what it would get alone, and the process is
+left as it was."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import SampleError
 from tests.unit.datasets.reading import opened
 
-COUNT, THREADS = 40, 4
+COUNT = 40
+THREADS = 4
 IMAGES = np.random.default_rng(7).integers(0, 256, (COUNT, 3, 12, 10), dtype=np.uint8)
 SPECS: dict[str, dict[str, Any]] = {
     "images": {"kind": "images", "path": "images", "resize": 9, "crop": [8, 9]},
@@ -63,9 +65,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same images in files of all kinds; of those in folders, the first is damaged."""
     place = tmp_path_factory.mktemp("threads")
     np.save(place / "images.npy", IMAGES)
-    datasets.Dataset.from_dict({"image": list(map(picture, IMAGES))}, datasets.Features({"image": datasets.Image()})).save_to_disk(
-        place / "arrow"
-    )
+    datasets.Dataset.from_dict(
+        {"image": list(map(picture, IMAGES))}, datasets.Features({"image": datasets.Image()})
+    ).save_to_disk(place / "arrow")
     for index, image in enumerate(IMAGES):
         (place / "images" / str(index % 2)).mkdir(parents=True, exist_ok=True)
         picture(image).save(place / "images" / str(index % 2) / f"{index:02d}.png")
@@ -95,18 +97,26 @@ def read(dataset: Dataset, index: int) -> Sample | str:
 def test_threads_read_what_one_reads(folder: Path, kind: str) -> None:
     alone, shared = (opened(folder, trust=True, **SPECS[kind]) for _ in range(2))
     expected = [read(alone, index) for index in range(len(alone))]
-    generator = torch.random.get_rng_state()  # FakeData seeds torch's own and puts it back: one thread at a time
+    # FakeData seeds torch's own and puts it back: one thread at a time
+    generator = torch.random.get_rng_state()
 
     def work(number: int) -> None:
         for index in random.Random(number).sample(range(len(shared)), len(shared)):
-            found, wanted = read(shared, index), expected[index]
+            found = read(shared, index)
+            wanted = expected[index]
             if isinstance(found, str) or isinstance(wanted, str):
                 assert found == wanted
                 continue
-            assert (found.id, found.label, shared.sample_id(index)) == (wanted.id, wanted.label, wanted.id)
+            assert (found.id, found.label, shared.sample_id(index)) == (
+                wanted.id,
+                wanted.label,
+                wanted.id,
+            )
             assert found.pixels.equal(wanted.pixels)
 
     with ThreadPoolExecutor(THREADS) as pool:
         assert list(pool.map(work, range(THREADS))) == [None] * THREADS
-    assert sum(isinstance(sample, str) for sample in expected) == (kind in ("images", "torchvision, files"))
+    assert sum(isinstance(sample, str) for sample in expected) == (
+        kind in ("images", "torchvision, files")
+    )
     assert torch.random.get_rng_state().equal(generator)

@@ -29,11 +29,17 @@ def message(folder: Path, name: str, **options: Any) -> str:
     return reading.refusal(folder, kind="torchvision", name=name, root="files", **options)
 
 
-def write_mnist(folder: Path, part: str, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> None:
+def write_mnist(
+    folder: Path, part: str, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]
+) -> None:
     raw = folder / "files" / "MNIST" / "raw"
     raw.mkdir(parents=True, exist_ok=True)
-    (raw / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, *images.shape) + images.tobytes())
-    (raw / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, len(labels)) + labels.tobytes())
+    (raw / f"{part}-images-idx3-ubyte").write_bytes(
+        struct.pack(">IIII", 0x803, *images.shape) + images.tobytes()
+    )
+    (raw / f"{part}-labels-idx1-ubyte").write_bytes(
+        struct.pack(">II", 0x801, len(labels)) + labels.tobytes()
+    )
 
 
 def test_mnist(tmp_path: Path) -> None:
@@ -74,11 +80,18 @@ def test_image_folder(tmp_path: Path, golden: Golden) -> None:
     golden(caught.value)
 
 
-def test_no_program_is_started_for_postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
-    """torchvision's own image folders open any file that Pillow knows: Ghostscript must not be asked."""
+def test_no_program_is_started_for_postscript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
+    """torchvision's own image folders open any file that Pillow knows: Ghostscript must not be
+    asked."""
     (tmp_path / "files" / "0").mkdir(parents=True)
-    (tmp_path / "files" / "0" / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n%%EOF\n")
-    monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("a program was started"))
+    (tmp_path / "files" / "0" / "a.png").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n%%EOF\n"
+    )
+    monkeypatch.setattr(
+        "subprocess.check_call", lambda *_, **__: pytest.fail("a program was started")
+    )
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", "gs")
     with pytest.raises(SampleError) as caught:
         opened(tmp_path, "ImageFolder")[0]
@@ -100,12 +113,16 @@ class Odd:
         return torch.full((1, 4, 4), 51, dtype=torch.uint8), -1
 
 
-def test_tensors_and_classes_of_several_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_tensors_and_classes_of_several_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     monkeypatch.setattr(datasets, "Kitti", Odd)
     dataset = opened(tmp_path, "Kitti")
     assert dataset.class_names == ("tench", "goldfish")
     assert dataset[0].label is None
-    torch.testing.assert_close(dataset[0].pixels, torch.full((1, 4, 4), 0.2, dtype=torch.float64), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        dataset[0].pixels, torch.full((1, 4, 4), 0.2, dtype=torch.float64), rtol=0, atol=1e-6
+    )
     with pytest.raises(SampleError) as caught:
         opened(tmp_path, "Kitti", resize=4)[0]
     golden(caught.value)
@@ -128,7 +145,10 @@ def test_wrong_specs(tmp_path: Path, name: str, options: dict[str, Any], golden:
 
 
 def test_a_failed_download_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], golden: Golden
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    golden: Golden,
 ) -> None:
     """What torchvision prints goes to stderr."""
 

@@ -1,4 +1,5 @@
-"""Networks whose q-norms of the loss are known: two classes with logits (0, log(e^l - 1)), so that the loss against class 0 is l."""
+"""Networks whose q-norms of the loss are known: two classes with logits (0, log(e^l - 1)), so that
+the loss against class 0 is l."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from robaudit.noise.sensor import Sensor
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 
-EPS, SIDE = 0.1, 10
+EPS = 0.1
+SIDE = 10
 MIDDLE = 0.5
 
 
@@ -84,7 +86,14 @@ class Peak(Golden):
         return 1 - 20 * (delta - 0.05).square().sum(1)
 
     def log_norm(self, q: float) -> float:
-        mass, _ = quad(lambda d: math.exp(-20 * q * (d - 0.05) ** 2), -EPS, EPS, points=[0.05], epsabs=0, limit=200)
+        mass, _ = quad(
+            lambda d: math.exp(-20 * q * (d - 0.05) ** 2),
+            -EPS,
+            EPS,
+            points=[0.05],
+            epsabs=0,
+            limit=200,
+        )
         return 1 + SIDE**2 / q * math.log(mass / (2 * EPS))
 
 
@@ -98,7 +107,10 @@ class Ramp(Golden):
         return torch.log(0.5 + 4 * delta[:, 0])
 
     def log_norm(self, q: float) -> float:
-        return math.log(0.9) + (math.log(0.9 / 0.8) + math.log1p(-((0.1 / 0.9) ** (q + 1))) - math.log(q + 1)) / q
+        return (
+            math.log(0.9)
+            + (math.log(0.9 / 0.8) + math.log1p(-((0.1 / 0.9) ** (q + 1))) - math.log(q + 1)) / q
+        )
 
 
 class Flip(Golden):
@@ -121,7 +133,8 @@ class Flip(Golden):
 
 
 class LogNormal(Golden):
-    """log l = -3 + .05 u under Gaussian noise, u = sum(delta) / (sigma sqrt d): a linear margin and a small loss."""
+    """log l = -3 + .05 u under Gaussian noise, u = sum(delta) / (sigma sqrt d): a linear margin and
+    a small loss."""
 
     kind = "gaussian"
     noise = Gaussian()
@@ -140,7 +153,8 @@ class LogNormal(Golden):
 
 
 class Cliff(LogNormal):
-    """log l = -8 + 9 sigmoid(3 (u - 5)): flat, with a plateau of probability 3e-7 that no plain copy meets and that decides q >= 2."""
+    """log l = -8 + 9 sigmoid(3 (u - 5)): flat, with a plateau of probability 3e-7 that no plain
+    copy meets and that decides q >= 2."""
 
     highest = math.e
 
@@ -150,7 +164,9 @@ class Cliff(LogNormal):
     def log_norm(self, q: float) -> float:
         u = torch.linspace(-12, 50, 2**20 + 1, dtype=torch.float64)
         density = q * self.log_of(u) - u.square() / 2
-        return float(torch.logsumexp(density, 0) + math.log((62 / 2**20) / math.sqrt(2 * math.pi))) / q
+        return (
+            float(torch.logsumexp(density, 0) + math.log((62 / 2**20) / math.sqrt(2 * math.pi))) / q
+        )
 
 
 class Softplus(LogNormal):
@@ -164,7 +180,8 @@ class Softplus(LogNormal):
 
 
 class Curved(LogNormal):
-    """log l = -6 + 4 tanh(u / 3) - |z|^2 / 2000, z the noise over sigma: curved in every direction."""
+    """log l = -6 + 4 tanh(u / 3) - |z|^2 / 2000, z the noise over sigma: curved in every
+    direction."""
 
     highest = math.exp(-2)
     curvature = 5e-4
@@ -178,12 +195,15 @@ class Curved(LogNormal):
     def log_norm(self, q: float) -> float:
         narrowed = 1 + 2 * q * self.curvature
         u = torch.linspace(-40, 40, 2**18 + 1, dtype=torch.float64)
-        along = torch.logsumexp(q * self.log_of(u) - narrowed * u.square() / 2, 0) + math.log(80 / 2**18 / math.sqrt(2 * math.pi))
+        along = torch.logsumexp(q * self.log_of(u) - narrowed * u.square() / 2, 0) + math.log(
+            80 / 2**18 / math.sqrt(2 * math.pi)
+        )
         return (float(along) - (SIDE**2 - 1) / 2 * math.log(narrowed)) / q
 
 
 class LaplaceLine(Golden):
-    """log l = -4 + slope sum(delta) under Laplace noise of scale b: E[l^q] = e^-4q / (1 - (q slope b)^2)^d, q slope b = .5 at q = 1000."""
+    """log l = -4 + slope sum(delta) under Laplace noise of scale b: E[l^q] = e^-4q / (1 - (q slope
+    b)^2)^d, q slope b = .5 at q = 1000."""
 
     kind = "laplace"
     noise = Laplace()
@@ -216,17 +236,29 @@ class LaplaceMargin(LaplaceLine):
         return self.log_of(delta.sum(1) / (EPS * SIDE))
 
     def log_norm(self, q: float) -> float:
-        """The density of a sum of n Laplace variables is exp(-|y|) sum_k (n-1+k)! / (k! (n-1-k)!) |y|^(n-1-k) 2^-k / (2^n (n-1)!)."""
-        n, scale = SIDE**2, math.sqrt(0.5) / SIDE
+        """The density of a sum of n Laplace variables is exp(-|y|) sum_k (n-1+k)! / (k! (n-1-k)!)
+        |y|^(n-1-k) 2^-k / (2^n (n-1)!)."""
+        n = SIDE**2
+        scale = math.sqrt(0.5) / SIDE
         u = torch.linspace(-60, 400, 2**13 + 1, dtype=torch.float64)
-        k, y = torch.arange(n, dtype=torch.float64), (u.abs() / scale)[:, None]
-        terms = torch.lgamma(n + k) - torch.lgamma(k + 1) - torch.lgamma(n - k) - k * math.log(2) + torch.special.xlogy(n - 1 - k, y)
-        density = torch.logsumexp(terms, 1) - y[:, 0] - n * math.log(2) - math.lgamma(n) - math.log(scale)
+        k = torch.arange(n, dtype=torch.float64)
+        y = (u.abs() / scale)[:, None]
+        terms = (
+            torch.lgamma(n + k)
+            - torch.lgamma(k + 1)
+            - torch.lgamma(n - k)
+            - k * math.log(2)
+            + torch.special.xlogy(n - 1 - k, y)
+        )
+        density = (
+            torch.logsumexp(terms, 1) - y[:, 0] - n * math.log(2) - math.lgamma(n) - math.log(scale)
+        )
         return float(torch.logsumexp(density + q * self.log_of(u), 0) + math.log(460 / 2**13)) / q
 
 
 class SensorLine(Golden):
-    """log l = -3 + slope sum(delta) under a camera's noise: E[l^q] is a power of a sum over photons and the 256 values of a pixel."""
+    """log l = -3 + slope sum(delta) under a camera's noise: E[l^q] is a power of a sum over photons
+    and the 256 values of a pixel."""
 
     kind = "sensor"
     noise = Sensor()
@@ -238,14 +270,21 @@ class SensorLine(Golden):
         return -3 + self.slope * delta.sum(1)
 
     def log_norm(self, q: float) -> float:
-        photons, steps = self.level.number, 255
-        number, value = np.arange(400), np.arange(steps + 1)
-        edges = (np.append(value - 0.5, np.inf) / steps * photons)[None] - number[:, None]  # of the readings
+        photons = self.level.number
+        steps = 255
+        number = np.arange(400)
+        value = np.arange(steps + 1)
+        # of the readings
+        edges = (np.append(value - 0.5, np.inf) / steps * photons)[None] - number[:, None]
         edges[:, 0] = -np.inf
         inside = log_ndtr(edges / self.noise.read_noise)
-        reading = inside[:, 1:] + np.log(-np.expm1(np.minimum(inside[:, :-1] - inside[:, 1:], -1e-300)))
+        reading = inside[:, 1:] + np.log(
+            -np.expm1(np.minimum(inside[:, :-1] - inside[:, 1:], -1e-300))
+        )
         pixel = logsumexp(poisson.logpmf(number, photons * MIDDLE)[:, None] + reading, axis=0)
-        return -3 + math.prod(self.shape) / q * float(logsumexp(pixel + q * self.slope * (value / steps - MIDDLE)))
+        return -3 + math.prod(self.shape) / q * float(
+            logsumexp(pixel + q * self.slope * (value / steps - MIDDLE))
+        )
 
 
 class SensorSteep(SensorLine):
@@ -263,10 +302,22 @@ class SensorPixel(SensorLine):
     highest = math.exp(-3 + slope * MIDDLE)
 
 
-def work_of(golden: Golden, repetitions: int | Sequence[int], *, seed: int = 0, dtype: torch.dtype = torch.float64) -> ImageBatch:
+def work_of(
+    golden: Golden,
+    repetitions: int | Sequence[int],
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> ImageBatch:
     """The same image under many names, so that each has noise of its own."""
     numbers = range(repetitions) if isinstance(repetitions, int) else repetitions
     x = golden.image().to(dtype).repeat(len(numbers), 1, 1, 1)
     source = NoiseProcess(golden.noise, golden.kind, seed, torch.device("cpu"), dtype)
     engine = Engine(from_module(golden, dtype=dtype), {golden.level.noise: source}, 2)
-    return ImageBatch.of(engine, x, golden.level, ids=[str(n) for n in numbers], labels=torch.zeros(len(x), dtype=torch.int64))
+    return ImageBatch.of(
+        engine,
+        x,
+        golden.level,
+        ids=[str(n) for n in numbers],
+        labels=torch.zeros(len(x), dtype=torch.int64),
+    )

@@ -20,9 +20,18 @@ IMAGES = torch.rand(3, *SHAPE, generator=torch.Generator().manual_seed(5))
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "draws", "sizes"), [(16, 10, [16, 16]), (16, 11, [16, 16, 8]), (None, 11, [40]), (20, 7, [20, 8]), (1, 2, [1] * 6)]
+    ("batch_size", "draws", "sizes"),
+    [
+        (16, 10, [16, 16]),
+        (16, 11, [16, 16, 8]),
+        (None, 11, [40]),
+        (20, 7, [20, 8]),
+        (1, 2, [1] * 6),
+    ],
 )
-def test_the_tail_is_padded_to_a_multiple_of_eight(batch_size: int | None, draws: int, sizes: list[int]) -> None:
+def test_the_tail_is_padded_to_a_multiple_of_eight(
+    batch_size: int | None, draws: int, sizes: list[int]
+) -> None:
     network = Counter(curved())
     engine = Engine(from_module(network), gaussian_process(0, CPU), 4, batch_size)
     for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), draws):
@@ -30,19 +39,28 @@ def test_the_tail_is_padded_to_a_multiple_of_eight(batch_size: int | None, draws
     assert network.sizes == sizes
 
 
-@pytest.mark.parametrize(("shape", "rows"), [((1, 8, 8), 128), ((3, 32, 32), 64), ((3, 999, 999), 8)])
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((1, 8, 8), 128), ((3, 32, 32), 64), ((3, 999, 999), 8)]
+)
 def test_the_rule_on_the_cpu(shape: tuple[int, ...], rows: int) -> None:
     assert rows_by_rule(shape, CPU) == rows
 
 
 def test_the_rule_on_cuda_is_cut_by_memory_to_a_power_of_two() -> None:
     cuda = torch.device("cuda")
-    assert [rows_by_rule((3, 32, 32), cuda, most) for most in (None, 5000, 1000, 3, 0)] == [1024, 4096, 512, 2, 1]
+    assert [rows_by_rule((3, 32, 32), cuda, most) for most in (None, 5000, 1000, 3, 0)] == [
+        1024,
+        4096,
+        512,
+        2,
+        1,
+    ]
     assert [rows_by_rule((3, 224, 224), cuda, most) for most in (None, 3000)] == [16, 2048]
 
 
 def test_passes_are_counted_within_the_block_only() -> None:
-    model, lower = from_module(curved()), from_module(curved(seed=1))
+    model = from_module(curved())
+    lower = from_module(curved(seed=1))
     engine = Engine(model, gaussian_process(0, CPU), 4, 8, noisy=lower)
     clipped = model.clipping(True)
     told = list[int]()
@@ -64,7 +82,8 @@ def test_passes_are_counted_within_the_block_only() -> None:
 
 
 def test_noisy_passes_go_through_their_own_model() -> None:
-    exact, lower = Counter(curved()), Counter(curved(seed=1))
+    exact = Counter(curved())
+    lower = Counter(curved(seed=1))
     engine = Engine(from_module(exact), gaussian_process(0, CPU), 4, noisy=from_module(lower))
     engine.logits(IMAGES)
     assert (exact.sizes, lower.sizes) == ([8], [])
@@ -74,18 +93,31 @@ def test_noisy_passes_go_through_their_own_model() -> None:
 
 
 def test_tangents_under_clipped_noise_are_those_of_the_clipped_network() -> None:
-    """Where pixels are 0 or 1 its gradient may be another one; a noise beside it that is not clipped keeps its own."""
-    x, clips = IMAGES.where(IMAGES > 0.5, 0.0), {"gaussian": False, "clipped": True}
-    noises = {label: NoiseProcess(Gaussian(clip=clip), "gaussian", 0, CPU) for label, clip in clips.items()}
+    """Where pixels are 0 or 1 its gradient may be another one; a noise beside it that is not
+    clipped keeps its own."""
+    x = IMAGES.where(IMAGES > 0.5, 0.0)
+    clips = {"gaussian": False, "clipped": True}
+    noises = {
+        label: NoiseProcess(Gaussian(clip=clip), "gaussian", 0, CPU)
+        for label, clip in clips.items()
+    }
     batch = ImageBatch.of(Engine(from_module(curved()), noises, 4), x)
     for label, clip in clips.items():
         _, _, u = margin_gradients(from_module(curved()).clipping(clip), x)
-        assert torch.allclose(batch.under(NoiseLevel(label)).tangent().gram, Gaussian().gram(u, x), atol=1e-6)
+        assert torch.allclose(
+            batch.under(NoiseLevel(label)).tangent().gram, Gaussian().gram(u, x), atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("clip", [False, True])
 def test_the_network_sees_clipped_copies_where_the_noise_clips(clip: bool) -> None:
     """Its logits are the pixels."""
-    engine = Engine(from_module(torch.nn.Flatten()), NoiseProcess(Gaussian(clip=clip), "gaussian", 0, CPU), IMAGES[0].numel())
-    pixels = torch.cat([logits for _, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(1.0), 20)])
+    engine = Engine(
+        from_module(torch.nn.Flatten()),
+        NoiseProcess(Gaussian(clip=clip), "gaussian", 0, CPU),
+        IMAGES[0].numel(),
+    )
+    pixels = torch.cat(
+        [logits for _, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(1.0), 20)]
+    )
     assert bool(((pixels >= 0) & (pixels <= 1)).all()) is clip

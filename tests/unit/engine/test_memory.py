@@ -15,18 +15,23 @@ from tests.levels import gaussian_process
 from tests.unit.engine.tools import curved
 
 MB = 10**6
-measurable = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not count peaks")
+measurable = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="the system does not count peaks"
+)
 
 
 class Hungry(nn.Module):
-    """Takes a number of MB for each row, and some more whatever their number, on its way to two logits.
+    """Takes a number of MB for each row, and some more whatever their number, on its way to two
+    logits.
 
-    The system counts what the C library asks for beside it, too (a few MB now and then): the numbers stay well above that.
+    The system counts what the C library asks for beside it, too (a few MB now and then): the
+    numbers stay well above that.
     """
 
     def __init__(self, each: int, fixed: int) -> None:
         super().__init__()
-        self.each, self.fixed = each, fixed
+        self.each = each
+        self.fixed = fixed
 
     def forward(self, x: Tensor) -> Tensor:
         held = torch.ones(self.fixed * 250_000), torch.ones(len(x), self.each * 250_000)
@@ -36,7 +41,8 @@ class Hungry(nn.Module):
 @measurable
 @pytest.mark.parametrize("gradient", [False, True])
 def test_passes_are_measured(gradient: bool) -> None:
-    model, image = from_module(Hungry(16, 128)), torch.zeros(1, 2, 2)
+    model = from_module(Hungry(16, 128))
+    image = torch.zeros(1, 2, 2)
     for rows in (1, 8):
         found = pass_bytes(model, image, rows, gradient=gradient)
         assert found == pytest.approx((128 + 16 * rows) * MB, abs=8 * MB)
@@ -45,14 +51,17 @@ def test_passes_are_measured(gradient: bool) -> None:
 @measurable
 @pytest.mark.parametrize("gradient", [False, True])
 def test_fewer_rows_where_memory_is_short(gradient: bool) -> None:
-    model, image = from_module(Hungry(16, 0)), torch.zeros(3, 32, 32)
+    model = from_module(Hungry(16, 0))
+    image = torch.zeros(3, 32, 32)
     fit = fitting_passes(model, model if gradient else None, image, 300 * MB)
     assert (fit.rows, fit.gradient_rows) == (4, 4)
 
 
 def test_gradients_of_a_pass_are_bounded() -> None:
     model = from_module(curved())
-    plain, short = (Engine(model, gaussian_process(0, CPU), 4, fit=fit) for fit in (None, Fit(64, 64, MB)))
+    plain, short = (
+        Engine(model, gaussian_process(0, CPU), 4, fit=fit) for fit in (None, Fit(64, 64, MB))
+    )
     assert plain.gradient_rows((3, 32, 32), 9) == 16
     assert plain.gradient_rows((3, 32, 32), 2000) == 10
     assert short.gradient_rows((3, 32, 32), 9) == 9
@@ -70,7 +79,9 @@ def test_gradients_of_a_pass_are_bounded() -> None:
         (0, 10, 1, 1, 1, []),
     ],
 )
-def test_rows_double_while_they_fit(fixed: int, each: int, wanted: int, budget: int, rows: int, asked: list[int]) -> None:
+def test_rows_double_while_they_fit(
+    fixed: int, each: int, wanted: int, budget: int, rows: int, asked: list[int]
+) -> None:
     tried: list[int] = []
 
     def measure(rows: int) -> int:

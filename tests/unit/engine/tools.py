@@ -32,10 +32,13 @@ UNIFORM = "uniform"
 
 
 class Counter:
-    """Counts the images that pass through a network, and the sizes of the passes; a plain callable, which nobody copies."""
+    """Counts the images that pass through a network, and the sizes of the passes; a plain callable,
+    which nobody copies."""
 
     def __init__(self, network: nn.Module) -> None:
-        self.network, self.images, self.sizes = network, 0, list[int]()
+        self.network = network
+        self.images = 0
+        self.sizes = list[int]()
 
     def __call__(self, x: Tensor) -> Tensor:
         self.images += len(x)
@@ -47,7 +50,9 @@ class Counter:
 T = TypeVar("T")
 
 
-def linear(classes: int, pixels: int = 24, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+def linear(
+    classes: int, pixels: int = 24, *, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> nn.Sequential:
     """A random linear model on flattened images, by default of SHAPE."""
     layer = nn.Linear(pixels, classes)
     generator = torch.Generator().manual_seed(seed)
@@ -87,11 +92,14 @@ def work_on(
 ) -> ImageBatch:
     """A chunk of random images ``first`` to ``first + images``."""
     model: LogitModel = from_module(network, dtype=dtype, device=device)
-    x = torch.rand(first + images, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float32)[first:].to(device, dtype)
+    x = torch.rand(
+        first + images, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float32
+    )[first:].to(device, dtype)
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
     engine = Engine(model, sources(seed, dtype, device), classes, batch_size)
-    ids, labels = [str(i) for i in range(first, first + images)], torch.zeros(images, dtype=torch.int64, device=device)
+    ids = [str(i) for i in range(first, first + images)]
+    labels = torch.zeros(images, dtype=torch.int64, device=device)
     return ImageBatch.of(engine, x, levels.sigma(sigma), ids=ids, labels=labels)
 
 
@@ -110,9 +118,13 @@ def chunk(
     model = network if isinstance(network, LogitModel) else from_module(network, dtype=x.dtype)
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
-    engine = Engine(model, {"some": NoiseProcess(noise, "some", seed, model.device, x.dtype)}, classes)
+    engine = Engine(
+        model, {"some": NoiseProcess(noise, "some", seed, model.device, x.dtype)}, classes
+    )
     at = NoiseLevel("some") if level is None else NoiseLevel("some", level, noise.level_name)
-    return ImageBatch.of(engine, x, at, ids=[f"image {first + i}" for i in range(len(x))], labels=labels)
+    return ImageBatch.of(
+        engine, x, at, ids=[f"image {first + i}" for i in range(len(x))], labels=labels
+    )
 
 
 @cache
@@ -138,10 +150,15 @@ def sources(seed: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, Noi
 
 
 def fitting(estimator: Estimator, batch: ImageBatch) -> ImageBatch:
-    """The chunk, under uniform noise of the same level if the estimator cannot do with Gaussian noise; without a level if it needs none."""
+    """The chunk, under uniform noise of the same level if the estimator cannot do with Gaussian
+    noise; without a level if it needs none."""
     if Need.NOISE in estimator.needs:
         return replace(batch, at=NoiseLevel(batch.at.noise))
-    return batch if Need.BOUNDED not in estimator.needs else replace(batch, at=NoiseLevel(UNIFORM, batch.at.level, LevelName.EPS))
+    return (
+        batch
+        if Need.BOUNDED not in estimator.needs
+        else replace(batch, at=NoiseLevel(UNIFORM, batch.at.level, LevelName.EPS))
+    )
 
 
 def network_for(estimator: Estimator, classes: int = 4) -> nn.Sequential:
@@ -174,7 +191,12 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if Need.NOISE in cls.needs:
         options = {"tolerance": 1.0, **options}
     if "restarts" in cls.model_fields:
-        options = {"steps": 5, "restarts": 2, **({"moves": 2} if "moves" in cls.model_fields else {}), **options}
+        options = {
+            "steps": 5,
+            "restarts": 2,
+            **({"moves": 2} if "moves" in cls.model_fields else {}),
+            **options,
+        }
     if "selection" in cls.model_fields:
         options = {"samples": 64, "selection": 16, **options}
     if "copies" in cls.model_fields:

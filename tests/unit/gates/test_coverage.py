@@ -60,7 +60,9 @@ def truths(shape: Shape, g: Generator) -> dict[str, float]:
     return {name: truth(p) for name, (_, truth) in MEASURED.items()}
 
 
-def measured_coverage(shape: Shape, n: int, draws: int, repeats: int, *, pooled: bool, seed: int = 0) -> dict[str, float]:
+def measured_coverage(
+    shape: Shape, n: int, draws: int, repeats: int, *, pooled: bool, seed: int = 0
+) -> dict[str, float]:
     g = np.random.default_rng(seed)
     p = shape(g, n)
     hits = dict.fromkeys(MEASURED, 0)
@@ -72,7 +74,9 @@ def measured_coverage(shape: Shape, n: int, draws: int, repeats: int, *, pooled:
     return {name: count / repeats for name, count in hits.items()}
 
 
-def population_coverage(shape: Shape, n: int, draws: int, repeats: int, seed: int = 0) -> dict[str, float]:
+def population_coverage(
+    shape: Shape, n: int, draws: int, repeats: int, seed: int = 0
+) -> dict[str, float]:
     g = np.random.default_rng(seed)
     truth = truths(shape, g)
     hits = dict.fromkeys(POPULATION, 0)
@@ -80,7 +84,8 @@ def population_coverage(shape: Shape, n: int, draws: int, repeats: int, seed: in
         images = seen(g, shape(g, n), draws)
         for name, interval in POPULATION.items():
             lower, upper = interval(images)
-            hits[name] += lower - 2e-3 <= truth[name] <= upper + 2e-3  # the truth is itself simulated
+            # the truth is itself simulated
+            hits[name] += lower - 2e-3 <= truth[name] <= upper + 2e-3
     return {name: count / repeats for name, count in hits.items()}
 
 
@@ -98,15 +103,20 @@ def test_measured_intervals_cover(name: str) -> None:
 
 
 def test_population_intervals_cover() -> None:
-    enough(population_coverage(SHAPES["two heaps"], 60, 50, 60), 60, ("mean", "median", "p05", "share"))
+    enough(
+        population_coverage(SHAPES["two heaps"], 60, 50, 60), 60, ("mean", "median", "p05", "share")
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize(("n", "draws"), [(100, 100), (20, 1000), (300, 30)])
 @pytest.mark.parametrize("name", SHAPES)
-def test_measured_intervals_cover_in_2000_repeats(name: str, n: int, draws: int, pooled: bool) -> None:
-    # MOVER of exact intervals is not proven for the mean where all votes agree in most images; the pooled one is
+def test_measured_intervals_cover_in_2000_repeats(
+    name: str, n: int, draws: int, pooled: bool
+) -> None:
+    # MOVER of exact intervals is not proven for the mean where all votes agree in most images; the
+    # pooled one is
     names = PROVEN if pooled else PROVEN[1:]
     enough(measured_coverage(SHAPES[name], n, draws, 2000, pooled=pooled), 2000, names)
 
@@ -115,7 +125,9 @@ def test_measured_intervals_cover_in_2000_repeats(name: str, n: int, draws: int,
 @pytest.mark.parametrize(("n", "draws"), [(100, 100), (20, 1000), (300, 30)])
 @pytest.mark.parametrize("name", SHAPES)
 def test_population_intervals_cover_in_2000_repeats(name: str, n: int, draws: int) -> None:
-    enough(population_coverage(SHAPES[name], n, draws, 2000), 2000, ("mean", "median", "p05", "share"))
+    enough(
+        population_coverage(SHAPES[name], n, draws, 2000), 2000, ("mean", "median", "p05", "share")
+    )
 
 
 @pytest.mark.slow
@@ -126,32 +138,43 @@ def test_all_classes_intervals_hold_together(draws: int) -> None:
     both = np.zeros(2)
     for _ in range(2000):
         ends = [measured_mean(seen(g, one, draws), simultaneous(0.95, len(p))) for one in p]
-        least, gap = p.mean(1).min(), np.ptp(p.mean(1))
+        least = p.mean(1).min()
+        gap = np.ptp(p.mean(1))
         lowers, uppers = np.array(ends).T
         both[0] += lowers.min() <= least <= uppers.min()
         both[1] += max(0.0, lowers.max() - uppers.min()) <= gap <= uppers.max() - lowers.min()
     assert both.min() / 2000 >= 0.95 - 3.0 * (0.95 * 0.05 / 2000) ** 0.5
     many = [seen(g, g.beta(4, 1.0, 30), draws) for _ in range(10)]
-    assert all(lower < 0.8 < upper for lower, upper in (population_mean(one, simultaneous(0.9999, 10)) for one in many))
+    assert all(
+        lower < 0.8 < upper
+        for lower, upper in (population_mean(one, simultaneous(0.9999, 10)) for one in many)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rare", "high", "low"), [(0.05, 1.0, 0.03), (0.1, 0.9, 0.2)])
-def test_a_hundred_classes_of_a_population_hold_together(rare: float, high: float, low: float) -> None:
-    """A few images carry the mean of each class, so that a class that drew few of them looks sure and is far off: Student's t
-    misses in 51 and in 18 of 100 repeats."""
-    g, repeats, wrong = np.random.default_rng(3), 60, 0
+def test_a_hundred_classes_of_a_population_hold_together(
+    rare: float, high: float, low: float
+) -> None:
+    """A few images carry the mean of each class, so that a class that drew few of them looks sure
+    and is far off: Student's t misses in 51 and in 18 of 100 repeats."""
+    g = np.random.default_rng(3)
+    repeats = 60
+    wrong = 0
     mean = rare * high + (1 - rare) * low
     for _ in range(repeats):
         classes = [seen(g, np.where(g.random(100) < rare, high, low), 100) for _ in range(100)]
-        lowers, uppers = zip(*(population_mean(one, simultaneous(0.95, 100)) for one in classes), strict=True)
+        lowers, uppers = zip(
+            *(population_mean(one, simultaneous(0.95, 100)) for one in classes), strict=True
+        )
         wrong += min(uppers) < mean or max(lowers) > mean
     assert wrong / repeats <= 0.05 + 3.0 * (0.95 * 0.05 / repeats) ** 0.5
 
 
 @pytest.mark.slow
 def test_all_looks_hold_together() -> None:
-    """However the looks lead on, the chance that any of them misses the mean is within the error."""
+    """However the looks lead on, the chance that any of them misses the mean is within the
+    error."""
     g = np.random.default_rng(2)
     p = g.beta(4, 1.0, 50)
     looks = possible_analyses(1024)
@@ -160,7 +183,8 @@ def test_all_looks_hold_together() -> None:
         parts = [g.binomial(n - before, p) for before, n in zip((0, *looks), looks, strict=False)]
         shares = [np.sum(parts[: i + 1], axis=0) / n for i, n in enumerate(looks)]
         ends = [
-            measured_mean(MeasuredImages(k, k, k, 0.0, 1.0, draws=n), 1 - 0.05 / len(looks)) for k, n in zip(shares, looks, strict=True)
+            measured_mean(MeasuredImages(k, k, k, 0.0, 1.0, draws=n), 1 - 0.05 / len(looks))
+            for k, n in zip(shares, looks, strict=True)
         ]
         wrong += any(not lower <= p.mean() <= upper for lower, upper in ends)
     assert wrong / 2000 <= 0.05 + 3.0 * (0.95 * 0.05 / 2000) ** 0.5

@@ -25,9 +25,15 @@ from tests.unit.gates.tools import gate, row, run_of, votes
 @pytest.fixture(scope="module")
 def run() -> Run:
     """mc at two noise levels, softmax and a biased estimator at one."""
-    rows = [*votes([95, 90, 99, 80], 100, [0, 1, 0, 1]), *votes([50, 60, 70, 80], 100, [0, 1, 0, 1], level=0.25)]
+    rows = [
+        *votes([95, 90, 99, 80], 100, [0, 1, 0, 1]),
+        *votes([50, 60, 70, 80], 100, [0, 1, 0, 1], level=0.25),
+    ]
     rows += [row(i, 0.9, estimator="softmax", quantity="confidence") for i in range(4)]
-    rows += [row(i, 0.9, 0.88, 0.92, estimator="mmse", interval=Interval.parse("jackknife:approximate")) for i in range(4)]
+    rows += [
+        row(i, 0.9, 0.88, 0.92, estimator="mmse", interval=Interval.parse("jackknife:approximate"))
+        for i in range(4)
+    ]
     return run_of(rows)
 
 
@@ -62,7 +68,9 @@ def test_ends_on_the_threshold() -> None:
 
 
 def test_all_gates_together(run: Run) -> None:
-    passed, open_, failed = decide(run, [gate(f"mean(estimator=mc, sigma=0.1) >= {t}") for t in (0.85, 0.9, 0.95)])
+    passed, open_, failed = decide(
+        run, [gate(f"mean(estimator=mc, sigma=0.1) >= {t}") for t in (0.85, 0.9, 0.95)]
+    )
     assert overall([passed]) == "pass"
     assert overall([passed, open_]) == "inconclusive"
     assert overall([passed, open_], "pass") == "pass"
@@ -93,8 +101,18 @@ def test_what_is_refused(run: Run, text: str, golden: Golden) -> None:
 
 
 def test_a_point_decides_only_where_there_is_no_interval(run: Run) -> None:
-    found, other = decide(run, [gate("mean(estimator=softmax) >= 0.9"), gate("mean(estimator=mc, sigma=0.1) >= 0.9")], point=True)
-    assert (found.verdict, found.estimate.lower, found.estimate.upper, found.estimate.method, found.estimate.covers) == (
+    found, other = decide(
+        run,
+        [gate("mean(estimator=softmax) >= 0.9"), gate("mean(estimator=mc, sigma=0.1) >= 0.9")],
+        point=True,
+    )
+    assert (
+        found.verdict,
+        found.estimate.lower,
+        found.estimate.upper,
+        found.estimate.method,
+        found.estimate.covers,
+    ) == (
         "pass",
         None,
         None,
@@ -110,26 +128,45 @@ def test_a_point_decides_only_where_there_is_no_interval(run: Run) -> None:
 def test_an_interval_that_leaves_out_a_bias_decides_nothing(run: Run, population: bool) -> None:
     for text in ("mean >= 0.5", "p05 >= 0.5", "share_below(t=0.5) <= 0.5", "worst_class >= 0.5"):
         name, rest = text.split(" ", 1)
-        asked = gate(f"{name.removesuffix(')')}{', ' if ')' in name else '('}estimator=mmse) {rest}")
+        asked = gate(
+            f"{name.removesuffix(')')}{', ' if ')' in name else '('}estimator=mmse) {rest}"
+        )
         (found,) = decide(run, [asked], population=population)
-        assert (found.verdict, found.estimate.lower, found.estimate.covers) == ("inconclusive", None, "nothing")
+        assert (found.verdict, found.estimate.lower, found.estimate.covers) == (
+            "inconclusive",
+            None,
+            "nothing",
+        )
         assert found.evidence == "the error of mmse is not known (--point: let the value decide)"
         (found,) = decide(run, [asked], population=population, point=True)
         assert found.verdict == "pass"
 
 
 def test_the_votes_of_the_copies_decide_for_an_approximation() -> None:
-    """The fit is at .99 and its interval above .98, but of 64 copies each 56 keep the class: 24 of 32 pairs do, and 8 are split."""
-    fit = {"votes": Votes((56, 8), split=8), "interval": Interval.parse("jackknife:approximate"), "estimator": "logit_gaussian", "label": 0}
+    """The fit is at .99 and its interval above .98, but of 64 copies each 56 keep the class: 24 of
+    32 pairs do, and 8 are split."""
+    fit = {
+        "votes": Votes((56, 8), split=8),
+        "interval": Interval.parse("jackknife:approximate"),
+        "estimator": "logit_gaussian",
+        "label": 0,
+    }
     run = run_of([row(i, 0.99, 0.98, 0.995, **fit) for i in range(50)])
-    value, (lower, upper) = 56 / 64, antithetic_share(50 * 56, 50 * 8, 50 * 64)
-    for text, verdict in (("mean >= 0.95", "fail"), ("mean >= 0.85", "pass"), ("mean >= 0.87", "inconclusive")):
+    value = 56 / 64
+    (lower, upper) = antithetic_share(50 * 56, 50 * 8, 50 * 64)
+    for text, verdict in (
+        ("mean >= 0.95", "fail"),
+        ("mean >= 0.85", "pass"),
+        ("mean >= 0.87", "inconclusive"),
+    ):
         (found,) = decide(run, [gate(text)])
         assert (found.verdict, found.estimate.value) == (verdict, value)
         assert found.estimate.lower == pytest.approx(float(lower))
         assert found.estimate.upper == pytest.approx(float(upper))
         assert found.estimate.method == "antithetic pairs:pooled"
-        assert found.evidence.startswith("by the votes of its copies, not by the approximation of logit_gaussian")
+        assert found.evidence.startswith(
+            "by the votes of its copies, not by the approximation of logit_gaussian"
+        )
     assert decide(run, [gate("p05 >= 0.95")])[0].verdict == "fail"
     assert decide(run, [gate("mean >= 0.95")], population=True)[0].verdict == "fail"
     assert decide(run, [gate("noisy_accuracy >= 0.95")])[0].estimate.value == value
@@ -150,10 +187,19 @@ def test_no_labels(golden: Golden) -> None:
     golden(error.value)
 
 
-@pytest.mark.parametrize("text", ["mean >= 0.72", "median >= 0.7", "worst_class >= 0.7", "noisy_accuracy >= 0.72", "p05 >= 0.55"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mean >= 0.72",
+        "median >= 0.7",
+        "worst_class >= 0.7",
+        "noisy_accuracy >= 0.72",
+        "p05 >= 0.55",
+    ],
+)
 def test_so_many_more_draws_would_decide(text: str) -> None:
-    """With that many the same values decide; a mean is decided with half of all, too, and not with a tenth less: the rest is for values
-    that move."""
+    """With that many the same values decide; a mean is decided with half of all, too, and not with
+    a tenth less: the rest is for values that move."""
     kept = [72, 76, 74, 79, 68, 71, 73, 60, 75, 82] * 2
     labels = [0, 1] * 10
     (found,) = decide(run_of(votes(kept, 100, labels)), [gate(text)])
@@ -161,7 +207,9 @@ def test_so_many_more_draws_would_decide(text: str) -> None:
     assert f"{known(found.more):,} more draws per image" in found.evidence
 
     def verdict(draws: int) -> str:
-        return decide(run_of(votes([round(k * draws / 100) for k in kept], draws, labels)), [gate(text)])[0].verdict
+        return decide(
+            run_of(votes([round(k * draws / 100) for k in kept], draws, labels)), [gate(text)]
+        )[0].verdict
 
     enough = 100 * math.ceil((100 + known(found.more)) / 100)  # the same shares
     assert verdict(enough) == "pass"
@@ -186,9 +234,15 @@ def test_no_number_decides_a_value_on_the_threshold() -> None:
     assert "no number of draws per image would decide it" in found.evidence
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.sampled_from([ROUND_FLOOR, ROUND_CEILING, ROUND_HALF_EVEN]))
-def test_no_digit_hides_the_side_of_the_threshold(value: float, threshold: float, rounding: str) -> None:
-    printed, exact, limit = Decimal(number(value, threshold, rounding)), Decimal(repr(value)), Decimal(repr(threshold))
+@given(
+    st.floats(0, 1), st.floats(0, 1), st.sampled_from([ROUND_FLOOR, ROUND_CEILING, ROUND_HALF_EVEN])
+)
+def test_no_digit_hides_the_side_of_the_threshold(
+    value: float, threshold: float, rounding: str
+) -> None:
+    printed = Decimal(number(value, threshold, rounding))
+    exact = Decimal(repr(value))
+    limit = Decimal(repr(threshold))
     assert printed.compare(limit) == exact.compare(limit)
     if rounding == ROUND_FLOOR:
         assert printed <= exact
@@ -205,12 +259,21 @@ def test_numbers_close_to_the_threshold() -> None:
 
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12), st.floats(0, 1), st.integers(0, 2))
-def test_intervals_hold_the_value_and_narrow_with_draws(kept: list[int], t: float, unknown: int) -> None:
-    """Of any votes: ends in order and within the range, around the value; none wider with four times the draws."""
+def test_intervals_hold_the_value_and_narrow_with_draws(
+    kept: list[int], t: float, unknown: int
+) -> None:
+    """Of any votes: ends in order and within the range, around the value; none wider with four
+    times the draws."""
     rows = votes(kept, 50, [i % 2 for i in range(len(kept))])
     rows += [row(100 + i, math.nan, label=i % 2) for i in range(unknown)]
     four = votes([4 * k for k in kept], 200, [i % 2 for i in range(len(kept))]) + rows[len(kept) :]
-    for text in ("mean >= 0.5", "median >= 0.5", "p05 >= 0.5", f"share_below(t={t!r}) <= 0.5", "worst_class >= 0.5"):
+    for text in (
+        "mean >= 0.5",
+        "median >= 0.5",
+        "p05 >= 0.5",
+        f"share_below(t={t!r}) <= 0.5",
+        "worst_class >= 0.5",
+    ):
         few, many = (decide(run_of(some), [gate(text)])[0] for some in (rows, four))
         assert few.estimate.lower is not None
         assert few.estimate.upper is not None
@@ -218,7 +281,9 @@ def test_intervals_hold_the_value_and_narrow_with_draws(kept: list[int], t: floa
         if not unknown:
             assert few.estimate.lower - 1e-12 <= few.estimate.value <= few.estimate.upper + 1e-12
         if text.startswith(("mean", "worst")):
-            assert (many.estimate.upper or 0.0) - (many.estimate.lower or 0.0) <= few.estimate.upper - few.estimate.lower + 1e-12
+            assert (many.estimate.upper or 0.0) - (
+                many.estimate.lower or 0.0
+            ) <= few.estimate.upper - few.estimate.lower + 1e-12
             wide = decide(run_of(rows), [gate(text)], confidence=0.999)[0]
             assert (wide.estimate.lower or 0.0) <= few.estimate.lower + 1e-12
             assert (wide.estimate.upper or 0.0) >= few.estimate.upper - 1e-12

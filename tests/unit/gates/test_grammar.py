@@ -1,4 +1,5 @@
-"""What is a gate: every way to write one, every line that refuses one, and no traceback whatever is written."""
+"""What is a gate: every way to write one, every line that refuses one, and no traceback whatever is
+written."""
 
 from __future__ import annotations
 
@@ -20,9 +21,15 @@ from tests.unit.gates.tools import gate
     ("text", "expected"),
     [
         ("mean >= 0.9", Gate("mean", ">=", 0.9)),
-        ("  worst_class(sigma = 8/255)<=.7 ", Gate("worst_class", "<=", 0.7, level=8 / 255, level_name=LevelName.SIGMA)),
+        (
+            "  worst_class(sigma = 8/255)<=.7 ",
+            Gate("worst_class", "<=", 0.7, level=8 / 255, level_name=LevelName.SIGMA),
+        ),
         ("mean(noise=rain, level=3) >= 0.5", Gate("mean", ">=", 0.5, noise="rain", level=3)),
-        ("share_below(t=0.5, estimator='mc') <= 1/20", Gate("share_below", "<=", 0.05, estimator="mc", arguments={"t": 0.5})),
+        (
+            "share_below(t=0.5, estimator='mc') <= 1/20",
+            Gate("share_below", "<=", 0.05, estimator="mc", arguments={"t": 0.5}),
+        ),
         ("mean() >= -3e-1", Gate("mean", ">=", -0.3)),
         ("p05(estimator=mc-2.x) >= 1", Gate("p05", ">=", 1.0, estimator="mc-2.x")),
     ],
@@ -60,7 +67,9 @@ def test_gates_that_are_none(text: str, golden: Golden) -> None:
     st.sampled_from([">=", "<=", ">", "=", ""]),
     st.text("0123456789.eE+-/naif", max_size=12),
 )
-def test_nearly_gates_are_gates_or_errors(quantity: str, middle: str, relation: str, number: str) -> None:
+def test_nearly_gates_are_gates_or_errors(
+    quantity: str, middle: str, relation: str, number: str
+) -> None:
     with contextlib.suppress(SpecError):
         found = gate(f"{quantity}{middle}{relation}{number}")
         assert gate(str(found)) == found
@@ -87,7 +96,11 @@ def test_a_printed_gate_reads_as_itself(
     t: float,
 ) -> None:
     needed = QUANTITIES[quantity]
-    one = parse_gate(f"{quantity}({', '.join(f'{argument}=0' for argument in needed)}) {relation} 0", QUANTITIES, "")
+    one = parse_gate(
+        f"{quantity}({', '.join(f'{argument}=0' for argument in needed)}) {relation} 0",
+        QUANTITIES,
+        "",
+    )
     name = LevelName.SIGMA if is_sigma and level is not None else None
     plain = Gate(one.quantity, one.relation, threshold, estimator, noise, level, name)
     own = replace(plain, arguments=dict.fromkeys(needed, t))

@@ -20,15 +20,22 @@ ONLY = "; for these images only (--population: for images like these)"
 """The end of the line on all gates."""
 
 
-def row(index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any) -> Row:
+def row(
+    index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any
+) -> Row:
     """One result; what is not given is that of an image of class 0, predicted right."""
     stated = Interval.parse("none" if lower is None and upper is None else "by hand")
     plain = replace(ROW, std_error=None, flips_to=None, forwards=101, interval=stated)
-    return replace(plain, **{"sample_id": str(index), "value": value, "lower": lower, "upper": upper, **others})
+    return replace(
+        plain, **{"sample_id": str(index), "value": value, "lower": lower, "upper": upper, **others}
+    )
 
 
-def votes(kept: Sequence[int], draws: int, labels: Sequence[int | None] | None = None, **others: Any) -> list[Row]:
-    """Rows of mc with two classes: so many of the votes are for the predicted class, which is class 0 or the label."""
+def votes(
+    kept: Sequence[int], draws: int, labels: Sequence[int | None] | None = None, **others: Any
+) -> list[Row]:
+    """Rows of mc with two classes: so many of the votes are for the predicted class, which is class
+    0 or the label."""
     found = []
     lower, upper = clopper_pearson(list(kept), draws)
     for i, k in enumerate(kept):
@@ -51,7 +58,9 @@ def run_of(rows: Sequence[Row], *, names: Sequence[str] | None = None) -> Run:
     """The rows as a finished run."""
     labelled = sum(one.label is not None for one in rows)
     data = {"labelled": labelled, "class_names": names if names is None else list(names)}
-    info = run_info(data=data, quantities=[q.document() for q in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)])
+    info = run_info(
+        data=data, quantities=[q.document() for q in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL)]
+    )
     return Run(Path("run"), info, tuple(rows))
 
 

@@ -19,7 +19,16 @@ from robaudit.methods.radius.estimator import SearchedRadius
 from robaudit.quantities import CERTIFIED, DIFFICULTY, LOSS, RADIUS, IntervalKind
 from robaudit.results import Result
 from tests.golden import Golden
-from tests.unit.engine.tools import Counter, built, installed_estimators, known, linear, network_for, values, work_on
+from tests.unit.engine.tools import (
+    Counter,
+    built,
+    installed_estimators,
+    known,
+    linear,
+    network_for,
+    values,
+    work_on,
+)
 
 ESTIMATORS: dict[str, type[Estimator]] = installed_estimators()
 pytestmark = pytest.mark.parametrize("name", sorted(ESTIMATORS))
@@ -36,7 +45,14 @@ def network(name: str) -> nn.Sequential:
 def test_declares_what_reports_and_gates_need(name: str) -> None:
     cls = ESTIMATORS[name]
     assert cls.quantity.low < cls.quantity.high
-    for text in (cls.summary, cls.prefer, cls.source, cls.interval.text, cls.quantity.name, cls.quantity.unit):
+    for text in (
+        cls.summary,
+        cls.prefer,
+        cls.source,
+        cls.interval.text,
+        cls.quantity.name,
+        cls.quantity.unit,
+    ):
         assert text.strip() == text
         assert text
     assert cls.__doc__
@@ -61,7 +77,8 @@ def reference(name: str) -> tuple[ImageBatch, list[tuple[Result, ...]]]:
 
 def test_estimates_are_sane(name: str) -> None:
     """Also what is asked of other packages' estimators."""
-    estimator, (work, found) = build(name), reference(name)
+    estimator = build(name)
+    (work, found) = reference(name)
     quantity = estimator.quantity
     assert {len(of_image) for of_image in found} == {len(estimator.parts) or 1}
     for of_image, predicted in zip(found, work.predicted.tolist(), strict=True):
@@ -69,9 +86,14 @@ def test_estimates_are_sane(name: str) -> None:
             estimate.check(quantity, work.classes)
             assert math.isfinite(estimate.value)
             assert (estimate.lower is None) == (estimate.interval.text == "none")
-            open_above = quantity == CERTIFIED or estimate.interval.kind in (IntervalKind.LOWER_BOUND, IntervalKind.CENSORED)
+            open_above = quantity == CERTIFIED or estimate.interval.kind in (
+                IntervalKind.LOWER_BOUND,
+                IntervalKind.CENSORED,
+            )
             unknown_above = estimate.numbers.get("largest_share", 0.0) > MOST
-            assert (estimate.upper is None) == (estimate.lower is None or open_above or unknown_above)
+            assert (estimate.upper is None) == (
+                estimate.lower is None or open_above or unknown_above
+            )
             assert estimate.flips_to is None or 0 <= estimate.flips_to != predicted
             if estimate.votes is not None:
                 assert estimate.votes.draws == estimate.forwards - 1
@@ -89,29 +111,48 @@ def test_counts_the_passes_it_makes(name: str) -> None:
     counter.images -= 1  # work_on asks once for the number of classes
     found = values(estimator, work)
     estimates = [of_image[0] for of_image in found]
-    # the gradients of a linear network are those of all its images; the operations of a network are looked at once
-    shared = {"radius_exact": work.classes, "margin_radius": 1, "smoothed_margin": 1, "moments": 4}.get(name, 0)
-    counted, stated = counter.images - shared, sum(e.forwards for e in estimates)
+    # the gradients of a linear network are those of all its images; the operations of a network are
+    # looked at once
+    shared = {
+        "radius_exact": work.classes,
+        "margin_radius": 1,
+        "smoothed_margin": 1,
+        "moments": 4,
+    }.get(name, 0)
+    counted = counter.images - shared
+    stated = sum(e.forwards for e in estimates)
     padding = isinstance(estimator, SearchedRadius)  # its batches shrink as images end
-    assert counted >= stated if padding else counted == stated, "the values of an image share one computation"
-    assert all((one.forwards, one.backwards) == (of_image[0].forwards, of_image[0].backwards) for of_image in found for one in of_image)
+    assert counted >= stated if padding else counted == stated, (
+        "the values of an image share one computation"
+    )
+    assert all(
+        (one.forwards, one.backwards) == (of_image[0].forwards, of_image[0].backwards)
+        for of_image in found
+        for one in of_image
+    )
     if name == "radius_random":  # as many as directions turn out to need
         assert all(e.forwards > 40 for e in estimates)
     elif isinstance(estimator, SearchedRadius):  # a search ends early where it is sure
         most = estimator.passes(work.classes)
         assert all(e.forwards <= most[0] and e.backwards <= most[1] for e in estimates)
-    elif "p_min" not in type(estimator).model_fields and Need.NOISE not in estimator.needs:  # those go on until they know enough
+    elif (
+        "p_min" not in type(estimator).model_fields and Need.NOISE not in estimator.needs
+    ):  # those go on until they know enough
         assert {(e.forwards, e.backwards) for e in estimates} == {estimator.passes(work.classes)}
 
 
 def test_the_same_again_without_the_global_generator(name: str) -> None:
-    found, work = reference(name)[1], work_on(network(name))
+    found = reference(name)[1]
+    work = work_on(network(name))
     before = torch.get_rng_state()
     assert values(build(name), work) == found
     assert torch.equal(before, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("batch_size", [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "batch_size",
+    [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(64, marks=pytest.mark.slow)],
+)
 def test_batch_size_changes_rounding_only(name: str, batch_size: int) -> None:
     other = values(build(name), work_on(network(name), batch_size=batch_size))
     for a, b in zip(itertools.chain(*reference(name)[1]), itertools.chain(*other), strict=True):
@@ -125,7 +166,11 @@ def test_batch_size_changes_rounding_only(name: str, batch_size: int) -> None:
 def test_two_classes(name: str) -> None:
     estimator = build(name)
     found = values(estimator, work_on(linear(2)))
-    assert all(estimator.quantity.low <= e.value <= estimator.quantity.high for of_image in found for e in of_image)
+    assert all(
+        estimator.quantity.low <= e.value <= estimator.quantity.high
+        for of_image in found
+        for e in of_image
+    )
 
 
 class Masked(nn.Module):
@@ -135,7 +180,8 @@ class Masked(nn.Module):
 
     def __init__(self, network: nn.Module, *, left_out: bool) -> None:
         super().__init__()
-        self.network, self.left_out = network, left_out
+        self.network = network
+        self.left_out = left_out
         self.register_buffer("mask", torch.tensor([0.0, 0.0, 0.0, 0.0, -math.inf]))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -171,7 +217,9 @@ def test_a_constant_classifier_never_flips(name: str) -> None:
 
     estimator = build(name)
     for estimate in (one for of_image in values(estimator, work_on(constant)) for one in of_image):
-        if estimator.quantity.name == LOSS.name:  # no noise changes it: each norm is the loss itself
+        if (
+            estimator.quantity.name == LOSS.name
+        ):  # no noise changes it: each norm is the loss itself
             assert min(abs(estimate.value - loss) for loss in (0.0, 30.0)) < 1e-6
         elif estimator.quantity.name == RADIUS.name:
             assert estimate.interval.kind is IntervalKind.CENSORED

@@ -1,4 +1,5 @@
-"""`run.deterministic`: torch's switches, the workspace of cuBLAS, what has no such form, and that our own operations have one."""
+"""`run.deterministic`: torch's switches, the workspace of cuBLAS, what has no such form, and that
+our own operations have one."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from tests.golden import Golden
 from tests.specs import digits, located
 from tests.unit.engine.tools import build, installed_estimators, network_for, values, work_on
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda", 0)
 KEY = "CUBLAS_WORKSPACE_CONFIG"
 _memory: Any = torch.utils.deterministic
 
@@ -67,8 +69,17 @@ RAISES = {
 def state() -> tuple[object, ...]:
     """Everything that may be changed."""
     cudnn = torch.backends.cudnn
-    modes = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    return *modes, cudnn.deterministic, cudnn.benchmark, _memory.fill_uninitialized_memory, os.environ.get(KEY)
+    modes = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    return (
+        *modes,
+        cudnn.deterministic,
+        cudnn.benchmark,
+        _memory.fill_uninitialized_memory,
+        os.environ.get(KEY),
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +121,11 @@ def test_switches_are_set_and_put_back(device: torch.device, no_cuda_yet: dict[s
     ],
 )
 def test_the_workspace_of_cublas(
-    begun: bool, before: str, within: str, no_cuda_yet: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+    begun: bool,
+    before: str,
+    within: str,
+    no_cuda_yet: dict[str, bool],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(KEY, before)
     no_cuda_yet["it"] = begun
@@ -120,10 +135,14 @@ def test_the_workspace_of_cublas(
 
 def test_cuda_that_was_in_use_before_is_one_line() -> None:
     error = RuntimeError(
-        "Deterministic behavior was enabled with either `torch.use_deterministic_algorithms(True)` or ..., but this operation is not "
+        "Deterministic behavior was enabled with either "
+        "`torch.use_deterministic_algorithms(True)` or ..., but this operation is not "
         "deterministic because it uses CuBLAS and you have CUDA >= 10.2."
     )
-    says = f"run.deterministic: CUDA was in use before deterministic mode was requested; set {KEY}=:4096:8 before Python starts"
+    says = (
+        "run.deterministic: CUDA was in use before deterministic mode was requested; set "
+        f"{KEY}=:4096:8 before Python starts"
+    )
     assert str(explained(error)) == says
 
 
@@ -138,7 +157,10 @@ def test_an_error_that_hides_the_cause_is_seen_through() -> None:
     def hidden(*, by: Exception) -> Exception:
         try:
             try:
-                raise RuntimeError("adaptive_avg_pool2d_backward_cuda does not have a deterministic implementation, but you set it.")
+                raise RuntimeError(
+                    "adaptive_avg_pool2d_backward_cuda does not have a deterministic "
+                    "implementation, but you set it."
+                )
             except RuntimeError as error:
                 raise by from error
         except Exception as error:  # noqa: BLE001  whatever hides it
@@ -177,11 +199,16 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.count, self.found = 0, set[str]()
+        self.count = 0
+        self.found = set[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, overload = func._overloadpacket.__name__, func._overloadname  # torch has no other names for them
-        weighted = name == "bincount" and ((len(args) > 1 and args[1] is not None) or (kwargs or {}).get("weights") is not None)
+        # torch has no other names for them
+        name = func._overloadpacket.__name__
+        overload = func._overloadname
+        weighted = name == "bincount" and (
+            (len(args) > 1 and args[1] is not None) or (kwargs or {}).get("weights") is not None
+        )
         located = name in ("median", "nanmedian") and overload.startswith("dim")
         self.count += 1
         if name in RAISES or weighted or located:
@@ -200,7 +227,11 @@ def test_the_recorder_sees_what_raises() -> None:
     assert seen.found == {"aten.median.dim", "aten.bincount.default", "aten.histc.default"}
 
 
-CASES = [pytest.param(name, classes, id=f"{name}-{classes}") for name in sorted(installed_estimators()) for classes in (2, 4, 60)]
+CASES = [
+    pytest.param(name, classes, id=f"{name}-{classes}")
+    for name in sorted(installed_estimators())
+    for classes in (2, 4, 60)
+]
 
 
 @pytest.mark.slow
@@ -212,7 +243,10 @@ def test_every_operation_of_an_estimator_has_a_deterministic_form(name: str, cla
     plain = estimates()
     with deterministic(True, CPU):
         assert estimates() == plain
-    with deterministic(True, CPU), Recorder() as seen:  # under which torch takes some products apart, and rounds them otherwise
+    with (
+        deterministic(True, CPU),
+        Recorder() as seen,
+    ):  # under which torch takes some products apart, and rounds them otherwise
         estimates()
     assert seen.count > 10
     assert seen.found == set()

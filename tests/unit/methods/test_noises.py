@@ -1,4 +1,5 @@
-"""Estimators under every kind of noise: closed forms on linear models, matched variances, and noises that do the same every time."""
+"""Estimators under every kind of noise: closed forms on linear models, matched variances, and
+noises that do the same every time."""
 
 from __future__ import annotations
 
@@ -40,12 +41,17 @@ def correlated(x: Tensor, *, shared: bool = False) -> Tensor:
     y, w = torch.meshgrid(torch.arange(SHAPE[1]), torch.arange(SHAPE[2]), indexing="ij")
     places = torch.stack([y.flatten(), w.flatten()], 1).double()
     plane = torch.exp(-torch.cdist(places, places).square() / (2 * 1.5**2))
-    return torch.kron(torch.ones(2, 2, dtype=torch.float64) if shared else torch.eye(2, dtype=torch.float64), plane)
+    return torch.kron(
+        torch.ones(2, 2, dtype=torch.float64) if shared else torch.eye(2, dtype=torch.float64),
+        plane,
+    )
 
 
 def factors() -> tuple[Tensor, Tensor]:
     random = np.random.default_rng(3)
-    return torch.from_numpy(random.normal(size=(PIXELS, 3)) / 3), torch.from_numpy(random.uniform(0.5, 1.0, PIXELS))
+    return torch.from_numpy(random.normal(size=(PIXELS, 3)) / 3), torch.from_numpy(
+        random.uniform(0.5, 1.0, PIXELS)
+    )
 
 
 def low_rank(x: Tensor) -> Tensor:
@@ -58,7 +64,10 @@ GAUSSIAN: Mapping[str, tuple[dict[str, Any], Callable[[Tensor], Tensor]]] = {
     "gaussian": ({}, lambda x: torch.eye(PIXELS, dtype=torch.float64)),
     "scaled": ({"kind": "gaussian_scaled", "scale": [0.5, 2]}, scaled),
     "correlated": ({"kind": "gaussian_correlated", "length": 1.5}, correlated),
-    "shared": ({"kind": "gaussian_correlated", "length": 1.5, "channels": "shared"}, lambda x: correlated(x, shared=True)),
+    "shared": (
+        {"kind": "gaussian_correlated", "length": 1.5, "channels": "shared"},
+        lambda x: correlated(x, shared=True),
+    ),
     "covariance": ({"kind": "gaussian_covariance", "file": "factors.npz"}, low_rank),
     "speckle": ({"kind": "speckle"}, lambda x: torch.diag(x.flatten().double().square())),
 }
@@ -75,7 +84,9 @@ def noise_of(entry: Mapping[str, Any], folder: Path = Path()) -> NoiseProcess:
     return noise
 
 
-def work_under(noise: NoiseProcess, network: nn.Module, x: Tensor, *, classes: int, seed: int = 0) -> ImageBatch:
+def work_under(
+    noise: NoiseProcess, network: nn.Module, x: Tensor, *, classes: int, seed: int = 0
+) -> ImageBatch:
     """A chunk of these images under the first level of a noise."""
     model = from_module(network, dtype=x.dtype)
     engine = Engine(model, {noise.label: noise.seeded(seed, CPU, x.dtype)}, classes)
@@ -83,7 +94,9 @@ def work_under(noise: NoiseProcess, network: nn.Module, x: Tensor, *, classes: i
 
 
 def pixels(images: int, shape: tuple[int, int, int] = SHAPE) -> Tensor:
-    return torch.rand(images, *shape, generator=torch.Generator().manual_seed(5), dtype=torch.float32).double()
+    return torch.rand(
+        images, *shape, generator=torch.Generator().manual_seed(5), dtype=torch.float32
+    ).double()
 
 
 @pytest.fixture
@@ -95,7 +108,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", GAUSSIAN)
 def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
-    """p = Phi(c / (sigma sqrt(u^T S u))): taylor and mmse exactly, logit_gaussian and mc within five standard errors."""
+    """p = Phi(c / (sigma sqrt(u^T S u))): taylor and mmse exactly, logit_gaussian and mc within
+    five standard errors."""
     entry, covariance = GAUSSIAN[kind]
     network = linear(2, PIXELS, dtype=torch.float64)
     weight = weights(network)
@@ -104,9 +118,10 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
     deviations = torch.stack([(u @ covariance(x) @ u).sqrt() for x in batch.x]) * 0.4
     exact = norm.cdf((batch.margins[:, 0] / deviations).numpy())
     for name in ("taylor", "mmse"):
-        assert [one.value for one in build(name, **({"samples": 2} if name == "mmse" else {})).estimate(batch)] == pytest.approx(
-            exact, abs=1e-6
-        )
+        assert [
+            one.value
+            for one in build(name, **({"samples": 2} if name == "mmse" else {})).estimate(batch)
+        ] == pytest.approx(exact, abs=1e-6)
     for one, p in zip(build("logit_gaussian", samples=256).estimate(batch), exact, strict=True):
         assert one.std_error is not None
         assert abs(one.value - p) <= 5 * one.std_error + 1e-9
@@ -116,24 +131,37 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", MATCHED)
 def test_independent_noise_has_a_matched_variance(kind: str) -> None:
-    """Many pixels make the margins of a linear model nearly normal, whatever the noise of one is (Han et al., appendix A; Lyapunov)."""
+    """Many pixels make the margins of a linear model nearly normal, whatever the noise of one is
+    (Han et al., appendix A; Lyapunov)."""
     entry, variance = MATCHED[kind]
     shape = (1, 20, 20)
     network = linear(2, 400, seed=2, dtype=torch.float64)
     weight = weights(network)
     batch = work_under(noise_of(entry), network, pixels(8, shape), classes=2)
     u = weight[0] - weight[1]
-    per_pixel = [x.flatten() / 30 if kind == "poisson" else torch.full((400,), variance(x), dtype=torch.float64) for x in batch.x]
+    per_pixel = [
+        x.flatten() / 30
+        if kind == "poisson"
+        else torch.full((400,), variance(x), dtype=torch.float64)
+        for x in batch.x
+    ]
     deviations = torch.stack([(u.square() * each).sum().sqrt() for each in per_pixel])
     expected = norm.cdf((batch.margins[:, 0] / deviations).numpy())
-    assert [one.value for one in build("taylor").estimate(batch)] == pytest.approx(expected, abs=1e-6)
+    assert [one.value for one in build("taylor").estimate(batch)] == pytest.approx(
+        expected, abs=1e-6
+    )
     for one, p in zip(build("mc", samples=2000).estimate(batch), expected, strict=True):
         assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 2000) + 0.01
 
 
 def test_noise_that_does_the_same_every_time_is_looked_at_once() -> None:
     network = linear(3, PIXELS, dtype=torch.float64)
-    batch = work_under(noise_of({"kind": "corruption", "name": "brightness", "severity": 5}), network, pixels(6), classes=3)
+    batch = work_under(
+        noise_of({"kind": "corruption", "name": "brightness", "severity": 5}),
+        network,
+        pixels(6),
+        classes=3,
+    )
     (logits,) = [logits for _, logits in batch.engine.noisy_logits(batch.x, batch.ids, batch.at, 1)]
     kept = (logits.argmax(1) == batch.predicted).tolist()
     for name in ("mc", "logit_gaussian"):
@@ -152,7 +180,9 @@ def test_noise_that_does_the_same_every_time_is_looked_at_once() -> None:
         ("splitting", {"kind": "corruption", "name": "contrast", "severity": 1}),
     ],
 )
-def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any], golden: Golden) -> None:
+def test_estimators_refuse_what_they_cannot_do(
+    name: str, entry: dict[str, Any], golden: Golden
+) -> None:
     noise = noise_of(entry)
     task = Task(build(name), name, noise.levels[0])
     with pytest.raises(SpecError) as caught:
@@ -160,16 +190,23 @@ def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any],
     golden(caught.value)
 
 
-@pytest.mark.parametrize("entry", [{"kind": "sensor", "photons": 8}, {"kind": "uniform", "norm": "l2", "eps": 3}])
+@pytest.mark.parametrize(
+    "entry", [{"kind": "sensor", "photons": 8}, {"kind": "uniform", "norm": "l2", "eps": 3}]
+)
 def test_splitting_works_in_the_space_of_the_normal_variables(entry: dict[str, Any]) -> None:
-    """Where failures are frequent it is plain counting; where they are rarer it must agree with mc."""
+    """Where failures are frequent it is plain counting; where they are rarer it must agree with
+    mc."""
     network = linear(3, PIXELS, dtype=torch.float64)
     batch = work_under(noise_of(entry), network, pixels(3), classes=3)
     counted = build("mc", samples=5_000).estimate(batch)
-    for one, reference in zip(build("splitting", particles=200).estimate(batch), counted, strict=True):
+    for one, reference in zip(
+        build("splitting", particles=200).estimate(batch), counted, strict=True
+    ):
         failing = 1 - reference.value
         if failing * 5_000 < 50:
             continue
         assert one.std_error is not None
-        error = math.hypot(one.std_error, math.sqrt((1 - failing) / (5_000 * failing)) / math.log(10))
+        error = math.hypot(
+            one.std_error, math.sqrt((1 - failing) / (5_000 * failing)) / math.log(10)
+        )
         assert abs(one.value - math.log10(failing)) <= 5 * error

@@ -27,7 +27,9 @@ def votes(batch: ImageBatch) -> list[list[int]]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_its_copies_are_those_of_mc(batch_size: int | None, dtype: torch.dtype) -> None:
     batch = work_on(curved().to(dtype), sigma=0.8, batch_size=batch_size, dtype=dtype)
-    assert votes(batch) == [list(known(one.votes).counts) for one in build("mc", samples=DRAWS).estimate(batch)]
+    assert votes(batch) == [
+        list(known(one.votes).counts) for one in build("mc", samples=DRAWS).estimate(batch)
+    ]
     assert not batch.lost
 
 
@@ -35,7 +37,9 @@ def test_every_image_gets_its_draws_and_the_caller_the_memory() -> None:
     """What is kept is not overwritten by later batches, may be changed, and may enter autograd."""
     batch = work_on(curved(), sigma=0.8, batch_size=16)
     kept = [(logits, image, logits.clone()) for logits, image in batch.noisy(DRAWS)]
-    assert torch.bincount(torch.cat([image for _, image, _ in kept])).tolist() == [DRAWS] * len(batch.x)
+    assert torch.bincount(torch.cat([image for _, image, _ in kept])).tolist() == [DRAWS] * len(
+        batch.x
+    )
     for logits, _, then in kept:
         assert (logits.dtype, logits.shape[1]) == (torch.float64, batch.classes)
         assert torch.equal(logits, then)
@@ -74,5 +78,8 @@ def test_the_note_tells_of_them() -> None:
     task = Task(Looking(fault=""), "looking")
     for _ in range(2):  # counted anew for each estimator
         for (one, *_), n in zip(task.results(batch), lost, strict=True):
-            assert one.note.endswith(f"{n} noisy copies gave non-finite logits, counted as flips") or not n
+            assert (
+                one.note.endswith(f"{n} noisy copies gave non-finite logits, counted as flips")
+                or not n
+            )
     assert any(lost)

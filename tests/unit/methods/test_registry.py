@@ -24,13 +24,19 @@ def specs(*entries: Any) -> list[EstimatorSpec]:
 
 
 def test_ours_are_registered_as_an_outsiders() -> None:
-    assert {"mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs"} <= set(registry.registered())
+    assert {"mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs"} <= set(
+        registry.registered()
+    )
     assert registry.load("mc") is MonteCarlo
 
 
 def test_build_keeps_order_labels_and_options() -> None:
     built = registry.build(specs("softmax", {"mc": {"samples": 7, "label": "few"}}, {"mc": None}))
-    assert list(built.items()) == [("softmax", Softmax()), ("few", MonteCarlo(samples=7)), ("mc", MonteCarlo())]
+    assert list(built.items()) == [
+        ("softmax", Softmax()),
+        ("few", MonteCarlo(samples=7)),
+        ("mc", MonteCarlo()),
+    ]
 
 
 def test_same_label_twice(golden: Golden) -> None:
@@ -46,7 +52,10 @@ def test_unknown_name(golden: Golden) -> None:
 
 
 def test_two_packages_with_one_name(golden: Golden) -> None:
-    with entries.only(plugins.ESTIMATORS, {"mc": OURS, "mc_": "other:Mc"}), pytest.raises(RobauditError) as caught:
+    with (
+        entries.only(plugins.ESTIMATORS, {"mc": OURS, "mc_": "other:Mc"}),
+        pytest.raises(RobauditError) as caught,
+    ):
         registry.registered()
     golden(caught.value)
 
@@ -72,7 +81,10 @@ def test_copied_instead_of_installed(golden: Golden) -> None:
     ],
 )
 def test_broken_plugin(target: str, golden: Golden) -> None:
-    with entries.only(plugins.ESTIMATORS, {"thing": target}), pytest.raises(RobauditError) as caught:
+    with (
+        entries.only(plugins.ESTIMATORS, {"thing": target}),
+        pytest.raises(RobauditError) as caught,
+    ):
         registry.load("thing")
     golden(caught.value)
 

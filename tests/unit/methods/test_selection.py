@@ -1,4 +1,5 @@
-"""With many classes only those that can matter are differentiated: at the values of all of them, and said where not."""
+"""With many classes only those that can matter are differentiated: at the values of all of them,
+and said where not."""
 
 from __future__ import annotations
 
@@ -18,16 +19,23 @@ OPTIONS = {"taylor": {}, "taylor_mvs": {}, "mmse": {"samples": 4}, "mmse_mvs": {
 
 
 def spread(network: nn.Sequential, scale: float) -> nn.Sequential:
-    """The network with biases of its last layer so spread that few classes compete; the greater the scale, the fewer."""
+    """The network with biases of its last layer so spread that few classes compete; the greater the
+    scale, the fewer."""
     layer = network[-1]
     assert isinstance(layer, nn.Linear)
     with torch.no_grad():
-        layer.bias.add_(scale * torch.randn(layer.bias.shape, generator=torch.Generator().manual_seed(1)))
+        layer.bias.add_(
+            scale * torch.randn(layer.bias.shape, generator=torch.Generator().manual_seed(1))
+        )
     return network
 
 
 def run(name: str, network: nn.Module, *, sigma: float, **options: int) -> list[Result]:
-    return list(build(name, **{**OPTIONS[name], **options}).estimate(work_on(network, images=6, sigma=sigma)))
+    return list(
+        build(name, **{**OPTIONS[name], **options}).estimate(
+            work_on(network, images=6, sigma=sigma)
+        )
+    )
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.2])
@@ -35,7 +43,8 @@ def run(name: str, network: nn.Module, *, sigma: float, **options: int) -> list[
 @pytest.mark.parametrize("shape", ["linear", "curved"])
 def test_equals_all_classes(name: str, shape: str, sigma: float) -> None:
     network = spread(linear(100), 5.0) if shape == "linear" else spread(curved(100), 3.0)
-    few, every = run(name, network, sigma=sigma), run(name, network, sigma=sigma, classes=99)
+    few = run(name, network, sigma=sigma)
+    every = run(name, network, sigma=sigma, classes=99)
     assert any(0.05 < e.value < 0.95 for e in every)
     for a, b in zip(few, every, strict=True):
         assert "left out" not in b.note
@@ -48,13 +57,19 @@ def test_equals_all_classes(name: str, shape: str, sigma: float) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_may_be_missing_is_noted(name: str) -> None:
-    """All of 100 classes compete: 8 are not enough, and the note's estimate covers the difference within a factor of three."""
-    few, every = run(name, linear(100), sigma=1.0, classes=8), run(name, linear(100), sigma=1.0, classes=99)
+    """All of 100 classes compete: 8 are not enough, and the note's estimate covers the difference
+    within a factor of three."""
+    few = run(name, linear(100), sigma=1.0, classes=8)
+    every = run(name, linear(100), sigma=1.0, classes=99)
     differences = [a.value - b.value for a, b in zip(few, every, strict=True)]
     assert max(differences) > 1e-3
     for difference, estimate in zip(differences, few, strict=True):
         assert difference > -2e-3  # two CDF errors: fewer conditions are never less likely
-        noted = float(estimate.note.split("about ")[1].split()[0]) if "left out" in estimate.note else 5e-4
+        noted = (
+            float(estimate.note.split("about ")[1].split()[0])
+            if "left out" in estimate.note
+            else 5e-4
+        )
         assert difference <= 3 * noted + 2e-3
 
 
@@ -104,7 +119,8 @@ def test_keeps_the_smallest_z_and_as_few_as_will_do() -> None:
 
 
 def test_gradients_of_chosen_classes() -> None:
-    network, x = curved(6), torch.rand(3, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+    network = curved(6)
+    x = torch.rand(3, 2, 3, 4, generator=torch.Generator().manual_seed(0))
     target = torch.tensor([0, 2, 5])
     others = torch.tensor([[3, 1], [0, -1], [4, -1]])
     logits, g, u = margin_gradients(network, x, target, others)

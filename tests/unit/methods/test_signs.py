@@ -1,4 +1,5 @@
-"""Signs of life of an audit: what is computed is named, and progress moves within long computations, pass by pass of the network."""
+"""Signs of life of an audit: what is computed is named, and progress moves within long
+computations, pass by pass of the network."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Slow(nn.Module):
     def __init__(self, at_pass: Callable[[], None]) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.network, self.at_pass = digits_cnn(), at_pass
+        self.network = digits_cnn()
+        self.at_pass = at_pass
 
     def forward(self, x: Tensor) -> Tensor:
         self.at_pass()
@@ -51,7 +53,8 @@ class Watching(Listener):
     """Remembers the stages, and when it heard of how much."""
 
     def __init__(self, clock: Clock) -> None:
-        self.clock, self.stages = clock, list[str]()
+        self.clock = clock
+        self.stages = list[str]()
         self.heard = list[tuple[float, float]]()
         self.begun = self.ended = 0.0
 
@@ -68,7 +71,9 @@ class Watching(Listener):
         self.ended = self.clock.now
 
 
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, estimators: list[Any], **sections: Any) -> Watching:
+def watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, estimators: list[Any], **sections: Any
+) -> Watching:
     clock = Clock()
 
     def at_pass() -> None:
@@ -77,13 +82,20 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, estimators: list[An
     for module in ("chunks", "loop"):
         monkeypatch.setattr(f"robaudit.auditing.{module}.time", SimpleNamespace(perf_counter=clock))
     told = Watching(clock)
-    spec = digits(limit=1, model={"format": "python", "architecture": "nothing:here"}, estimators=estimators, **sections)
+    spec = digits(
+        limit=1,
+        model={"format": "python", "architecture": "nothing:here"},
+        estimators=estimators,
+        **sections,
+    )
     audit(AuditSpec.model_validate(spec), out=tmp_path / "run", model=Slow(at_pass), listener=told)
     return told
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_it_moves_within_one_image(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_moves_within_one_image(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     noise = {"kind": "uniform", "eps": 0.3} if name == "adversarial_loss" else {"sigma": 0.15}
     told = watched(tmp_path, monkeypatch, [{name: LONG[name]}], noise=noise)
     times = [told.begun, *(time for time, _ in told.heard), told.ended]
@@ -97,7 +109,9 @@ def test_it_moves_within_one_image(name: str, tmp_path: Path, monkeypatch: pytes
 
 
 def test_every_stage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = watched(tmp_path, monkeypatch, [{"mc": {"samples": 100}}, "softmax"], noise={"sigma": [0.1, 0.2]})
+    told = watched(
+        tmp_path, monkeypatch, [{"mc": {"samples": 100}}, "softmax"], noise={"sigma": [0.1, 0.2]}
+    )
     start = told.stages.index("reading images")
     assert told.stages[:start] == [
         "reading the spec",
@@ -108,4 +122,7 @@ def test_every_stage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "comparing batches of different sizes",
     ]
     order = ["mc at sigma 0.1", "softmax at sigma 0.1", "mc at sigma 0.2", "softmax at sigma 0.2"]
-    assert [stage for stage, _ in groupby(told.stages[start:]) if stage != "reading images"] == [*order, "writing the results"]
+    assert [stage for stage, _ in groupby(told.stages[start:]) if stage != "reading images"] == [
+        *order,
+        "writing the results",
+    ]

@@ -15,7 +15,12 @@ from robaudit.spec.model import ModelSpec
 
 
 def load(
-    path: Path | None, *, dtype: torch.dtype = torch.float32, trust: bool = False, base_dir: Path | None = None, **fields: Any
+    path: Path | None,
+    *,
+    dtype: torch.dtype = torch.float32,
+    trust: bool = False,
+    base_dir: Path | None = None,
+    **fields: Any,
 ) -> LogitModel:
     """Load a file as the CLI would, with the spec's model fields as keywords."""
     spec = ModelSpec.model_validate({"path": str(path) if path else None, **fields})
@@ -42,7 +47,9 @@ def small_net(classes: int = 3, seed: int = 0) -> nn.Sequential:
     """A random network for 1 x 8 x 8 images."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, classes)).eval()
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, classes)
+        ).eval()
 
 
 def pixels(count: int = 5, channels: int = 1, side: int = 8) -> torch.Tensor:

@@ -35,10 +35,22 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def spec_of(folder: Path, model: str, dataset: str = "kind: images, path: images", **settings: str) -> AuditSpec:
-    """The spec of an audit of these images, as read from a file in the folder and filled in from the model's files."""
-    text = f"model: {{{model}}}\ndataset: {{{dataset}}}\nnoise: {{sigma: 0.05}}\nestimators: [{{mc: {{samples: 10}}}}]\n"
-    return filled(load_spec(folder / "spec.yaml", text=text, settings=[f"{key}={value}" for key, value in settings.items()]))
+def spec_of(
+    folder: Path, model: str, dataset: str = "kind: images, path: images", **settings: str
+) -> AuditSpec:
+    """The spec of an audit of these images, as read from a file in the folder and filled in from
+    the model's files."""
+    text = (
+        f"model: {{{model}}}\ndataset: {{{dataset}}}\nnoise: {{sigma: 0.05}}\nestimators: "
+        "[{mc: {samples: 10}}]\n"
+    )
+    return filled(
+        load_spec(
+            folder / "spec.yaml",
+            text=text,
+            settings=[f"{key}={value}" for key, value in settings.items()],
+        )
+    )
 
 
 def audited(spec: AuditSpec) -> tuple[torch.Tensor, torch.Tensor, list[int | None]]:

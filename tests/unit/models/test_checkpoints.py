@@ -1,4 +1,5 @@
-"""Weights as training scripts save them: nested, with prefixes, beside everything else that a checkpoint holds."""
+"""Weights as training scripts save them: nested, with prefixes, beside everything else that a
+checkpoint holds."""
 
 from __future__ import annotations
 
@@ -75,11 +76,17 @@ def test_prefixes_in_any_order(tmp_path: Path, state: State, prefix: str) -> Non
     ("prefix", "beside", "aside"),
     [
         ("model.", {"criterion.weight": torch.ones(10)}, "1 tensor (criterion.weight)"),
-        ("1.", {"0.mean": torch.zeros(1, 3, 1, 1), "0.std": torch.ones(1, 3, 1, 1)}, "2 tensors (0.mean, 0.std)"),
+        (
+            "1.",
+            {"0.mean": torch.zeros(1, 3, 1, 1), "0.std": torch.ones(1, 3, 1, 1)},
+            "2 tensors (0.mean, 0.std)",
+        ),
         ("classifier_of_ours.", {"loss.log_vars": torch.ones(2)}, "1 tensor (loss.log_vars)"),
     ],
 )
-def test_a_prefix_with_something_beside_it(prefix: str, beside: State, aside: str, tmp_path: Path, state: State) -> None:
+def test_a_prefix_with_something_beside_it(
+    prefix: str, beside: State, aside: str, tmp_path: Path, state: State
+) -> None:
     model = load(saved(tmp_path, {**beside, **prefixed(state, prefix)}), architecture=ARCHITECTURE)
     assert same(model)
     assert f"the weights are those under the prefix '{prefix}'; left aside: {aside}" in model.notes
@@ -92,7 +99,9 @@ def test_the_same_weights_under_two_prefixes(tmp_path: Path, state: State) -> No
     model = load(path, architecture=ARCHITECTURE)
     assert same(model)
     (note,) = [note for note in model.notes if "left aside" in note]
-    assert note.startswith("the weights are those under the prefix 'module.model.'; left aside: 7 tensors (")
+    assert note.startswith(
+        "the weights are those under the prefix 'module.model.'; left aside: 7 tensors ("
+    )
 
 
 def test_other_weights_under_a_second_prefix(tmp_path: Path, state: State, golden: Golden) -> None:
@@ -100,7 +109,10 @@ def test_other_weights_under_a_second_prefix(tmp_path: Path, state: State, golde
     path = saved(tmp_path, {"state_dict": {**prefixed(other, "ema."), **prefixed(state, "model.")}})
     model = load(path, architecture=ARCHITECTURE)
     assert same(model)
-    assert any("ema has other weights of the same names: choose with model.entry: ema" in note for note in model.notes)
+    assert any(
+        "ema has other weights of the same names: choose with model.entry: ema" in note
+        for note in model.notes
+    )
     assert not same(load(path, architecture=ARCHITECTURE, entry="ema"))
 
     both = {**prefixed(other, "teacher."), **prefixed(state, "student.")}
@@ -113,7 +125,9 @@ def test_other_weights_under_a_second_prefix(tmp_path: Path, state: State, golde
 
 
 @pytest.mark.parametrize("prefix", ["", "model."])
-def test_more_layers_than_the_architecture(prefix: str, tmp_path: Path, state: State, golden: Golden) -> None:
+def test_more_layers_than_the_architecture(
+    prefix: str, tmp_path: Path, state: State, golden: Golden
+) -> None:
     """Weights inside the network cannot be left aside: it would be another network."""
     deeper = {**state, "7.weight": torch.ones(10, 10)}
     said = refusal(saved(tmp_path, prefixed(deeper, prefix)), architecture=ARCHITECTURE)
@@ -121,7 +135,14 @@ def test_more_layers_than_the_architecture(prefix: str, tmp_path: Path, state: S
 
 
 def test_a_layer_of_a_larger_sequence(tmp_path: Path, state: State, golden: Golden) -> None:
-    path = saved(tmp_path, {**prefixed(state, "net.0."), "net.1.weight": torch.ones(5, 10), "net.1.bias": torch.ones(5)})
+    path = saved(
+        tmp_path,
+        {
+            **prefixed(state, "net.0."),
+            "net.1.weight": torch.ones(5, 10),
+            "net.1.bias": torch.ones(5),
+        },
+    )
     said = refusal(path, architecture=ARCHITECTURE)
     golden(said)
 
@@ -131,7 +152,10 @@ def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State, golden
     path = saved(tmp_path, {"epoch": 1, "model": state, "model_ema": prefixed(other, "module.")})
     model = load(path, architecture=ARCHITECTURE)
     assert same(model)
-    note = "the weights are those under the key 'model'; the file also has model_ema: choose with model.entry: model_ema; not read: epoch"
+    note = (
+        "the weights are those under the key 'model'; the file also has model_ema: choose "
+        "with model.entry: model_ema; not read: epoch"
+    )
     assert note in model.notes
     averaged = load(path, architecture=ARCHITECTURE, entry="model_ema")
     assert not same(averaged)
@@ -141,12 +165,21 @@ def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State, golden
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.float8_e4m3fn])
-def test_weights_without_their_scale(tmp_path: Path, state: State, dtype: torch.dtype, golden: Golden) -> None:
-    """Integers and numbers of 8 bits have a scale somewhere else: read as they are, they would be other weights."""
-    said = refusal(saved(tmp_path, {key: (100 * tensor).to(dtype) for key, tensor in state.items()}), architecture=ARCHITECTURE)
+def test_weights_without_their_scale(
+    tmp_path: Path, state: State, dtype: torch.dtype, golden: Golden
+) -> None:
+    """Integers and numbers of 8 bits have a scale somewhere else: read as they are, they would be
+    other weights."""
+    said = refusal(
+        saved(tmp_path, {key: (100 * tensor).to(dtype) for key, tensor in state.items()}),
+        architecture=ARCHITECTURE,
+    )
     golden(said)
     for fine in (torch.float16, torch.bfloat16, torch.float64):
-        load(saved(tmp_path, {key: tensor.to(fine) for key, tensor in state.items()}), architecture=ARCHITECTURE)
+        load(
+            saved(tmp_path, {key: tensor.to(fine) for key, tensor in state.items()}),
+            architecture=ARCHITECTURE,
+        )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -162,9 +195,14 @@ def test_networks_that_torch_has_quantised(tmp_path: Path, state: State, golden:
     golden(said)
     said = refusal(saved(tmp_path, small.state_dict()), architecture=ARCHITECTURE)
     golden(said)
-    eight = {key: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8) for key, tensor in state.items()}
+    eight = {
+        key: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8) for key, tensor in state.items()
+    }
     said = refusal(saved(tmp_path, eight), architecture=ARCHITECTURE)
-    assert "holds quantised weights (0.weight is qint8)" in said or "holds quantised weights (0.bias is qint8)" in said
+    assert (
+        "holds quantised weights (0.weight is qint8)" in said
+        or "holds quantised weights (0.bias is qint8)" in said
+    )
 
 
 def test_averaged_by_torch(tmp_path: Path, state: State) -> None:
@@ -177,11 +215,17 @@ def test_averaged_by_torch(tmp_path: Path, state: State) -> None:
 
 
 def lightning(state: State) -> dict[str, Any]:
-    """What Lightning's Trainer saves: the network below an attribute of the module, and all else beside it."""
+    """What Lightning's Trainer saves: the network below an attribute of the module, and all else
+    beside it."""
     return {
         "epoch": 4,
         "state_dict": prefixed(state, "model."),
-        "callbacks": {"ModelCheckpoint{'monitor': 'val_loss'}": {"best_model_score": torch.tensor(0.1), "dirpath": PurePosixPath("/runs")}},
+        "callbacks": {
+            "ModelCheckpoint{'monitor': 'val_loss'}": {
+                "best_model_score": torch.tensor(0.1),
+                "dirpath": PurePosixPath("/runs"),
+            }
+        },
         "optimizer_states": [optimiser(digits_cnn())],
         "lr_schedulers": [{"base_lrs": [np.float64(0.1)], "_last_lr": [np.float32(0.1)]}],
         "hyper_parameters": {
@@ -197,18 +241,35 @@ def lightning(state: State) -> dict[str, Any]:
 
 def timms(state: State) -> dict[str, Any]:
     """What timm's CheckpointSaver saves."""
-    extra = {"epoch": 2, "arch": "resnet18", "version": 2, "args": Namespace(lr=0.1), "metric": np.float64(80.0)}
-    return {**extra, "state_dict": state, "state_dict_ema": prefixed(state, "module."), "optimizer": optimiser(digits_cnn())}
+    extra = {
+        "epoch": 2,
+        "arch": "resnet18",
+        "version": 2,
+        "args": Namespace(lr=0.1),
+        "metric": np.float64(80.0),
+    }
+    return {
+        **extra,
+        "state_dict": state,
+        "state_dict_ema": prefixed(state, "module."),
+        "optimizer": optimiser(digits_cnn()),
+    }
 
 
 @pytest.mark.parametrize("make", [lightning, timms], ids=["lightning", "timm"])
 def test_whole_checkpoints(tmp_path: Path, state: State, make: Any) -> None:
-    """Objects that are not tensors are not read: no class that the file names is imported, or made."""
+    """Objects that are not tensors are not read: no class that the file names is imported, or
+    made."""
     path = saved(tmp_path, make(state))
     model = load(path, architecture=ARCHITECTURE)
     assert same(model)
-    assert any(note.startswith("the weights are those under the key 'state_dict'") for note in model.notes)
-    assert not any(isinstance(one, tuple) and one[0] is Unread for one in torch.serialization.get_safe_globals())
+    assert any(
+        note.startswith("the weights are those under the key 'state_dict'") for note in model.notes
+    )
+    assert not any(
+        isinstance(one, tuple) and one[0] is Unread
+        for one in torch.serialization.get_safe_globals()
+    )
     imported = sys.modules.copy()
     assert load(path, architecture=ARCHITECTURE).sha256 == model.sha256
     assert sys.modules.keys() <= imported.keys()
@@ -239,7 +300,12 @@ def test_code_beside_the_weights_never_runs(tmp_path: Path, state: State, golden
 
 def test_what_is_no_state_dict(tmp_path: Path, state: State, golden: Golden) -> None:
     inside = {**state, "settings": Settings()}
-    contents: tuple[Any, ...] = ({"state_dict": inside}, [1, 2], {**state, "epoch": 3}, dict(enumerate(state.values())))
+    contents: tuple[Any, ...] = (
+        {"state_dict": inside},
+        [1, 2],
+        {**state, "epoch": 3},
+        dict(enumerate(state.values())),
+    )
     for content in contents:
         golden(refusal(saved(tmp_path, content), architecture=ARCHITECTURE))
     several = {"first": state, "second": state}

@@ -19,7 +19,14 @@ from tests.unit.models.conftest import load, one_line, pixels, refusal, small_ne
 
 SMALL: dict[str, Any] = {
     "architecture": "robaudit:small_cnn",
-    "architecture_options": {"image_size": 8, "kernel": 3, "stride": 1, "channels": [2, 3], "hidden": 5, "num_classes": 4},
+    "architecture_options": {
+        "image_size": 8,
+        "kernel": 3,
+        "stride": 1,
+        "channels": [2, 3],
+        "hidden": 5,
+        "num_classes": 4,
+    },
 }
 
 
@@ -57,7 +64,10 @@ def test_missing_directory_empty_and_unknown(tmp_path: Path, golden: Golden) -> 
 def test_a_header_length_that_looks_like_a_pickle(tmp_path: Path) -> None:
     path = saved(tmp_path, {"1.weight": torch.ones(3, 64), "1.bias": torch.zeros(3)})
     assert path.read_bytes()[0] == 0x80
-    assert load(path, architecture="robaudit:mlp", architecture_options={"sizes": [64, 3]}).format == "safetensors"
+    assert (
+        load(path, architecture="robaudit:mlp", architecture_options={"sizes": [64, 3]}).format
+        == "safetensors"
+    )
 
 
 def test_declared_format_is_not_the_files(tmp_path: Path, golden: Golden) -> None:
@@ -76,7 +86,11 @@ def test_state_dict_must_fit(tmp_path: Path, golden: Golden) -> None:
     golden(said)
     for change in ({"num_classes": 7}, {"channels": [2, 4]}):
         options = SMALL["architecture_options"] | change
-        said = refusal(tmp_path / "net.safetensors", architecture=SMALL["architecture"], architecture_options=options)
+        said = refusal(
+            tmp_path / "net.safetensors",
+            architecture=SMALL["architecture"],
+            architecture_options=options,
+        )
         golden(said)
         assert ("num_classes" in said) == ("num_classes" in change)
     state = small_state()
@@ -116,8 +130,16 @@ def test_a_link_and_a_file_without_checksums(tmp_path: Path) -> None:
 
 
 def test_old_state_dicts_without_batch_counters(tmp_path: Path) -> None:
-    state = {key: tensor for key, tensor in ShallowCnn(image_size=8).state_dict().items() if "num_batches" not in key}
-    assert load(saved(tmp_path, state), architecture="robaudit:shallow_cnn", architecture_options={"image_size": 8})(pixels()).shape == (
+    state = {
+        key: tensor
+        for key, tensor in ShallowCnn(image_size=8).state_dict().items()
+        if "num_batches" not in key
+    }
+    assert load(
+        saved(tmp_path, state),
+        architecture="robaudit:shallow_cnn",
+        architecture_options={"image_size": 8},
+    )(pixels()).shape == (
         5,
         10,
     )
@@ -138,10 +160,16 @@ def test_graphs_with_two_inputs(tmp_path: Path, golden: Golden) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")  # of torch 2.10
-@pytest.mark.parametrize(("layers", "decomposed"), [([nn.BatchNorm2d(1), nn.Flatten()], True), ([nn.Flatten(), nn.Dropout()], False)])
-def test_training_mode_graphs(tmp_path: Path, layers: list[nn.Module], decomposed: bool, golden: Golden) -> None:
+@pytest.mark.parametrize(
+    ("layers", "decomposed"),
+    [([nn.BatchNorm2d(1), nn.Flatten()], True), ([nn.Flatten(), nn.Dropout()], False)],
+)
+def test_training_mode_graphs(
+    tmp_path: Path, layers: list[nn.Module], decomposed: bool, golden: Golden
+) -> None:
     """A script can still be switched to eval mode, an exported graph cannot."""
-    net, path = nn.Sequential(*layers, nn.Linear(64, 3)).train(), tmp_path / "net.pt2"
+    net = nn.Sequential(*layers, nn.Linear(64, 3)).train()
+    path = tmp_path / "net.pt2"
     program = torch.export.export(net, (pixels(2),))
     torch.export.save(program.run_decompositions() if decomposed else program, path)
     golden(refusal(path))
@@ -169,7 +197,10 @@ def test_exported_mapping_and_fixed_precision(tmp_path: Path, golden: Golden) ->
     with pytest.raises(ModelError) as caught:
         load(tmp_path / "net.pt2")(pixels(2))
     golden(caught.value)
-    torch.export.save(torch.export.export(nn.Sequential(nn.Flatten(), ToFloat(), nn.Linear(64, 3)), (pixels(2),)), tmp_path / "net.pt2")
+    torch.export.save(
+        torch.export.export(nn.Sequential(nn.Flatten(), ToFloat(), nn.Linear(64, 3)), (pixels(2),)),
+        tmp_path / "net.pt2",
+    )
     with pytest.raises(ModelError) as caught:
         load(tmp_path / "net.pt2", dtype=torch.float64)(pixels(2))
     golden(caught.value)
@@ -183,20 +214,35 @@ class ToFloat(nn.Module):
 
 def test_a_network_far_larger_than_its_weights_is_not_built(tmp_path: Path, golden: Golden) -> None:
     path = saved(tmp_path, ShallowCnn().state_dict())
-    said = refusal(path, architecture="robaudit:cifar_resnet", architecture_options={"depth": 2_000_000})
+    said = refusal(
+        path, architecture="robaudit:cifar_resnet", architecture_options={"depth": 2_000_000}
+    )
     golden(said)
-    said = refusal(path, architecture="robaudit:cifar_resnet", architecture_options={"depth": 99_998})
+    said = refusal(
+        path, architecture="robaudit:cifar_resnet", architecture_options={"depth": 99_998}
+    )
     golden(said)
-    said = refusal(path, architecture="robaudit:mlp", architecture_options={"sizes": [64, 45_000, 45_000, 10]})
+    said = refusal(
+        path, architecture="robaudit:mlp", architecture_options={"sizes": [64, 45_000, 45_000, 10]}
+    )
     golden(said)
 
 
 def test_a_builder_that_reads_values_of_tensors(tmp_path: Path, golden: Golden) -> None:
-    """Torchvision's RegNet computes its widths with tensors, so it cannot be built on the meta device."""
+    """Torchvision's RegNet computes its widths with tensors, so it cannot be built on the meta
+    device."""
     with torch.device("meta"), pytest.raises(NotImplementedError):
         regnet_y_400mf(weights=None)
     state = regnet_y_400mf(weights=None, num_classes=3).state_dict()
-    fields: dict[str, Any] = {"architecture": "torchvision:regnet_y_400mf", "architecture_options": {"num_classes": 3}}
+    fields: dict[str, Any] = {
+        "architecture": "torchvision:regnet_y_400mf",
+        "architecture_options": {"num_classes": 3},
+    }
     found = load(saved(tmp_path, state), **fields).network.state_dict()
     assert all(torch.equal(found[key], state[key]) for key in state)
-    golden(refusal(tmp_path / "net.safetensors", **fields | {"architecture_options": {"num_classes": 100_000}}))
+    golden(
+        refusal(
+            tmp_path / "net.safetensors",
+            **fields | {"architecture_options": {"num_classes": 100_000}},
+        )
+    )

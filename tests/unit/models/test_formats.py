@@ -13,7 +13,11 @@ from tests.shared import SHARED, card, needs_shared
 from tests.unit.models import conftest
 
 pytestmark = needs_shared
-FILES = {"torchscript": "model.torchscript.pt", "pt2": "model.pt2", "safetensors": "model.safetensors"}
+FILES = {
+    "torchscript": "model.torchscript.pt",
+    "pt2": "model.pt2",
+    "safetensors": "model.safetensors",
+}
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "cifar10_resnet20": ("cifar_resnet", {"depth": 20}),
     "fashion_logistic": ("linear", {}),
@@ -35,7 +39,9 @@ def load(name: str, form: str, dtype: torch.dtype = torch.float32) -> LogitModel
 def images_of(name: str, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Its first test images in [0, 1], and their labels."""
     with np.load(SHARED / "data" / f"{card(name)['dataset']}.npz") as data:
-        return torch.tensor(data["images"][:count]).float() / 255, torch.tensor(data["labels"][:count])
+        return torch.tensor(data["images"][:count]).float() / 255, torch.tensor(
+            data["labels"][:count]
+        )
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -43,7 +49,10 @@ def test_three_formats_agree(name: str) -> None:
     images, labels = images_of(name, 200)
     models = {form: load(name, form) for form in FILES}
     with torch.inference_mode():
-        logits = {form: model(images[:64].to(memory_format=model.memory_format)) for form, model in models.items()}
+        logits = {
+            form: model(images[:64].to(memory_format=model.memory_format))
+            for form, model in models.items()
+        }
         accuracy = (models["safetensors"](images).argmax(1) == labels).double().mean().item()
     scale = logits["safetensors"].abs().max()
     for form in ("torchscript", "pt2"):
@@ -58,7 +67,9 @@ def test_three_formats_agree(name: str) -> None:
 @pytest.mark.parametrize("form", sorted(FILES))
 def test_gradients_and_float64(form: str) -> None:
     images, _ = images_of("fashion_shallow_cnn", 4)
-    single, double = (load("fashion_shallow_cnn", form, dtype) for dtype in (torch.float32, torch.float64))
+    single, double = (
+        load("fashion_shallow_cnn", form, dtype) for dtype in (torch.float32, torch.float64)
+    )
     assert single.differentiable
     gradients = []
     for model in (single, double):
@@ -78,7 +89,9 @@ def test_stays_in_eval_mode_and_tells_what_it_is(form: str) -> None:
     if form != "pt2":  # an exported graph has no mode
         assert not any(module.training for module in model.modules())
     assert model.memory_format is torch.channels_last
-    assert any("graph of torch operators" in note for note in model.notes) == (form != "safetensors")
+    assert any("graph of torch operators" in note for note in model.notes) == (
+        form != "safetensors"
+    )
 
 
 def test_a_batch_beyond_the_exported_limit_is_split() -> None:

@@ -39,12 +39,17 @@ def fails(model: LogitModel, images: torch.Tensor) -> str:
 
 def test_normalises_after_clipping() -> None:
     images = pixels(2, 3) * 3 - 1
-    mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+    mean = (0.1, 0.2, 0.3)
+    std = (0.5, 0.6, 0.7)
     model = from_module(lambda x: x.flatten(1), mean=mean, std=std).clipping(True)
     channels = [(images[:, i].clamp(0, 1) - mean[i]) / std[i] for i in range(3)]
     assert torch.allclose(model(images), torch.stack(channels, 1).flatten(1))
-    assert torch.allclose(from_module(lambda x: x.flatten(1), mean=[0.5])(images), images.flatten(1) - 0.5)
-    assert torch.allclose(from_module(lambda x: x.flatten(1), std=[0.5])(images), images.flatten(1) * 2)
+    assert torch.allclose(
+        from_module(lambda x: x.flatten(1), mean=[0.5])(images), images.flatten(1) - 0.5
+    )
+    assert torch.allclose(
+        from_module(lambda x: x.flatten(1), std=[0.5])(images), images.flatten(1) * 2
+    )
 
 
 def test_a_network_that_works_in_place_leaves_the_images_alone() -> None:
@@ -55,7 +60,9 @@ def test_a_network_that_works_in_place_leaves_the_images_alone() -> None:
 
 
 def test_mean_must_fit_the_channels() -> None:
-    assert "have 3 values, but the images have 1 channel" in fails(from_module(small_net(), mean=(0.1, 0.2, 0.3)), pixels())
+    assert "have 3 values, but the images have 1 channel" in fails(
+        from_module(small_net(), mean=(0.1, 0.2, 0.3)), pixels()
+    )
     assert "(n, channels, height, width)" in fails(from_module(small_net()), pixels()[0])
 
 
@@ -91,7 +98,11 @@ def test_picks_the_output(wrap: Callable[[torch.Tensor], Any], output: str | int
 @pytest.mark.parametrize(
     ("returned", "output", "said"),
     [
-        (lambda x: {"logits": x, "aux": x}, None, "a mapping with the keys logits, aux; say which are the logits: output=KEY"),
+        (
+            lambda x: {"logits": x, "aux": x},
+            None,
+            "a mapping with the keys logits, aux; say which are the logits: output=KEY",
+        ),
         (lambda x: (x, x), None, "a tuple of 2; say which are the logits: output=INDEX, from 0"),
         (lambda x: {"logits": x}, "logit", "did you mean 'logits'?"),
         (lambda x: (x, x), 2, "give an index from 0 to 1"),
@@ -105,7 +116,9 @@ def test_picks_the_output(wrap: Callable[[torch.Tensor], Any], output: str | int
         (lambda x: x.sum(), None, "returns shape a single number"),
     ],
 )
-def test_refuses_what_are_no_logits(returned: Callable[[torch.Tensor], Any], output: str | int | None, said: str) -> None:
+def test_refuses_what_are_no_logits(
+    returned: Callable[[torch.Tensor], Any], output: str | int | None, said: str
+) -> None:
     assert said in fails(from_module(Function(returned), output=output), pixels())
 
 
@@ -150,11 +163,13 @@ def test_a_mask_may_be_a_buffer(golden: Golden) -> None:
 
 
 class Script(nn.Module):
-    """Flattens, and does something that only works for one image, on one device or in one precision."""
+    """Flattens, and does something that only works for one image, on one device or in one
+    precision."""
 
     def __init__(self, way: str) -> None:
         super().__init__()
-        self.way, self.layer = way, nn.Linear(64, 3)
+        self.way = way
+        self.layer = nn.Linear(64, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.way == "one image":
@@ -174,7 +189,11 @@ class Script(nn.Module):
 @pytest.mark.parametrize(
     ("way", "said"),
     [
-        ("one image", "takes one image of 1 x 8 x 8, but not 5 at once (RuntimeError: shape '[1, 64]' is invalid for input of size 320"),
+        (
+            "one image",
+            "takes one image of 1 x 8 x 8, but not 5 at once (RuntimeError: shape '[1, 64]' is "
+            "invalid for input of size 320",
+        ),
         ("half", "save it in float32, without .half() in forward"),
         ("device", "its graph names a device: save it from the CPU"),
         ("two images", "no reshape may fix their number"),
@@ -195,7 +214,9 @@ def test_no_remedy_for_an_unknown_cause(tmp_path: Path) -> None:
         "model: on images of 1 x 8 x 8 the network raised ValueError: the teapot is short"
     )
     line = fails(load(script(tmp_path, Script("other").eval())), pixels())
-    assert line.endswith("ValueError: the teapot is short"), "the code that TorchScript lists around it names no cause"
+    assert line.endswith("ValueError: the teapot is short"), (
+        "the code that TorchScript lists around it names no cause"
+    )
 
 
 def test_words_of_the_networks_own_code_are_no_cause() -> None:
@@ -205,7 +226,9 @@ def test_words_of_the_networks_own_code_are_no_cause() -> None:
 
 def test_images_of_another_size_or_channels() -> None:
     assert "does not take images of 1 x 9 x 9" in fails(from_module(small_net()), pixels(side=9))
-    assert "does not take images of 3 x 8 x 8" in fails(from_module(small_net()), pixels(channels=3))
+    assert "does not take images of 3 x 8 x 8" in fails(
+        from_module(small_net()), pixels(channels=3)
+    )
 
 
 def test_a_network_that_raises_later() -> None:
@@ -219,7 +242,8 @@ def test_a_network_that_raises_later() -> None:
     model = from_module(Function(few))
     model(pixels())
     assert fails(model, pixels().repeat(2, 1, 1, 1)) == (
-        "model: the network took images of 1 x 8 x 8, but then raised ValueError (at most 5 images at once); "
+        "model: the network took images of 1 x 8 x 8, but then raised ValueError (at most 5 "
+        "images at once); "
         "it must take batches of any size, however often it is called"
     )
 
@@ -229,7 +253,8 @@ class Exhausted(nn.Module):
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
-        self.conv, self.error = nn.Conv2d(3, 4, 3), error
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.error = error
 
     def forward(self, _: torch.Tensor) -> torch.Tensor:
         raise self.error
@@ -238,7 +263,10 @@ class Exhausted(nn.Module):
 @pytest.mark.parametrize(
     "error",
     [
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"),
+        RuntimeError(
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 "
+            "bytes"
+        ),
         torch.OutOfMemoryError("CUDA out of memory"),
         MemoryError(),
     ],
@@ -257,7 +285,8 @@ class Views(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.linear = nn.Conv2d(3, 4, 3), nn.Linear(144, 3)
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.linear = nn.Linear(144, 3)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.linear(self.conv(images).view(len(images), -1))
@@ -266,7 +295,8 @@ class Views(nn.Module):
 
 def test_falls_back_to_the_contiguous_format() -> None:
     net = Views().eval()
-    model, images = from_module(net), pixels(2, 3)
+    model = from_module(net)
+    images = pixels(2, 3)
     assert model.memory_format is torch.channels_last
     with torch.inference_mode():
         first = model(images)
@@ -289,7 +319,9 @@ def test_batches_are_split_and_padded(count: int, least: int, room: int) -> None
         return logits
 
     wrapped = from_module(forward).network
-    model = LogitModel(LoadedNetwork(wrapped, "python", "", least_batch=least, most_batch=least + room))
+    model = LogitModel(
+        LoadedNetwork(wrapped, "python", "", least_batch=least, most_batch=least + room)
+    )
     images = pixels(count)
     assert torch.allclose(model(images), net(images), atol=1e-6)
     assert all(least <= size <= least + room for size in seen)
@@ -299,7 +331,10 @@ def test_from_module_leaves_the_callers_module_alone() -> None:
     net = small_net().train()
     model = from_module(net, dtype=torch.float64)
     assert net.training
-    assert all(parameter.requires_grad and parameter.dtype is torch.float32 for parameter in net.parameters())
+    assert all(
+        parameter.requires_grad and parameter.dtype is torch.float32
+        for parameter in net.parameters()
+    )
     assert not any(parameter.requires_grad for parameter in model.parameters())
     assert model.sha256 != from_module(small_net(seed=1), dtype=torch.float64).sha256
     assert model.sha256 == from_module(small_net(), dtype=torch.float64).sha256

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,27 @@ from tests.unit.models.conftest import load, one_line, pixels, refusal, small_ne
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-helper, FLOAT, DOUBLE = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+helper = onnx.helper
+FLOAT = onnx.TensorProto.FLOAT
+DOUBLE = onnx.TensorProto.DOUBLE
 
 
 def graph(
-    folder: Path, net: nn.Sequential, batch: int | str = "n", inputs: int = 1, outputs: int = 1, rank: int = 4, kind: int = FLOAT
+    folder: Path,
+    net: nn.Sequential,
+    batch: int | str = "n",
+    inputs: int = 1,
+    outputs: int = 1,
+    rank: int = 4,
+    kind: int = FLOAT,
 ) -> Path:
     """The conv-relu-flatten-gemm network of `small_net` as an ONNX file, or a spoilt one."""
     shape: list[Any] = [batch, 1, 8, 8][:rank]
     names = {"0.weight": "w0", "0.bias": "b0", "3.weight": "w3", "3.bias": "b3"}
-    weights = [onnx.numpy_helper.from_array(tensor.detach().numpy(), names[key]) for key, tensor in net.state_dict().items()]
+    weights = [
+        onnx.numpy_helper.from_array(tensor.detach().numpy(), names[key])
+        for key, tensor in net.state_dict().items()
+    ]
     nodes = [
         helper.make_node("Conv", ["x", "w0", "b0"], ["h0"]),
         helper.make_node("Relu", ["h0"], ["h1"]),
@@ -41,19 +53,25 @@ def graph(
         helper.make_node("Gemm", ["h2", "w3", "b3"], ["logits"], transB=1),
     ]
     if kind != FLOAT or rank != 4:
-        nodes, weights = [helper.make_node("Flatten", ["x"], ["logits"])], []
+        nodes = [helper.make_node("Flatten", ["x"], ["logits"])]
+        weights = []
     entries = [helper.make_tensor_value_info(name, kind, shape) for name in ("x", "mask")[:inputs]]
     exits = [helper.make_tensor_value_info("logits", kind, None)]
     if outputs == 2:
         exits.insert(0, helper.make_tensor_value_info("h2", kind, None))
-    model = helper.make_model(helper.make_graph(nodes, "net", entries, exits, weights), opset_imports=[helper.make_opsetid("", 17)])
+    model = helper.make_model(
+        helper.make_graph(nodes, "net", entries, exits, weights),
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
     model.ir_version = 9
     (folder / "net.onnx").write_bytes(model.SerializeToString())
     return folder / "net.onnx"
 
 
 @pytest.mark.parametrize("batch", ["n", 4])
-def test_agrees_with_torch(tmp_path: Path, batch: int | str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_agrees_with_torch(
+    tmp_path: Path, batch: int | str, capfd: pytest.CaptureFixture[str]
+) -> None:
     net = small_net()
     model = load(graph(tmp_path, net, batch), mean=[0.3], std=[0.7])
     assert (model.format, model.differentiable) == ("onnx", False)
@@ -74,15 +92,28 @@ def test_output_by_name_or_index(tmp_path: Path, golden: Golden) -> None:
     golden(caught.value)
 
 
-def flat(folder: Path, shape: list[Any], values: int, extra: list[Any] = [], exits: list[Any] = []) -> Path:  # noqa: B006
-    """A linear network on flat pixels with the logits z, further nodes and further outputs, which come first."""
+def flat(
+    folder: Path,
+    shape: list[Any],
+    values: int,
+    extra: Sequence[Any] = (),
+    exits: Sequence[Any] = (),
+) -> Path:
+    """A linear network on flat pixels with the logits z, further nodes and further outputs, which
+    come first."""
     weights = torch.arange(values * 3, dtype=torch.float32).view(values, 3).sin()
-    nodes = [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["z"]), *extra]
+    nodes = [
+        helper.make_node("Flatten", ["x"], ["f"]),
+        helper.make_node("MatMul", ["f", "w"], ["z"]),
+        *extra,
+    ]
     entries = [helper.make_tensor_value_info("x", FLOAT, shape)]
     ends = [*exits, helper.make_tensor_value_info("z", FLOAT, ["n", 3])]
     held = [onnx.numpy_helper.from_array(weights.numpy(), "w")]
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
-    made = helper.make_model(helper.make_graph(nodes, "net", entries, ends, held), opset_imports=imports, ir_version=8)
+    made = helper.make_model(
+        helper.make_graph(nodes, "net", entries, ends, held), opset_imports=imports, ir_version=8
+    )
     (folder / "net.onnx").write_bytes(made.SerializeToString())
     return folder / "net.onnx"
 
@@ -106,18 +137,32 @@ def beside(kind: str) -> tuple[list[Any], list[Any]]:
         return nodes, [helper.make_tensor_value_info("index", onnx.TensorProto.INT64, ["n"])]
     if kind == "text":
         names = {"keys_int64s": [0, 1, 2], "values_strings": ["cat", "dog", "owl"]}
-        nodes.append(helper.make_node("LabelEncoder", ["index"], ["label"], domain="ai.onnx.ml", **names))
+        nodes.append(
+            helper.make_node("LabelEncoder", ["index"], ["label"], domain="ai.onnx.ml", **names)
+        )
         return nodes, [helper.make_tensor_value_info("label", onnx.TensorProto.STRING, ["n"])]
-    nodes = [helper.make_node("ZipMap", ["z"], ["scores"], domain="ai.onnx.ml", classlabels_strings=["cat", "dog", "owl"])]
+    nodes = [
+        helper.make_node(
+            "ZipMap",
+            ["z"],
+            ["scores"],
+            domain="ai.onnx.ml",
+            classlabels_strings=["cat", "dog", "owl"],
+        )
+    ]
     entry = onnx.ValueInfoProto(name="scores")
-    each = helper.make_map_type_proto(onnx.TensorProto.STRING, helper.make_tensor_type_proto(FLOAT, []))
+    each = helper.make_map_type_proto(
+        onnx.TensorProto.STRING, helper.make_tensor_type_proto(FLOAT, [])
+    )
     entry.type.CopyFrom(helper.make_sequence_type_proto(each))
     return nodes, [entry]
 
 
 @pytest.mark.parametrize("output", [None, "z", 1])
 @pytest.mark.parametrize("kind", ["numbers", "text", "map"])
-def test_labels_and_maps_beside_the_scores(kind: str, output: str | int | None, tmp_path: Path) -> None:
+def test_labels_and_maps_beside_the_scores(
+    kind: str, output: str | int | None, tmp_path: Path
+) -> None:
     model = load(flat(tmp_path, ["n", 1, 8, 8], 64, *beside(kind)), output=output)
     weights = torch.arange(192, dtype=torch.float32).view(64, 3).sin()
     assert torch.allclose(model(pixels()), pixels().flatten(1) @ weights, atol=1e-5)
@@ -183,15 +228,22 @@ def test_cuda_without_tf32_and_on_request_without_timing(
 ) -> None:
     import onnxruntime
 
-    path, asked, begin = graph(tmp_path, small_net()), list[object](), onnxruntime.InferenceSession
+    path = graph(tmp_path, small_net())
+    asked = list[object]()
+    begin = onnxruntime.InferenceSession
 
     def session(file: str, options: Any, providers: list[Any]) -> Any:
         asked.extend([options.use_deterministic_compute, *providers])
         return begin(file, options, providers=["CPUExecutionProvider"])
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", session)
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
-    x, source = pixels(), Source(ModelSpec(path=str(path)), device=torch.device("cuda", 0))
+    monkeypatch.setattr(
+        onnxruntime,
+        "get_available_providers",
+        lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"],
+    )
+    x = pixels()
+    source = Source(ModelSpec(path=str(path)), device=torch.device("cuda", 0))
     with pretended(), environment.deterministic(deterministic, torch.device("cuda", 0)):
         model = load_model(source)
         found = model(x.cuda()).cpu()
@@ -201,7 +253,9 @@ def test_cuda_without_tf32_and_on_request_without_timing(
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
-def test_a_package_is_not_installed(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_a_package_is_not_installed(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     path = graph(tmp_path, small_net())
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RobauditError) as caught:
@@ -209,12 +263,15 @@ def test_a_package_is_not_installed(package: str, tmp_path: Path, monkeypatch: p
     golden(caught.value)
 
 
-# --- it computes, and reads no file but those in its folder that hold its weights; these count in its digest
+# --- it computes, and reads no file but those in its folder that hold its weights; these count in
+# its digest
 
 
 def elsewhere(name: str, location: str, **more: str) -> Any:
     """A tensor of four numbers that are in another file."""
-    tensor = onnx.TensorProto(name=name, data_type=FLOAT, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
+    tensor = onnx.TensorProto(
+        name=name, data_type=FLOAT, dims=[4], data_location=onnx.TensorProto.EXTERNAL
+    )
     for key, value in {"offset": "0", "location": location, "length": "16", **more}.items():
         tensor.external_data.add(key=key, value=value)
     return tensor
@@ -228,7 +285,13 @@ def sha256(path: Path) -> str:
 def split(tmp_path: Path) -> Path:
     """The usual network with its weights in a file of their own."""
     model = onnx.load(graph(tmp_path, small_net()))
-    onnx.save_model(model, tmp_path / "net.onnx", save_as_external_data=True, location="net.onnx.data", size_threshold=0)
+    onnx.save_model(
+        model,
+        tmp_path / "net.onnx",
+        save_as_external_data=True,
+        location="net.onnx.data",
+        size_threshold=0,
+    )
     return tmp_path / "net.onnx"
 
 
@@ -259,9 +322,13 @@ def test_missing_special_and_huge_files(split: Path, golden: Golden) -> None:
         other.unlink()
 
 
-@pytest.mark.parametrize("name", ["../w", "/proc/self/pagemap", "*/_ORT_MEM_ADDR_/*", "w\0", "", "link/w"])
+@pytest.mark.parametrize(
+    "name", ["../w", "/proc/self/pagemap", "*/_ORT_MEM_ADDR_/*", "w\0", "", "link/w"]
+)
 @pytest.mark.parametrize("place", ["graph", "function", "branch"])
-def test_weights_elsewhere_are_not_read(tmp_path: Path, name: str, place: str, golden: Golden) -> None:
+def test_weights_elsewhere_are_not_read(
+    tmp_path: Path, name: str, place: str, golden: Golden
+) -> None:
     home = tmp_path / "home"
     for folder in (home / "a", home / "*" / "_ORT_MEM_ADDR_"):
         folder.mkdir(parents=True)
@@ -286,12 +353,18 @@ def test_a_folder_of_links_to_one_place(split: Path) -> None:
 
 
 def holding(place: str, tensor: Any = None, operator: tuple[str, str] = ("", "Identity")) -> bytes:
-    """The Flatten network with a tensor and an operator in its graph, in a function, or in a branch of an If."""
+    """The Flatten network with a tensor and an operator in its graph, in a function, or in a branch
+    of an If."""
     nodes = [helper.make_node("Flatten", ["x"], ["f"])]
     weights = [] if tensor is None else [tensor]
-    functions, initializers = [], list[Any]()
+    functions = []
+    initializers = list[Any]()
     extra = helper.make_node(operator[1], ["f"], ["y"], domain=operator[0])
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1), helper.make_opsetid("com.microsoft", 1)]
+    imports = [
+        helper.make_opsetid("", 17),
+        helper.make_opsetid("own", 1),
+        helper.make_opsetid("com.microsoft", 1),
+    ]
     if operator[0] not in ("", "own", "com.microsoft"):
         imports.append(helper.make_opsetid(operator[0], 1))
     if place == "function":
@@ -305,9 +378,18 @@ def holding(place: str, tensor: Any = None, operator: tuple[str, str] = ("", "Id
         initializers = [helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])]
         nodes.append(helper.make_node("If", ["yes"], ["y"], then_branch=branch, else_branch=whole))
     else:
-        nodes, initializers = [*nodes, extra], weights
-    ends = [helper.make_tensor_value_info("x", FLOAT, ["n", 1, 8, 8])], [helper.make_tensor_value_info("y", FLOAT, ["n", 64])]
-    made = helper.make_model(helper.make_graph(nodes, "net", *ends, initializers), opset_imports=imports, functions=functions, ir_version=8)
+        nodes = [*nodes, extra]
+        initializers = weights
+    ends = (
+        [helper.make_tensor_value_info("x", FLOAT, ["n", 1, 8, 8])],
+        [helper.make_tensor_value_info("y", FLOAT, ["n", 64])],
+    )
+    made = helper.make_model(
+        helper.make_graph(nodes, "net", *ends, initializers),
+        opset_imports=imports,
+        functions=functions,
+        ir_version=8,
+    )
     content: bytes = made.SerializeToString()
     return content
 
@@ -315,7 +397,12 @@ def holding(place: str, tensor: Any = None, operator: tuple[str, str] = ("", "Id
 @pytest.mark.parametrize("place", ["graph", "function", "branch"])
 def test_operators_that_are_not_on_the_list(tmp_path: Path, place: str, golden: Golden) -> None:
     path = tmp_path / "net.onnx"
-    for operator in (("custom", "Run"), ("com.microsoft", "EPContext"), ("com.microsoft", "Snpe"), ("own", "G")):
+    for operator in (
+        ("custom", "Run"),
+        ("com.microsoft", "EPContext"),
+        ("com.microsoft", "Snpe"),
+        ("own", "G"),
+    ):
         path.write_bytes(holding(place, operator=operator))
         golden(refusal(path))
         golden(refusal(path, trust=True))
@@ -330,7 +417,11 @@ def test_a_function_does_not_hide_an_operator(tmp_path: Path, golden: Golden) ->
     """Onnxruntime may prefer its own operator to a function of the same name."""
     model = onnx.ModelProto.FromString(holding("graph", operator=("com.microsoft", "EPContext")))
     relu = helper.make_node("Relu", ["f"], ["y"])
-    model.functions.append(helper.make_function("com.microsoft", "EPContext", ["f"], ["y"], [relu], [helper.make_opsetid("", 17)]))
+    model.functions.append(
+        helper.make_function(
+            "com.microsoft", "EPContext", ["f"], ["y"], [relu], [helper.make_opsetid("", 17)]
+        )
+    )
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     golden(refusal(tmp_path / "net.onnx"))
 
@@ -341,7 +432,10 @@ def test_onnxruntimes_own_format_is_refused(tmp_path: Path, golden: Golden) -> N
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "net.ort")
     options.add_session_config_entry("session.save_model_format", "ORT")
-    onnxruntime.InferenceSession(str(graph(tmp_path, small_net())), options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(
+        str(graph(tmp_path, small_net())), options, providers=["CPUExecutionProvider"]
+    )
     golden(refusal(tmp_path / "net.ort", format="onnx"))
-    graph(tmp_path, small_net()).replace(tmp_path / "net.ort")  # by its suffix alone, onnxruntime would take it for its own
+    # by its suffix alone, onnxruntime would take it for its own
+    graph(tmp_path, small_net()).replace(tmp_path / "net.ort")
     assert load(tmp_path / "net.ort", format="onnx")(pixels()).shape == (5, 3)

@@ -10,12 +10,31 @@ import torch
 from torch import nn
 
 from robaudit.models.operators import allowed
-from tests.research.operators import LAYERS, NEVER, ONNX_SAMPLE, TORCH, Candidate, Form, collect, layers, torchvision_networks
+from tests.research.operators import (
+    LAYERS,
+    NEVER,
+    ONNX_SAMPLE,
+    TORCH,
+    Candidate,
+    Form,
+    collect,
+    layers,
+    torchvision_networks,
+)
 from tests.shared import SHARED, needs_shared
 from tests.unit.models.conftest import load
 from tests.unit.models.test_files import script
 
-SAMPLE = ("functions", "softmax_scripted", "gates", "shapes", "prelu", "instance_norm", "attention", "upsample_bicubic")
+SAMPLE = (
+    "functions",
+    "softmax_scripted",
+    "gates",
+    "shapes",
+    "prelu",
+    "instance_norm",
+    "attention",
+    "upsample_bicubic",
+)
 SMALL = ("torchvision:shufflenet_v2_x0_5", "torchvision:mobilenet_v3_small")
 
 
@@ -93,7 +112,11 @@ def test_scripts_with_types_of_their_own_load(pool: Pool, tmp_path: Path) -> Non
 @needs_shared
 @pytest.mark.parametrize("file", ["model.torchscript.pt", "model.pt2"])
 def test_real_networks_load(file: str) -> None:
-    models = [folder / file for folder in sorted(Path(SHARED, "models").iterdir()) if (folder / file).is_file()]
+    models = [
+        folder / file
+        for folder in sorted(Path(SHARED, "models").iterdir())
+        if (folder / file).is_file()
+    ]
     assert len(models) >= 8
     for path in models:
         assert load(path).format in ("torchscript", "pt2")

@@ -1,4 +1,5 @@
-"""bfloat16 and TF32: what they change, what they leave alone, and who refuses them; frozen TorchScript."""
+"""bfloat16 and TF32: what they change, what they leave alone, and who refuses them; frozen
+TorchScript."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ class Normed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.conv, self.norm, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Linear(8 * 64, 10)
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8 * 64, 10)
         with torch.no_grad():
             for tensor in (self.norm.weight, self.norm.bias, self.norm.running_mean):
                 assert tensor is not None
@@ -68,7 +71,11 @@ def test_frozen_torchscript_gives_the_same_logits_and_gradients_still_flow(tmp_p
 @pytest.mark.parametrize("form", ["module", "torchscript", "callable"])
 def test_bfloat16_is_near_and_leaves_the_model_alone(form: str, tmp_path: Path) -> None:
     module = Normed().eval()
-    model = scripted(tmp_path, module) if form == "torchscript" else from_module(module, mean=[0.4], std=[0.3])
+    model = (
+        scripted(tmp_path, module)
+        if form == "torchscript"
+        else from_module(module, mean=[0.4], std=[0.3])
+    )
     if form == "callable":
         model = from_module(lambda x: x.flatten(1)[:, :10].sin() * 2, mean=[0.4], std=[0.3])
     images = torch.rand(16, 3, 8, 8)
@@ -112,7 +119,8 @@ def test_networks_that_cannot_be_cast_say_so(golden: Golden) -> None:
 
 
 def settings() -> list[Any]:
-    """Where torch has a precision: for everything, matmul and cuDNN, its convolutions and its recurrent networks."""
+    """Where torch has a precision: for everything, matmul and cuDNN, its convolutions and its
+    recurrent networks."""
     cudnn: Any = torch.backends.cudnn
     return [torch.backends, torch.backends.cuda.matmul, cudnn, cudnn.conv, cudnn.rnn]
 
@@ -120,7 +128,8 @@ def settings() -> list[Any]:
 @pytest.fixture
 def _put_back() -> Iterator[None]:
     flags: list[Any] = [torch.backends.cuda.matmul, torch.backends.cudnn]
-    before, switches = [one.fp32_precision for one in settings()], [flag.allow_tf32 for flag in flags]
+    before = [one.fp32_precision for one in settings()]
+    switches = [flag.allow_tf32 for flag in flags]
     yield
     for flag, value in zip(flags, switches, strict=True):
         flag.allow_tf32 = value
@@ -140,7 +149,10 @@ def test_what_the_caller_has_set_is_overruled_and_put_back(place: int, precision
         with rounded_products(allowed):
             _, matmul, _, conv, rnn = (one.fp32_precision == "tf32" for one in settings())
             assert (matmul, conv, rnn) == (allowed, allowed, allowed)
-            assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (allowed, allowed)
+            assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (
+                allowed,
+                allowed,
+            )
         assert [one.fp32_precision for one in settings()] == before
     with pytest.raises(ZeroDivisionError), rounded_products(True):
         raise ZeroDivisionError

@@ -38,16 +38,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_modules_and_functions(folder: Path) -> None:
     before = list(sys.path)
-    model = load(None, architecture="my_network:build", format="python", base_dir=folder, trust=True)
+    model = load(
+        None, architecture="my_network:build", format="python", base_dir=folder, trust=True
+    )
     assert model.format == "python"
     assert model(pixels()).shape == (5, 3)
     assert sys.path == before
     assert "the network comes from your Python code, my_network:build" in model.notes
     options = {"scale": 2.0}
-    model = load(None, architecture="my_network:function", architecture_options=options, base_dir=folder, trust=True)
+    model = load(
+        None,
+        architecture="my_network:function",
+        architecture_options=options,
+        base_dir=folder,
+        trust=True,
+    )
     assert torch.equal(model(pixels()), pixels().flatten(1)[:, :4] * 2)
     (folder / "weights.bin").write_bytes(b"1234")
-    model = load(folder / "weights.bin", architecture="my_network:build", format="python", trust=True)
+    model = load(
+        folder / "weights.bin", architecture="my_network:build", format="python", trust=True
+    )
     assert model.network.seen == str(folder / "weights.bin")
     assert model.sha256 == "03ac674216f3e15c761ee1a5e255f067953623c8b388b4459e13f978d7c846f4"
 
@@ -55,7 +65,9 @@ def test_modules_and_functions(folder: Path) -> None:
 @pytest.mark.parametrize("path", [None, "net.safetensors"])
 def test_code_needs_trust(path: str | None, folder: Path, golden: Golden) -> None:
     save_file(small_net().state_dict(), folder / "net.safetensors")
-    said = refusal(folder / path if path else None, architecture="my_network:build", base_dir=folder)
+    said = refusal(
+        folder / path if path else None, architecture="my_network:build", base_dir=folder
+    )
     golden(said)
     assert "my_network" not in sys.modules
 
@@ -70,13 +82,23 @@ def test_weights_into_a_trusted_architecture(folder: Path) -> None:
 def test_another_folder_with_a_module_of_the_same_name(folder: Path) -> None:
     other = folder / "other"
     other.mkdir()
-    (other / "my_network.py").write_text("def build():\n    return lambda images: images.flatten(1)[:, :2]\n")
-    assert load(None, architecture="my_network:build", base_dir=folder, trust=True)(pixels()).shape == (5, 3)
-    assert load(None, architecture="my_network:build", base_dir=other, trust=True)(pixels()).shape == (5, 2)
+    (other / "my_network.py").write_text(
+        "def build():\n    return lambda images: images.flatten(1)[:, :2]\n"
+    )
+    assert load(None, architecture="my_network:build", base_dir=folder, trust=True)(
+        pixels()
+    ).shape == (5, 3)
+    assert load(None, architecture="my_network:build", base_dir=other, trust=True)(
+        pixels()
+    ).shape == (5, 2)
 
 
 def test_a_path_that_is_not_there(folder: Path, golden: Golden) -> None:
-    golden(refusal(folder / "weights.bin", architecture="my_network:build", format="python", trust=True))
+    golden(
+        refusal(
+            folder / "weights.bin", architecture="my_network:build", format="python", trust=True
+        )
+    )
     save_file(small_net().state_dict(), folder / "net.safetensors")
     said = refusal(folder / "net.safetensors", architecture="my_network:function", trust=True)
     golden(said)
@@ -89,9 +111,15 @@ def test_a_path_that_is_not_there(folder: Path, golden: Golden) -> None:
         ("robaudit:cifar_resnet", {"depth": 21}),
     ],
 )
-def test_known_architectures_and_their_options(tmp_path: Path, architecture: str, options: dict[str, object], golden: Golden) -> None:
+def test_known_architectures_and_their_options(
+    tmp_path: Path, architecture: str, options: dict[str, object], golden: Golden
+) -> None:
     save_file(small_net().state_dict(), tmp_path / "net.safetensors")
-    golden(refusal(tmp_path / "net.safetensors", architecture=architecture, architecture_options=options))
+    golden(
+        refusal(
+            tmp_path / "net.safetensors", architecture=architecture, architecture_options=options
+        )
+    )
 
 
 def test_building_leaves_the_random_numbers_alone(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Pickles of TorchScript are followed with the meaning that torch gives them, and all others are refused."""
+"""Pickles of TorchScript are followed with the meaning that torch gives them, and all others are
+refused."""
 
 from __future__ import annotations
 
@@ -32,8 +33,12 @@ def storage(kind: bytes = name("torch", "FloatStorage"), elements: int = 12) -> 
     return b"(" + text("storage") + kind + text("0") + text("cpu") + number(elements) + b"tQ"
 
 
-def tensor(of: bytes, offset: int = 0, shape: bytes = numbers(3, 4), strides: bytes = numbers(4, 1)) -> bytes:
-    arguments = of + number(offset) + shape + strides + b"\x89" + name("collections", "OrderedDict") + b")R"
+def tensor(
+    of: bytes, offset: int = 0, shape: bytes = numbers(3, 4), strides: bytes = numbers(4, 1)
+) -> bytes:
+    arguments = (
+        of + number(offset) + shape + strides + b"\x89" + name("collections", "OrderedDict") + b")R"
+    )
     return name("torch._utils", "_rebuild_tensor_v2") + b"(" + arguments + b"tR"
 
 
@@ -53,8 +58,15 @@ SOUND = {
     "nothing of a record": tensor(storage(), 0, numbers(0, 4), numbers(4, 1)),
     "sixteen bits": tensor(storage(name("torch", "HalfStorage"), 24), 0, numbers(24), numbers(1)),
     "a module": MODULE + b")\x81}(" + text("weight") + tensor(storage()) + b"ub",
-    "a list of numbers": name("torch.jit._pickle", "build_intlist") + b"](" + number(1) + number(2) + b"e\x85R",
-    "a list with its type": name("torch.jit._pickle", "restore_type_tag") + b"]" + text("List[str]") + b"\x86R",
+    "a list of numbers": name("torch.jit._pickle", "build_intlist")
+    + b"]("
+    + number(1)
+    + number(2)
+    + b"e\x85R",
+    "a list with its type": name("torch.jit._pickle", "restore_type_tag")
+    + b"]"
+    + text("List[str]")
+    + b"\x86R",
     "a member of an enumeration": name("__torch__.net", "Pool") + text("avg") + b"R",
     "a named tuple": name("__torch__.net", "Pair") + number(1) + number(2) + b"\x86R",
     "a value twice": text("x") + b"q\x01h\x01\x86",
@@ -82,7 +94,10 @@ FORGED = {
     "a number as a function": number(0) + b")R",
     "a number that gets a state": number(0) + b"}b",
     "a function that gets a state": name("torch._utils", "_rebuild_tensor_v2") + b"}b",
-    "a tag on a tensor": name("torch.jit._pickle", "restore_type_tag") + tensor(storage()) + text("int") + b"\x86R",
+    "a tag on a tensor": name("torch.jit._pickle", "restore_type_tag")
+    + tensor(storage())
+    + text("int")
+    + b"\x86R",
     "no member of an enumeration": name("__torch__.net", "Pool") + text("x") + b"R",
     "a module that is called": MODULE + b")R",
     "what lies below a mark": number(1) + b"(\x85t",

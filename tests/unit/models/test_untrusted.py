@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import re
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -54,7 +55,12 @@ def zipped_pickle(value: object) -> bytes:
 def archive() -> bytes:
     """A harmless .pt2 file."""
     stream = io.BytesIO()
-    torch.export.save(torch.export.export(small_net(), (pixels(3),), dynamic_shapes=({0: torch.export.Dim("batch")},)), stream)
+    torch.export.save(
+        torch.export.export(
+            small_net(), (pixels(3),), dynamic_shapes=({0: torch.export.Dim("batch")},)
+        ),
+        stream,
+    )
     return stream.getvalue()
 
 
@@ -64,14 +70,21 @@ def exported(tmp_path: Path) -> Path:
     return tmp_path / "net.pt2"
 
 
-@pytest.mark.parametrize("member", ["data/sample_inputs/model.pt", "data/constants/model.pt", "data/weights/model.pt"])
+@pytest.mark.parametrize(
+    "member", ["data/sample_inputs/model.pt", "data/constants/model.pt", "data/weights/model.pt"]
+)
 def test_pickles_inside_pt2(exported: Path, member: str, golden: Golden) -> None:
     bomb = zipped_pickle((Bomb(exported.parent),))
-    rewrite(exported, lambda name, content: None if name.endswith(member) else content, {member: bomb})
+    rewrite(
+        exported, lambda name, content: None if name.endswith(member) else content, {member: bomb}
+    )
     golden(refusal(exported))
 
 
-@pytest.mark.parametrize("member", ["data/constants/custom_obj_0", "data/constants/OPAQUE_obj_0", "data/aotinductor/model/a.so"])
+@pytest.mark.parametrize(
+    "member",
+    ["data/constants/custom_obj_0", "data/constants/OPAQUE_obj_0", "data/aotinductor/model/a.so"],
+)
 def test_objects_in_pt2(exported: Path, member: str, golden: Golden) -> None:
     rewrite(exported, lambda _, content: content, {member: pickle.dumps(Bomb(exported.parent))})
     golden(refusal(exported))
@@ -86,14 +99,20 @@ def test_objects_in_pt2(exported: Path, member: str, golden: Golden) -> None:
         ("../../x", False, False),
     ],
 )
-def test_payloads_of_pt2(exported: Path, file: str, use_pickle: bool, zipped: bool, golden: Golden) -> None:
+def test_payloads_of_pt2(
+    exported: Path, file: str, use_pickle: bool, zipped: bool, golden: Golden
+) -> None:
     def change(name: str, content: bytes) -> bytes:
         if name.endswith("weights_config.json"):
             config = json.loads(content)
             next(iter(config["config"].values())).update(path_name=file, use_pickle=use_pickle)
             return json.dumps(config).encode()
         bomb = Bomb(exported.parent)
-        return (zipped_pickle(bomb) if zipped else pickle.dumps(bomb)) if name.endswith("weight_0") else content
+        return (
+            (zipped_pickle(bomb) if zipped else pickle.dumps(bomb))
+            if name.endswith("weight_0")
+            else content
+        )
 
     rewrite(exported, change)
     golden(refusal(exported))
@@ -141,7 +160,11 @@ def test_code_in_the_graph_of_pt2(exported: Path, old: str, new: str, golden: Go
 
 def test_an_operator_outside_the_list_runs_with_trust(exported: Path, golden: Golden) -> None:
     def change(name: str, content: bytes) -> bytes:
-        return content.replace(RELU.encode(), b"torch.ops.aten._print.default") if name.endswith("models/model.json") else content
+        return (
+            content.replace(RELU.encode(), b"torch.ops.aten._print.default")
+            if name.endswith("models/model.json")
+            else content
+        )
 
     rewrite(exported, change)
     golden(refusal(exported))
@@ -151,7 +174,16 @@ def test_an_operator_outside_the_list_runs_with_trust(exported: Path, golden: Go
 @pytest.mark.parametrize(
     "expression",
     [
-        *("__import__('os')", "s0.__class__", "(lambda: 1)()", "exec('x1')", "Symbol('a b')", "f'{s0}'", "s0; s1", ""),
+        *(
+            "__import__('os')",
+            "s0.__class__",
+            "(lambda: 1)()",
+            "exec('x1')",
+            "Symbol('a b')",
+            "f'{s0}'",
+            "s0; s1",
+            "",
+        ),
         *("9**9**9**9", "Pow(Integer(9), Integer(9))", "'s0'*999999999", "1 << 99999999"),
         *("1" * 100_000, "Integer(9" * 20_000),
     ],
@@ -182,7 +214,9 @@ def test_a_member_that_is_there_twice(tmp_path: Path, first: bool, name: str) ->
     with zipfile.ZipFile(path) as archive:
         members = [(member, archive.read(member)) for member in archive.namelist()]
     code = next(member for member, _ in members if member.endswith(".py"))
-    harmful = dict(members)[code].replace(b"def forward(", WRITES.format(tmp_path / CANARY).encode() + b"  def forward(", 1)
+    harmful = dict(members)[code].replace(
+        b"def forward(", WRITES.format(tmp_path / CANARY).encode() + b"  def forward(", 1
+    )
     other = code.upper() if name == "UPPER" else name.format(code)
     with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as archive:
         warnings.simplefilter("ignore")  # of the name that is there twice
@@ -193,32 +227,51 @@ def test_a_member_that_is_there_twice(tmp_path: Path, first: bool, name: str) ->
     try:
         load(path)(pixels())
     except ModelError as error:
-        assert "its code is not what torch.jit.save writes" in str(error) or "zip archive" in str(error)  # noqa: PT017  either is right
+        either = "its code is not what torch.jit.save writes|zip archive"
+        assert re.search(either, str(error))  # noqa: PT017  either is right
 
 
 WRITES = "def other(self, x: Tensor) -> Tensor:\n    torch.save(x, '{}')\n    return x\n"
 
 
 def test_two_directories(tmp_path: Path, golden: Golden) -> None:
-    """Python and torch find the zip64 record of an archive in different ways: what torch would load is what is looked at."""
+    """Python and torch find the zip64 record of an archive in different ways: what torch would load
+    is what is looked at."""
     content = script(tmp_path, small_net()).read_bytes()
-    record, locator, last = content[-98:-42], content[-42:-22], content[-22:]
+    record = content[-98:-42]
+    locator = content[-42:-22]
+    last = content[-22:]
     assert (record[:4], locator[:4]) == (b"PK\6\6", b"PK\6\7")
     begin = int.from_bytes(record[-8:], "little")
     shifted = record[:-8] + (begin + len(record)).to_bytes(8, "little")
     elsewhere = locator[:8] + begin.to_bytes(8, "little") + locator[16:]
-    (tmp_path / "net.pt").write_bytes(content[:begin] + record + content[begin:-98] + shifted + elsewhere + last)
+    (tmp_path / "net.pt").write_bytes(
+        content[:begin] + record + content[begin:-98] + shifted + elsewhere + last
+    )
     golden(refusal(tmp_path / "net.pt"))
 
 
 def test_a_tensor_that_reaches_beyond_its_record(tmp_path: Path, golden: Golden) -> None:
     path = script(tmp_path, small_net())
-    rewrite(path, lambda name, content: content.replace(b"(K\x03K\x90t", b"(K\x04K\x90t") if name.endswith("/data.pkl") else content)
+    rewrite(
+        path,
+        lambda name, content: (
+            content.replace(b"(K\x03K\x90t", b"(K\x04K\x90t")
+            if name.endswith("/data.pkl")
+            else content
+        ),
+    )
     golden(refusal(path))
 
 
-@pytest.mark.parametrize("save", [script, lambda folder, net: torch.save(net.state_dict(), folder / "net.pt")], ids=["graph", "weights"])
-def test_a_flipped_bit_of_a_weight_is_noticed(save: Callable[[Path, nn.Module], object], tmp_path: Path, golden: Golden) -> None:
+@pytest.mark.parametrize(
+    "save",
+    [script, lambda folder, net: torch.save(net.state_dict(), folder / "net.pt")],
+    ids=["graph", "weights"],
+)
+def test_a_flipped_bit_of_a_weight_is_noticed(
+    save: Callable[[Path, nn.Module], object], tmp_path: Path, golden: Golden
+) -> None:
     """It would silently give another network."""
     save(tmp_path, net := small_net())
     content = bytearray((tmp_path / "net.pt").read_bytes())
@@ -227,7 +280,8 @@ def test_a_flipped_bit_of_a_weight_is_noticed(save: Callable[[Path, nn.Module], 
     golden(refusal(tmp_path / "net.pt"))
 
 
-# --- a graph computes, and does nothing else: every operator is on one list, wherever it is and whenever it runs
+# --- a graph computes, and does nothing else: every operator is on one list, wherever it is and
+# whenever it runs
 
 
 class _Flat(nn.Module):
@@ -302,10 +356,17 @@ def test_torchscript_that_does_more_than_compute(
 def test_objects_of_a_librarys_classes(tmp_path: Path, golden: Golden) -> None:
     path = script(tmp_path, _Flat())
     with zipfile.ZipFile(path) as archive:
-        (pickled,) = (archive.read(name) for name in archive.namelist() if name.endswith("/data.pkl"))
+        (pickled,) = (
+            archive.read(name) for name in archive.namelist() if name.endswith("/data.pkl")
+        )
     kind = pickled[pickled.index(b"c__torch__") :].split(b"\n")[:2]  # of the network
     other = b"c__torch__.torch\nclasses.rnn.Cell"
-    rewrite(path, lambda name, content: content.replace(b"\n".join(kind), other) if name.endswith("/data.pkl") else content)
+    rewrite(
+        path,
+        lambda name, content: (
+            content.replace(b"\n".join(kind), other) if name.endswith("/data.pkl") else content
+        ),
+    )
     golden(refusal(path))
 
 
@@ -313,5 +374,14 @@ def test_operators_that_networks_use() -> None:
     listed = {name for space, name in allowed("torch") if space == "aten"}
     for name in ("_convolution", "_log_softmax", "linear", "max_pool2d", "__getitem__"):
         assert name in listed
-    for name in ("_reshape_alias", "_copy_from", "_print", "from_file", "save", "lstm", "_weight_norm", "segment_reduce"):
+    for name in (
+        "_reshape_alias",
+        "_copy_from",
+        "_print",
+        "from_file",
+        "save",
+        "lstm",
+        "_weight_norm",
+        "segment_reduce",
+    ):
         assert name not in listed

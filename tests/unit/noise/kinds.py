@@ -18,28 +18,49 @@ from robaudit.noise.corruption import Corruption
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 5, 7))
 
-COLOURLESS = ("gaussian_blur", "motion_blur", "defocus_blur", "jpeg", "brightness", "contrast", "fog", "pixelate", "elastic")
+COLOURLESS = (
+    "gaussian_blur",
+    "motion_blur",
+    "defocus_blur",
+    "jpeg",
+    "brightness",
+    "contrast",
+    "fog",
+    "pixelate",
+    "elastic",
+)
 """The corruptions that grey images have, too."""
 COPIES = 128
 """Images of the corrupted set."""
 
 # Options that a kind needs, or that make another kind of it; files are made by `write_files`.
 OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
-    "gaussian_scaled": ({"scale": "channels.npy"}, {"scale": "pixels.npy"}, {"scale": "values.npy"}),
-    "gaussian_correlated": ({"length": 2.0}, {"length": "1/2"}, {"length": 40.0, "channels": "shared"}),
+    "gaussian_scaled": (
+        {"scale": "channels.npy"},
+        {"scale": "pixels.npy"},
+        {"scale": "values.npy"},
+    ),
+    "gaussian_correlated": (
+        {"length": 2.0},
+        {"length": "1/2"},
+        {"length": 40.0, "channels": "shared"},
+    ),
     "gaussian_covariance": ({"file": "factor.npz"}, {"file": "both.npz"}),
     "uniform": ({}, {"norm": "l2"}, {"norm": "l2", "support": "sphere"}),
     "sensor": ({}, {"read_noise": 0, "bits": 12}),
     "linear": ({}, {"mean": 0.1, "std": 0.5}),
     "spatial": ({}, {"flip": False, "crop": 0}),
-    "corruption": tuple({"name": name, "scale": scale} for name in COLOURLESS for scale in ("cifar", "imagenet")),
+    "corruption": tuple(
+        {"name": name, "scale": scale} for name in COLOURLESS for scale in ("cifar", "imagenet")
+    ),
     "corrupted_set": ({"name": "fog", "path": "set"},),
 }
 
 
 @cache
 def kinds() -> dict[str, type[Noise]]:
-    """The classes by the names that pyproject.toml registers them under: an installed copy of the package may be older."""
+    """The classes by the names that pyproject.toml registers them under: an installed copy of the
+    package may be older."""
     table = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["robaudit.noise"]
     return {name: _imported(target) for name, target in table.items()}
 
@@ -59,8 +80,15 @@ def write_files(folder: Path, shape: Shape) -> None:
     np.save(folder / "values.npy", random.integers(0, 3, shape))
     np.savez(folder / "factor.npz", factor=random.normal(size=(4, *shape)).reshape(4, -1).T)
     (folder / "set").mkdir(exist_ok=True)
-    np.save(folder / "set" / "fog.npy", random.integers(0, 256, (5 * COPIES, *shape[1:], shape[0]), dtype=np.uint8))
-    np.savez(folder / "both.npz", factor=random.normal(size=(pixels, 4)), diagonal=random.uniform(0.5, 1.5, pixels))
+    np.save(
+        folder / "set" / "fog.npy",
+        random.integers(0, 256, (5 * COPIES, *shape[1:], shape[0]), dtype=np.uint8),
+    )
+    np.savez(
+        folder / "both.npz",
+        factor=random.normal(size=(pixels, 4)),
+        diagonal=random.uniform(0.5, 1.5, pixels),
+    )
 
 
 def made(cls: type[Noise], folder: Path, **options: object) -> Noise:
@@ -71,7 +99,11 @@ def made(cls: type[Noise], folder: Path, **options: object) -> Noise:
 def examples(folder: Path, shape: Shape) -> list[tuple[str, Noise]]:
     """All kinds, each with all its example options."""
     write_files(folder, shape)
-    found = [(name, made(cls, folder, **options)) for name, cls in kinds().items() for options in OPTIONS.get(name, ({},))]
+    found = [
+        (name, made(cls, folder, **options))
+        for name, cls in kinds().items()
+        for options in OPTIONS.get(name, ({},))
+    ]
     return [*found, *([("corruption", Corruption(name="saturate"))] if shape[0] == 3 else [])]
 
 

@@ -1,4 +1,5 @@
-"""What every kind of noise promises: shape, type, finite values, inputs unchanged, and rows that depend on nothing but themselves."""
+"""What every kind of noise promises: shape, type, finite values, inputs unchanged, and rows that
+depend on nothing but themselves."""
 
 from __future__ import annotations
 
@@ -34,15 +35,23 @@ def ids(count: int) -> list[str]:
     return [str(i) for i in range(count)]
 
 
-def cases(forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Noise, Tensor, Tensor]]:
+def cases(
+    forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype = torch.float32
+) -> Iterator[tuple[str, Noise, Tensor, Tensor]]:
     """Images of their own for every row, and then one image for all, with z."""
     for name, form in forms:
         for count in (ROWS, 1):
-            yield name, form, images(count, shape).to(dtype), normal(ROWS, form.latent_shape(shape)).to(dtype)
+            yield (
+                name,
+                form,
+                images(count, shape).to(dtype),
+                normal(ROWS, form.latent_shape(shape)).to(dtype),
+            )
 
 
 def test_the_kinds_of_pyproject_are_installed() -> None:
-    """The entry points of the installed package name the same classes as pyproject.toml, where it has any at all."""
+    """The entry points of the installed package name the same classes as pyproject.toml, where it
+    has any at all."""
     try:
         installed = registered()
     except RobauditError:  # the installed package is older than the kinds
@@ -50,7 +59,9 @@ def test_the_kinds_of_pyproject_are_installed() -> None:
     assert {name: load(name) for name in installed} == kinds()
 
 
-def test_a_kind_that_has_been_used_can_be_copied_and_pickled(forms: list[tuple[str, Noise]], shape: Shape) -> None:
+def test_a_kind_that_has_been_used_can_be_copied_and_pickled(
+    forms: list[tuple[str, Noise]], shape: Shape
+) -> None:
     for name, form, x, z in cases(forms, shape):
         first = form.noisy(x, z, some_level(form), ids=ids(len(x)))
         for copy in (pickle.loads(pickle.dumps(form)), form.model_copy()):
@@ -58,7 +69,9 @@ def test_a_kind_that_has_been_used_can_be_copied_and_pickled(forms: list[tuple[s
             assert torch.equal(copy.noisy(x, z, some_level(form), ids=ids(len(x))), first), name
 
 
-def test_noise_at_the_shrunk_level_has_the_shrunk_amplitude(forms: list[tuple[str, Noise]], shape: Shape) -> None:
+def test_noise_at_the_shrunk_level_has_the_shrunk_amplitude(
+    forms: list[tuple[str, Noise]], shape: Shape
+) -> None:
     for name, form in forms:
         if isinstance(form, AdditiveNoise):
             level = some_level(form)
@@ -80,7 +93,9 @@ def test_shape_type_and_range(forms: list[tuple[str, Noise]], shape: Shape) -> N
                     assert y.max() <= 1, name
 
 
-def test_draws_are_within_the_ball_and_reach_its_wall(forms: list[tuple[str, Noise]], shape: Shape) -> None:
+def test_draws_are_within_the_ball_and_reach_its_wall(
+    forms: list[tuple[str, Noise]], shape: Shape
+) -> None:
     """However far out z is; a kind with a ball has a limit."""
     balls = 0
     for name, form, x, z in cases(forms, shape, torch.float64):
@@ -99,9 +114,12 @@ def test_draws_are_within_the_ball_and_reach_its_wall(forms: list[tuple[str, Noi
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_inputs_are_not_changed(forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype) -> None:
+def test_inputs_are_not_changed(
+    forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype
+) -> None:
     for name, form, x, z in cases(forms, shape, dtype):
-        x0, z0 = x.clone(), z.clone()
+        x0 = x.clone()
+        z0 = z.clone()
         first = form.noisy(x, z, some_level(form), ids=ids(len(x)))
         with torch.inference_mode():
             second = form.noisy(x, z, some_level(form), ids=ids(len(x)))
@@ -111,10 +129,14 @@ def test_inputs_are_not_changed(forms: list[tuple[str, Noise]], shape: Shape, dt
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_a_row_has_the_same_bits_in_any_batch(forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype) -> None:
-    """Alone, in fours, in reverse, in slices that begin anywhere, and with its image written out for every row."""
+def test_a_row_has_the_same_bits_in_any_batch(
+    forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype
+) -> None:
+    """Alone, in fours, in reverse, in slices that begin anywhere, and with its image written out
+    for every row."""
     for name, form, x, z in cases(forms, shape, dtype):
-        names, level = ids(len(x)), some_level(form)
+        names = ids(len(x))
+        level = some_level(form)
         shared = len(x) == 1
         whole = form.noisy(x, z, level, ids=names)
         for size in (1, 4):
@@ -122,55 +144,90 @@ def test_a_row_has_the_same_bits_in_any_batch(forms: list[tuple[str, Noise]], sh
                 rows = slice(start, start + size)
                 own, known = (x, names) if shared else (x[rows], names[rows])
                 own = own.clone() if size == 1 else own
-                assert torch.equal(form.noisy(own, z[rows], level, ids=known), whole[rows]), (name, size, start)
+                assert torch.equal(form.noisy(own, z[rows], level, ids=known), whole[rows]), (
+                    name,
+                    size,
+                    start,
+                )
         backwards = form.noisy(x.flip(0), z.flip(0), level, ids=names[::-1])
         assert torch.equal(backwards.flip(0), whole), name
         if shared:
-            assert torch.equal(form.noisy(x.expand(ROWS, *shape).clone(), z, level, ids=names * ROWS), whole), name
+            assert torch.equal(
+                form.noisy(x.expand(ROWS, *shape).clone(), z, level, ids=names * ROWS), whole
+            ), name
 
 
 def test_large_batches(tmp_path: Path) -> None:
     """128 rows of 28 x 28 pixels, which is more than one piece for kinds that work in pieces."""
     shape = (1, 28, 28)
     for name, form in examples(tmp_path, shape):
-        x, z = images(128, shape), normal(128, form.latent_shape(shape))
+        x = images(128, shape)
+        z = normal(128, form.latent_shape(shape))
         whole = form.noisy(x, z, some_level(form), ids=ids(128))
         for size in (7, 100):
             for start in range(0, 128, size):
                 rows = slice(start, start + size)
-                assert torch.equal(form.noisy(x[rows], z[rows], some_level(form), ids=ids(128)[rows]), whole[rows]), (name, size)
+                assert torch.equal(
+                    form.noisy(x[rows], z[rows], some_level(form), ids=ids(128)[rows]), whole[rows]
+                ), (name, size)
 
 
-def test_differentiable_kinds_have_the_right_gradients(forms: list[tuple[str, Noise]], shape: Shape) -> None:
+def test_differentiable_kinds_have_the_right_gradients(
+    forms: list[tuple[str, Noise]], shape: Shape
+) -> None:
     for name, form, x, z in cases(forms, shape):
         if not form.differentiable:
             continue
-        few, xs = z[:2].double().requires_grad_(), x[:2].double()
-        direction, step, level = normal(2, tuple(z.shape[1:]), 9).double(), 1e-5, 0.5
+        few = z[:2].double().requires_grad_()
+        xs = x[:2].double()
+        direction = normal(2, tuple(z.shape[1:]), 9).double()
+        step = 1e-5
+        level = 0.5
         weights = normal(2, shape, 10).double()
 
-        def value(at: Tensor, form: Noise = form, xs: Tensor = xs, weights: Tensor = weights, level: float = level) -> Tensor:
+        def value(
+            at: Tensor,
+            form: Noise = form,
+            xs: Tensor = xs,
+            weights: Tensor = weights,
+            level: float = level,
+        ) -> Tensor:
             return (form.noisy(xs, at, level, ids=ids(len(xs))) * weights).sum()
 
         (gradient,) = torch.autograd.grad(value(few), few)
-        slope = float((value(few.detach() + step * direction) - value(few.detach() - step * direction)) / (2 * step))
+        slope = float(
+            (value(few.detach() + step * direction) - value(few.detach() - step * direction))
+            / (2 * step)
+        )
         assert float((gradient * direction).sum()) == pytest.approx(slope, rel=1e-5, abs=1e-7), name
-        assert torch.equal(form.noisy(xs, few, level, ids=ids(len(xs))), form.noisy(xs, few.detach(), level, ids=ids(len(xs)))), name
+        assert torch.equal(
+            form.noisy(xs, few, level, ids=ids(len(xs))),
+            form.noisy(xs, few.detach(), level, ids=ids(len(xs))),
+        ), name
 
 
 def test_no_z_is_too_far_or_too_near(forms: list[tuple[str, Noise]], shape: Shape) -> None:
-    """Searches for rare failures go where no draw does: finite values at 40 standard deviations, and at none."""
+    """Searches for rare failures go where no draw does: finite values at 40 standard deviations,
+    and at none."""
     for name, form, x, z in cases(forms, shape):
-        for far in (40 * z.sign(), torch.full_like(z, 40.0), torch.full_like(z, -40.0), torch.zeros_like(z)):
+        for far in (
+            40 * z.sign(),
+            torch.full_like(z, 40.0),
+            torch.full_like(z, -40.0),
+            torch.zeros_like(z),
+        ):
             y = form.noisy(x, far, some_level(form), ids=ids(len(x)))
             assert y.isfinite().all(), name
         if form.differentiable and isinstance(form, AdditiveNoise):
             assert torch.allclose(y, x.expand_as(y), atol=1e-6), name  # symmetric: no noise at 0
 
 
-def test_gram_is_symmetric_positive_and_a_row_by_itself(forms: list[tuple[str, Noise]], shape: Shape) -> None:
+def test_gram_is_symmetric_positive_and_a_row_by_itself(
+    forms: list[tuple[str, Noise]], shape: Shape
+) -> None:
     pixels = math.prod(shape)
-    x, u = images(6, shape), normal(6, (4, pixels))
+    x = images(6, shape)
+    u = normal(6, (4, pixels))
     for name, form in forms:
         if not isinstance(form, AdditiveNoise):
             continue
@@ -181,5 +238,7 @@ def test_gram_is_symmetric_positive_and_a_row_by_itself(forms: list[tuple[str, N
         assert torch.linalg.eigvalsh(found).min() > -1e-9 * float(found.abs().max()), name
         assert form.amplitude(form.most, shape) > 0, name
         for i in range(6):
-            assert torch.equal(form.gram(u[i : i + 1].clone(), x[i : i + 1].clone())[0], found[i]), (name, i)
+            assert torch.equal(
+                form.gram(u[i : i + 1].clone(), x[i : i + 1].clone())[0], found[i]
+            ), (name, i)
         assert form.gram(u[:0], x[:0]).shape == (0, 4, 4), name

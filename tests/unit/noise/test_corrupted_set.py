@@ -1,4 +1,5 @@
-"""Corrupted copies from sets like CIFAR-10-C and ImageNet-C: the right copy for each sample, and one clear line for everything else."""
+"""Corrupted copies from sets like CIFAR-10-C and ImageNet-C: the right copy for each sample, and
+one clear line for everything else."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ from robaudit.noise.corrupted_set import CorruptedSet
 from tests.golden import Golden
 from tests.unit.noise.corrupting import photographs
 
-SAMPLES, SIDE = 7, 12
+SAMPLES = 7
+SIDE = 12
 Copies = NDArray[np.uint8]
 
 
 def copies(name: str = "fog", channels: int = 3) -> Copies:
     """(5 N, height, width, channels) of random pixels."""
     seed = sum(name.encode())
-    return np.random.default_rng(seed).integers(0, 256, (5 * SAMPLES, SIDE, SIDE, channels), dtype=np.uint8)
+    return np.random.default_rng(seed).integers(
+        0, 256, (5 * SAMPLES, SIDE, SIDE, channels), dtype=np.uint8
+    )
 
 
 @pytest.fixture
@@ -42,7 +46,8 @@ IDS = ["n01/a.png", "n01/b.png", "n02/c.png"]
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Path:
-    """A set like ImageNet-C, with images that lose nothing when stored: PNG, one of them named .JPEG."""
+    """A set like ImageNet-C, with images that lose nothing when stored: PNG, one of them named
+    .JPEG."""
     folder = tmp_path / "ImageNet-C"
     for name in ("fog", "snow"):
         for severity in range(1, 6):
@@ -58,9 +63,16 @@ def kind(folder: Path, name: str = "fog") -> CorruptedSet:
     return CorruptedSet(name=name, path=folder)
 
 
-def noisy(form: CorruptedSet, ids: list[str], severity: float, channels: int = 3, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def noisy(
+    form: CorruptedSet,
+    ids: list[str],
+    severity: float,
+    channels: int = 3,
+    dtype: torch.dtype = torch.float32,
+) -> torch.Tensor:
     x = photographs(len(ids), (channels, SIDE, SIDE), dtype=dtype)
-    before, z = x.clone(), torch.zeros(len(ids), 0)
+    before = x.clone()
+    z = torch.zeros(len(ids), 0)
     found = form.noisy(x, z, severity, ids=ids)
     assert torch.equal(x, before)
     assert found.shape == x.shape
@@ -77,14 +89,18 @@ def pixels(images: Copies, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 def test_copies_from_arrays(arrays: Path, severity: int, dtype: torch.dtype) -> None:
     rows = [4, 0, 6, 4]
     found = noisy(kind(arrays), [str(row) for row in rows], severity, dtype=dtype)
-    assert torch.equal(found, pixels(copies("fog")[[(severity - 1) * SAMPLES + row for row in rows]], dtype))
+    assert torch.equal(
+        found, pixels(copies("fog")[[(severity - 1) * SAMPLES + row for row in rows]], dtype)
+    )
 
 
 @pytest.mark.parametrize("severity", [1, 4])
 def test_copies_from_folders(folders: Path, severity: int) -> None:
     """Whatever the suffix: the second image is stored as .JPEG."""
     found = noisy(kind(folders, "snow"), [IDS[2], IDS[0], IDS[1]], severity)
-    assert torch.equal(found, pixels(copies("snow")[[(severity - 1) * SAMPLES + number for number in (2, 0, 1)]]))
+    assert torch.equal(
+        found, pixels(copies("snow")[[(severity - 1) * SAMPLES + number for number in (2, 0, 1)]])
+    )
 
 
 def test_all_the_same_by_batch(arrays: Path, folders: Path) -> None:
@@ -100,7 +116,9 @@ def test_grey_images(tmp_path: Path, flat: bool) -> None:
     images = copies(channels=1)
     np.save(tmp_path / "fog.npy", images[..., 0] if flat else images)
     kind(tmp_path).check((1, SIDE, SIDE), [1.0])
-    assert torch.equal(noisy(kind(tmp_path), ["3"], 2, channels=1), pixels(images[SAMPLES + 3 : SAMPLES + 4]))
+    assert torch.equal(
+        noisy(kind(tmp_path), ["3"], 2, channels=1), pixels(images[SAMPLES + 3 : SAMPLES + 4])
+    )
 
 
 def test_the_arrays_are_watched(arrays: Path, folders: Path) -> None:
@@ -118,7 +136,9 @@ def test_labels_that_agree(arrays: Path, folders: Path) -> None:
     kind(arrays).check_labels(zip(["0", "5", "6"], [None, 2, -1], strict=True))
     kind(folders).check_labels(zip(IDS, [0, 0, 1], strict=True))
     np.save(arrays / "labels.npy", np.arange(SAMPLES) % 3)  # once for all severities
-    kind(arrays).check_labels(zip([str(i) for i in range(SAMPLES)], [i % 3 for i in range(SAMPLES)], strict=True))
+    kind(arrays).check_labels(
+        zip([str(i) for i in range(SAMPLES)], [i % 3 for i in range(SAMPLES)], strict=True)
+    )
 
 
 def test_labels_that_differ_are_reported(arrays: Path, golden: Golden) -> None:
@@ -148,7 +168,9 @@ def test_a_number_of_rows_that_five_severities_cannot_have(arrays: Path, golden:
     golden(one_line(lambda: noisy(kind(arrays), ["0"], 1), DataError))
 
 
-@pytest.mark.parametrize("array", [copies().astype(np.float32), copies()[0, 0]], ids=["float", "one row"])
+@pytest.mark.parametrize(
+    "array", [copies().astype(np.float32), copies()[0, 0]], ids=["float", "one row"]
+)
 def test_arrays_of_another_kind(arrays: Path, array: NDArray[np.generic], golden: Golden) -> None:
     np.save(arrays / "fog.npy", array)
     golden(one_line(lambda: noisy(kind(arrays), ["0"], 1), DataError))

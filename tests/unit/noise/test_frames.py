@@ -1,4 +1,5 @@
-"""Coupled draws: normal one by one, nearly cancelling where neighbours interact, reproducible by sample."""
+"""Coupled draws: normal one by one, nearly cancelling where neighbours interact, reproducible by
+sample."""
 
 from __future__ import annotations
 
@@ -31,14 +32,17 @@ def frames() -> torch.Tensor:
     return torch.stack([orthogonal_frame((3, 8, 8), g) for _ in range(400)]).double()
 
 
-def draws(seed: int, sample: str, count: int, start: int = 0, shape: Shape = (1, 6, 6)) -> torch.Tensor:
+def draws(
+    seed: int, sample: str, count: int, start: int = 0, shape: Shape = (1, 6, 6)
+) -> torch.Tensor:
     return torch.cat(list(gaussian_process(seed, CPU).frames(sample, count, shape, start)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_each_draw_is_standard_normal(shape: tuple[int, int, int]) -> None:
-    """Draw 0 of many frames: single pixels, and a sum over all pixels with random weights, which needs them jointly normal."""
+    """Draw 0 of many frames: single pixels, and a sum over all pixels with random weights, which
+    needs them jointly normal."""
     g = generator(1)
     z = torch.stack([orthogonal_frame(shape, g)[0] for _ in range(1500)]).double().flatten(1)
     weights = torch.randn(z.shape[1], generator=generator(2), dtype=torch.float64)
@@ -50,37 +54,53 @@ def test_each_draw_is_standard_normal(shape: tuple[int, int, int]) -> None:
 
 
 def test_pixels_of_a_draw_are_independent(frames: torch.Tensor) -> None:
-    """Products and squares of neighbours, of one patch or of two: means within 5 standard errors (frames are independent)."""
-    a, b = frames[..., 1:], frames[..., :-1]
+    """Products and squares of neighbours, of one patch or of two: means within 5 standard errors
+    (frames are independent)."""
+    a = frames[..., 1:]
+    b = frames[..., :-1]
     for product in (a * b, a.square() * b.square() - 1):
         means = product.flatten(1).mean(1)
         assert abs(float(means.mean())) < 5 * float(means.std()) / math.sqrt(len(means))
 
 
 def test_products_of_neighbours_cancel_over_a_frame(frames: torch.Tensor) -> None:
-    """Variance of the frame's mean of z_a z_b, times 48: 1 for independent draws, far less for neighbours."""
+    """Variance of the frame's mean of z_a z_b, times 48: 1 for independent draws, far less for
+    neighbours."""
 
     def spread(a: torch.Tensor, b: torch.Tensor) -> float:
         return float(FRAME * (a * b).mean(1).square().mean())
 
-    assert spread(frames[:, :, 0], frames[:, :, 1]) < 0.12  # two channels of a pixel: always of one patch
+    # two channels of a pixel: always of one patch
+    assert spread(frames[:, :, 0], frames[:, :, 1]) < 0.12
     assert spread(frames[..., 1:], frames[..., :-1]) < 0.4  # three times of four
-    assert 0.95 < spread(frames[..., 4:], frames[..., :-4]) < 1.05  # never of one patch: like independent draws
+    # never of one patch: like independent draws
+    assert 0.95 < spread(frames[..., 4:], frames[..., :-4]) < 1.05
 
 
 def test_fourth_powers_lose_almost_nothing(frames: torch.Tensor) -> None:
-    """The worst case, harmonics of degree 4 in one patch: the variance of the frame's mean is at most 1.06 times the independent one."""
-    a, b = frames[:, :, 0], frames[:, :, 1]
+    """The worst case, harmonics of degree 4 in one patch: the variance of the frame's mean is at
+    most 1.06 times the independent one."""
+    a = frames[:, :, 0]
+    b = frames[:, :, 1]
     harmonic = (a**4 - 6 * a**2 * b**2 + b**4).mean(1)
-    independent = float((frames[:, 0, 0] ** 4 - 6 * frames[:, 0, 0] ** 2 * frames[:, 0, 1] ** 2 + frames[:, 0, 1] ** 4).var())
+    independent = float(
+        (
+            frames[:, 0, 0] ** 4
+            - 6 * frames[:, 0, 0] ** 2 * frames[:, 0, 1] ** 2
+            + frames[:, 0, 1] ** 4
+        ).var()
+    )
     assert FRAME * float(harmonic.var()) < 1.2 * independent
 
 
 def test_images_without_frames() -> None:
     assert patch_of((7,)) is patch_of((3, 2000, 2000)) is None
     assert patch_of((3, 224, 224)) == (3, 4, 4)
-    noise, shape = NoiseProcess(Uniform(norm="l2"), "uniform"), (1, 2, 2)
-    assert torch.equal(torch.cat(list(noise.frames("a", 5, shape))), torch.cat(list(noise.blocks("a", 5, shape))))
+    noise = NoiseProcess(Uniform(norm="l2"), "uniform")
+    shape = (1, 2, 2)
+    assert torch.equal(
+        torch.cat(list(noise.frames("a", 5, shape))), torch.cat(list(noise.blocks("a", 5, shape)))
+    )
     with pytest.raises(ValueError, match="no frames"):
         orthogonal_frame((3, 2000, 2000), generator())
 

@@ -73,7 +73,8 @@ def test_block_size_is_bounded() -> None:
 
 
 def test_samples_never_share_runs_of_blocks() -> None:
-    """Streams of 1,000 samples x 157 blocks (mc 10,000 at 3 x 32 x 32): shared blocks are single ones, and no more than chance."""
+    """Streams of 1,000 samples x 157 blocks (mc 10,000 at 3 x 32 x 32): shared blocks are single
+    ones, and no more than chance."""
     owner: dict[int, tuple[int, int]] = {}
     shared = []
     for sample in range(1000):
@@ -89,20 +90,29 @@ def test_samples_never_share_runs_of_blocks() -> None:
 
 
 def test_a_pool_holds_the_draws_of_blocks_until_it_grows_too_large() -> None:
-    source, shape = gaussian_process(3, CPU), (1, 2, 2)
-    pool = DrawPool([stream_key(3, "gaussian", one) for one in "ab"], shape, block_size(4), 10**5, source)
+    source = gaussian_process(3, CPU)
+    shape = (1, 2, 2)
+    pool = DrawPool(
+        [stream_key(3, "gaussian", one) for one in "ab"], shape, block_size(4), 10**5, source
+    )
     for samples, number in (([1], 300), ([0, 1], 600)):
         kept = pool.holding(samples, number, torch.empty(0))
         assert kept is not None
         for sample in samples:
-            assert torch.equal(kept[sample, :number], torch.cat(list(source.blocks("ab"[sample], number, shape))))
+            assert torch.equal(
+                kept[sample, :number], torch.cat(list(source.blocks("ab"[sample], number, shape)))
+            )
     assert pool.holding([0], 10**4, torch.empty(0)) is None
 
 
 @pytest.mark.parametrize("form", [Gaussian(), Uniform()], ids=lambda form: type(form).__name__)
 def test_a_level_for_each_row_is_the_same_noise(form: Noise) -> None:
-    x, z, levels = torch.rand(3, 1, 4, 4), torch.randn(3, 1, 4, 4), [0.1, 0.5, 2.0]
+    x = torch.rand(3, 1, 4, 4)
+    z = torch.randn(3, 1, 4, 4)
+    levels = [0.1, 0.5, 2.0]
     together = form.noisy_rows(x, z, torch.tensor(levels)[:, None, None, None])
-    alone = torch.cat([form.noisy(x[i : i + 1], z[i : i + 1], level, ids=["a"]) for i, level in enumerate(levels)])
+    alone = torch.cat(
+        [form.noisy(x[i : i + 1], z[i : i + 1], level, ids=["a"]) for i, level in enumerate(levels)]
+    )
     assert form.by_row
     assert torch.allclose(together, alone, rtol=1e-6, atol=1e-6)

@@ -1,4 +1,5 @@
-"""Each kind as a map of a normal variable: closed forms, far tails, order, and values worked out by hand."""
+"""Each kind as a map of a normal variable: closed forms, far tails, order, and values worked out by
+hand."""
 
 from __future__ import annotations
 
@@ -26,33 +27,70 @@ from tests.golden import Golden
 from tests.unit.noise.kinds import images, made, normal
 
 
-def mapped(form: Noise, x: float, z: list[float], level: float, dtype: torch.dtype = torch.float64) -> list[float]:
+def mapped(
+    form: Noise, x: float, z: list[float], level: float, dtype: torch.dtype = torch.float64
+) -> list[float]:
     """Values of one pixel for several z."""
     at = torch.full((1, 1, 1, 1), x, dtype=dtype)
-    found: list[float] = form.noisy(at, torch.tensor(z, dtype=dtype).view(-1, 1, 1, 1), level, ids=["a"]).flatten().tolist()
+    found: list[float] = (
+        form.noisy(at, torch.tensor(z, dtype=dtype).view(-1, 1, 1, 1), level, ids=["a"])
+        .flatten()
+        .tolist()
+    )
     return found
 
 
 def test_golden_values() -> None:
-    """By hand: Phi(1) = .8413447, Phi(-2) = .0227501; a Laplace variable of deviation sqrt 2 has the quantiles +-log(2 p)."""
-    assert mapped(Uniform(), 0.5, [0.0, 1.0, -2.0], 0.5) == pytest.approx([0.5, 0.5 + 0.5 * 0.6826895, 0.5 - 0.5 * 0.9544997])
-    assert mapped(Laplace(), 0.0, [0.0, 1.0, -2.0], math.sqrt(2)) == pytest.approx([0.0, 1.1478745, -3.0900370], rel=1e-6)
+    """By hand: Phi(1) = .8413447, Phi(-2) = .0227501; a Laplace variable of deviation sqrt 2 has
+    the quantiles +-log(2 p)."""
+    assert mapped(Uniform(), 0.5, [0.0, 1.0, -2.0], 0.5) == pytest.approx(
+        [0.5, 0.5 + 0.5 * 0.6826895, 0.5 - 0.5 * 0.9544997]
+    )
+    assert mapped(Laplace(), 0.0, [0.0, 1.0, -2.0], math.sqrt(2)) == pytest.approx(
+        [0.0, 1.1478745, -3.0900370], rel=1e-6
+    )
     assert mapped(Speckle(), 0.5, [1.0, -2.0], 0.1) == pytest.approx([0.55, 0.4])
     assert mapped(ScaledGaussian(scale=(2.0,)), 0.5, [1.0, -2.0], 0.1) == pytest.approx([0.7, 0.1])
-    assert mapped(LinearCorruption(mean=0.4, std=0.1), 0.5, [1.0, -2.0], 0.25) == pytest.approx([0.5, 0.425])
-    assert mapped(Impulse(), 0.5, [-1.7, -1.6, 0.0, 1.6, 1.7], 0.1) == [0.0, 0.5, 0.5, 0.5, 1.0]  # Phi^-1(.95) = 1.645
-    assert mapped(Poisson(), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0) == [0.0, 0.25, 0.5, 1.25]  # counts of mean 2, by 4 photons
-    assert mapped(Sensor(read_noise=0, bits=2), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0) == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0])
+    assert mapped(LinearCorruption(mean=0.4, std=0.1), 0.5, [1.0, -2.0], 0.25) == pytest.approx(
+        [0.5, 0.425]
+    )
+    # Phi^-1(.95) = 1.645
+    assert mapped(Impulse(), 0.5, [-1.7, -1.6, 0.0, 1.6, 1.7], 0.1) == [
+        0.0,
+        0.5,
+        0.5,
+        0.5,
+        1.0,
+    ]
+    # counts of mean 2, by 4 photons
+    assert mapped(Poisson(), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0) == [
+        0.0,
+        0.25,
+        0.5,
+        1.25,
+    ]
+    assert mapped(
+        Sensor(read_noise=0, bits=2), 0.5, [-1.11, -1.10, 0.0, 1.62], 4.0
+    ) == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_laplace_in_both_tails_and_around_zero(dtype: torch.dtype) -> None:
-    z = torch.cat([torch.linspace(-38, 38, 1001, dtype=torch.float64), torch.logspace(-12, 0, 200, dtype=torch.float64)]).to(dtype)
-    found = torch.tensor(mapped(Laplace(), 0.0, z.tolist(), math.sqrt(2), dtype), dtype=torch.float64)
+    z = torch.cat(
+        [
+            torch.linspace(-38, 38, 1001, dtype=torch.float64),
+            torch.logspace(-12, 0, 200, dtype=torch.float64),
+        ]
+    ).to(dtype)
+    found = torch.tensor(
+        mapped(Laplace(), 0.0, z.tolist(), math.sqrt(2), dtype), dtype=torch.float64
+    )
     a = z.double().numpy()
     near = -np.log1p(-erf(np.minimum(np.abs(a), 1) / math.sqrt(2)))
     right = np.where(np.abs(a) < 1, near, -(math.log(2) + log_ndtr(-np.abs(a))))
-    error = (found - torch.from_numpy(np.sign(a) * right)).abs() / torch.from_numpy(right).clamp_min(1e-300)
+    error = (found - torch.from_numpy(np.sign(a) * right)).abs() / torch.from_numpy(
+        right
+    ).clamp_min(1e-300)
     assert error[a != 0].max() < (1e-6 if dtype is torch.float32 else 1e-13)
 
 
@@ -64,8 +102,12 @@ def test_linear_corruption_without_deviation_is_no_random_noise() -> None:
 
 
 def test_sensor_agrees_in_both_precisions() -> None:
-    x, z = images(20, (1, 8, 8)), normal(20, (2, 8, 8))
-    low, high = (Sensor(bits=12).noisy(x.to(kind), z.to(kind), 50.0, ids=["a"] * 20) for kind in (torch.float32, torch.float64))
+    x = images(20, (1, 8, 8))
+    z = normal(20, (2, 8, 8))
+    low, high = (
+        Sensor(bits=12).noisy(x.to(kind), z.to(kind), 50.0, ids=["a"] * 20)
+        for kind in (torch.float32, torch.float64)
+    )
     assert torch.equal((low.double() * 4095).round(), (high * 4095).round())
 
 
@@ -77,7 +119,9 @@ def test_noise_on_the_sphere_has_its_norm_and_the_direction_of_z() -> None:
     assert form.bounded
     z = normal(500, shape).double()
     noise = form.noisy(torch.zeros(1, *shape, dtype=torch.float64), z, 3.0, ids=["a"])
-    assert torch.allclose(noise.flatten(1).norm(dim=1), torch.full((500,), 3.0, dtype=torch.float64))
+    assert torch.allclose(
+        noise.flatten(1).norm(dim=1), torch.full((500,), 3.0, dtype=torch.float64)
+    )
     assert torch.allclose(noise, 3.0 * z / z.flatten(1).norm(dim=1)[:, None, None, None])
 
 
@@ -93,7 +137,8 @@ def test_a_sphere_needs_the_euclidean_norm_and_room(golden: Golden) -> None:
     golden(caught.value)
 
 
-# --- correlation -------------------------------------------------------------------------------------------------------
+# --- correlation ----------------------------------------------------------------------------------
+# ---------------------
 
 
 def test_shared_noise_is_the_same_in_every_channel() -> None:
@@ -106,13 +151,15 @@ def test_shared_noise_is_the_same_in_every_channel() -> None:
 
 def test_no_matrix_of_pixels_by_pixels() -> None:
     """1024 x 1024 pixels: their covariance matrix would take 8 TB."""
-    noise = CorrelatedGaussian(length=3.0).noisy(torch.zeros(1, 1, 1024, 1024), normal(1, (1, 1024, 1024)), 1.0, ids=["a"])
-    assert float(noise.var()) == pytest.approx(
-        1.0, abs=5 * math.sqrt(2 * 4 * math.pi * 9) / 1024
-    )  # sum of squared correlations: pi length^2
+    noise = CorrelatedGaussian(length=3.0).noisy(
+        torch.zeros(1, 1, 1024, 1024), normal(1, (1, 1024, 1024)), 1.0, ids=["a"]
+    )
+    # sum of squared correlations: pi length^2
+    assert float(noise.var()) == pytest.approx(1.0, abs=5 * math.sqrt(2 * 4 * math.pi * 9) / 1024)
 
 
-# --- a covariance from a file -----------------------------------------------------------------------------------------
+# --- a covariance from a file
+# -----------------------------------------------------------------------------------------
 
 
 def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path) -> None:
@@ -127,7 +174,8 @@ def test_noise_made_in_inference_mode_can_be_differentiated_later(tmp_path: Path
     ]
     assert forms[0].files == (tmp_path / "f.npz",)
     for form in forms:
-        x, z = images(2, shape), normal(2, form.latent_shape(shape))
+        x = images(2, shape)
+        z = normal(2, form.latent_shape(shape))
         with torch.inference_mode():
             first = form.noisy(x, z, 0.1, ids="ab")
         free = z.clone().requires_grad_()

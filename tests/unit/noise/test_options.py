@@ -35,7 +35,9 @@ SHAPE: Shape = (3, 4, 5)
         ("sensor", {"readnoise": 1}),
     ],
 )
-def test_refused_options(kind: str, options: dict[str, Any], tmp_path: Path, golden: Golden) -> None:
+def test_refused_options(
+    kind: str, options: dict[str, Any], tmp_path: Path, golden: Golden
+) -> None:
     with pytest.raises(ValidationError) as caught:
         made(kinds()[kind], tmp_path, **options)
     golden(explain(caught.value, f"noise ({kind})"))
@@ -108,7 +110,9 @@ def test_scales_in_the_spec(tmp_path: Path, golden: Golden) -> None:
         {"factor": np.ones((60, 2)), "diagonal": -np.ones(60)},
     ],
 )
-def test_covariances_that_do_not_fit(arrays: dict[str, Any], tmp_path: Path, golden: Golden) -> None:
+def test_covariances_that_do_not_fit(
+    arrays: dict[str, Any], tmp_path: Path, golden: Golden
+) -> None:
     np.savez(tmp_path / "c.npz", **arrays)
     error = refusal(CovarianceGaussian, tmp_path, file="c.npz")
     assert error.where == "file"

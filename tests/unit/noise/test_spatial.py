@@ -1,4 +1,5 @@
-"""Spatial transforms: each alone against an independent program, all in their order, and the ranges at every size."""
+"""Spatial transforms: each alone against an independent program, all in their order, and the ranges
+at every size."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ ONLY = {"flip": False, "scale": 0.0, "rotation": 0.0, "crop": 0.0}
 FAR = 40.0  # a normal value whose Phi is 1 to double precision
 
 
-def state(flip: float = FAR, zoom: float = 0.0, angle: float = 0.0, left: float = 0.0, top: float = 0.0) -> torch.Tensor:
+def state(
+    flip: float = FAR, zoom: float = 0.0, angle: float = 0.0, left: float = 0.0, top: float = 0.0
+) -> torch.Tensor:
     return torch.tensor([[flip, zoom, angle, left, top]])
 
 
@@ -58,29 +61,42 @@ def test_rotation_is_that_of_scipy(z_angle: float) -> None:
 @pytest.mark.parametrize("z_zoom", [-FAR, 0.4, FAR])
 def test_scale_is_an_affine_map_about_the_middle(z_zoom: float) -> None:
     x = photographs(1, (1, 21, 30), dtype=torch.float64)
-    noisy = Spatial(**{**ONLY, "scale": 0.2}).noisy(x, state(zoom=z_zoom).double(), 1.0, ids=["0"])[0, 0].numpy()
-    zoom, middle = 1 + 0.2 * math.erf(z_zoom / math.sqrt(2)), np.array([10.0, 14.5])
-    expected = ndimage.affine_transform(x[0, 0].numpy(), np.eye(2) / zoom, offset=middle - middle / zoom, order=1, mode="mirror")
+    noisy = (
+        Spatial(**{**ONLY, "scale": 0.2})
+        .noisy(x, state(zoom=z_zoom).double(), 1.0, ids=["0"])[0, 0]
+        .numpy()
+    )
+    zoom = 1 + 0.2 * math.erf(z_zoom / math.sqrt(2))
+    middle = np.array([10.0, 14.5])
+    expected = ndimage.affine_transform(
+        x[0, 0].numpy(), np.eye(2) / zoom, offset=middle - middle / zoom, order=1, mode="mirror"
+    )
     np.testing.assert_allclose(noisy, expected, atol=1e-6)
 
 
 def test_crop_is_that_of_the_reflected_image() -> None:
     x = photographs(1, (3, 16, 12), dtype=torch.float64)
-    kind, pad = Spatial(**{**ONLY, "crop": 2}), 6
+    kind = Spatial(**{**ONLY, "crop": 2})
+    pad = 6
     wide = torch.nn.functional.pad(x, (pad,) * 4, mode="reflect")
     z = latents(kind, 60, (3, 16, 12), dtype=torch.float64)
     z[0, 3:], z[1, 3:] = FAR, -FAR
     noisy = kind.noisy(x, z, 3.0, ids=["0"])
     seen = set()
-    for row, (u_x, u_y) in zip(noisy, (0.5 * (1 + torch.erf(z[:, 3:] / math.sqrt(2)))).tolist(), strict=True):
+    for row, (u_x, u_y) in zip(
+        noisy, (0.5 * (1 + torch.erf(z[:, 3:] / math.sqrt(2)))).tolist(), strict=True
+    ):
         left, top = (min(int(u * (2 * pad + 1)), 2 * pad) for u in (u_x, u_y))
-        torch.testing.assert_close(row, wide[0, :, top : top + 16, left : left + 12], rtol=0, atol=1e-9)
+        torch.testing.assert_close(
+            row, wide[0, :, top : top + 16, left : left + 12], rtol=0, atol=1e-9
+        )
         seen |= {left, top}
     assert seen == set(range(2 * pad + 1))
 
 
 def test_crop_offsets_are_uniform() -> None:
-    kind, x = Spatial(**{**ONLY, "crop": 1}), torch.zeros(1, 1, 5, 5)
+    kind = Spatial(**{**ONLY, "crop": 1})
+    x = torch.zeros(1, 1, 5, 5)
     x[0, 0, 2, 2] = 1
     n = 9000
     noisy = kind.noisy(x, latents(kind, n, (1, 5, 5)), 1.0, ids=["0"])
@@ -91,7 +107,8 @@ def test_crop_offsets_are_uniform() -> None:
 
 def test_all_four_in_their_order() -> None:
     """One pixel of a linear ramp: shift, rotation, scale and flip of its coordinates by hand."""
-    height, width = 31, 41
+    height = 31
+    width = 41
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     x = torch.stack((rows, columns)).double()[None] / 100
     z = torch.randn(50, 5, generator=seeded(4), dtype=torch.float64)
@@ -99,14 +116,18 @@ def test_all_four_in_their_order() -> None:
     noisy = kind.noisy(x, z, 0.5, ids=["0"])
     u = 0.5 * (1 + torch.erf(z / math.sqrt(2)))
     for k in range(50):
-        flip, zoom, turn = float(u[k, 0]) < 0.5, 1 + 0.05 * (2 * u[k, 1] - 1), torch.deg2rad(5 * (2 * u[k, 2] - 1))
-        left, top = torch.floor(u[k, 3] * 5) - 2, torch.floor(u[k, 4] * 5) - 2
-        row, column = 18 + top - 15, 17 + left - 20
-        from_row, from_column = (
-            (turn.cos() * row + turn.sin() * column) / zoom,
-            (turn.cos() * column - turn.sin() * row) / zoom,
+        flip = float(u[k, 0]) < 0.5
+        zoom = 1 + 0.05 * (2 * u[k, 1] - 1)
+        turn = torch.deg2rad(5 * (2 * u[k, 2] - 1))
+        left = torch.floor(u[k, 3] * 5) - 2
+        top = torch.floor(u[k, 4] * 5) - 2
+        row = 18 + top - 15
+        column = 17 + left - 20
+        from_row = (turn.cos() * row + turn.sin() * column) / zoom
+        from_column = (turn.cos() * column - turn.sin() * row) / zoom
+        expected = (
+            torch.stack((15 + from_row, 20 - from_column if flip else 20 + from_column)) / 100
         )
-        expected = torch.stack((15 + from_row, 20 - from_column if flip else 20 + from_column)) / 100
         torch.testing.assert_close(noisy[k, :, 18, 17], expected, rtol=0, atol=1e-9)
 
 
@@ -119,14 +140,26 @@ def test_all_four_in_their_order() -> None:
         ({"crop": 28}, [1]),
     ],
 )
-def test_sizes_that_leave_nothing_are_refused(options: dict[str, float], sizes: list[float], golden: Golden) -> None:
+def test_sizes_that_leave_nothing_are_refused(
+    options: dict[str, float], sizes: list[float], golden: Golden
+) -> None:
     with pytest.raises(SpecError) as caught:
         Spatial(**options).check((1, 28, 40), sizes)
     golden(caught.value)
     assert caught.value.where == "size"
 
 
-@pytest.mark.parametrize("options", [{"scale": -0.1}, {"rotation": 181}, {"crop": -1}, {"crop": True}, {"shear": 1}, {"flip": "maybe"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale": -0.1},
+        {"rotation": 181},
+        {"crop": -1},
+        {"crop": True},
+        {"shear": 1},
+        {"flip": "maybe"},
+    ],
+)
 def test_options_out_of_range_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Spatial.model_validate(options)

@@ -17,7 +17,9 @@ Norm = Literal["linf", "l2"]
 
 
 def random(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.rand(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
 def linear(slopes: Tensor) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -34,7 +36,9 @@ def starts(x: Tensor, restarts: int, radius: float, seed: int) -> Tensor:
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_stays_within_pixels_where_the_noise_clips(norm: Norm) -> None:
-    x, g, radius = random(4, *SHAPE, seed=4).round(), random(4, *SHAPE, seed=5) - 0.5, 0.3
+    x = random(4, *SHAPE, seed=4).round()
+    g = random(4, *SHAPE, seed=5) - 0.5
+    radius = 0.3
     seen = []
 
     def watched(image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,10 +49,16 @@ def test_stays_within_pixels_where_the_noise_clips(norm: Norm) -> None:
     for image, pixels in seen:
         moved = (pixels - x[image]).flatten(1)
         assert ((pixels >= 0) & (pixels <= 1)).all()
-        assert ((moved.abs().amax(1) if norm == "linf" else moved.norm(dim=1)) <= radius * (1 + 1e-12)).all()
+        assert (
+            (moved.abs().amax(1) if norm == "linf" else moved.norm(dim=1)) <= radius * (1 + 1e-12)
+        ).all()
     assert len(seen) == 21
     if norm == "linf":
-        best = (torch.where(g > 0, (x + radius).clamp_max(1), (x - radius).clamp_min(0)) * g).flatten(1).sum(1)
+        best = (
+            (torch.where(g > 0, (x + radius).clamp_max(1), (x - radius).clamp_min(0)) * g)
+            .flatten(1)
+            .sum(1)
+        )
         assert torch.allclose(found.log_l, best, rtol=1e-12)
 
 
@@ -56,7 +66,10 @@ def test_stays_within_pixels_where_the_noise_clips(norm: Norm) -> None:
 def test_no_gradient_no_step(norm: Norm) -> None:
     x = random(2, *SHAPE, seed=8)
     found = ascend(
-        lambda _, pixels: (torch.full((len(pixels),), -3.0, dtype=torch.float64), torch.zeros_like(pixels)),
+        lambda _, pixels: (
+            torch.full((len(pixels),), -3.0, dtype=torch.float64),
+            torch.zeros_like(pixels),
+        ),
         x,
         x[:, None],
         Ball(norm, 0.1),
@@ -71,7 +84,14 @@ def test_the_best_point_on_the_way_is_kept(norm: Norm) -> None:
     """The loss falls as the points leave the image, wherever the gradient leads."""
     x = random(2, *SHAPE, seed=8)
     found = ascend(
-        lambda image, pixels: (-total((pixels - x[image]).flatten(1).abs()), torch.ones_like(pixels)), x, x[:, None], Ball(norm, 0.1), 5
+        lambda image, pixels: (
+            -total((pixels - x[image]).flatten(1).abs()),
+            torch.ones_like(pixels),
+        ),
+        x,
+        x[:, None],
+        Ball(norm, 0.1),
+        5,
     )
     assert torch.equal(found.points, x)
     assert (found.log_l == 0).all()

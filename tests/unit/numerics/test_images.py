@@ -1,4 +1,5 @@
-"""One interval of a mean over measured images: the same wherever it is used, and of the coverage that it names."""
+"""One interval of a mean over measured images: the same wherever it is used, and of the coverage
+that it names."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ LEVELS = (0.6, 0.8, 0.95, 0.99)
 
 
 def by_hand(kind: str) -> list[Row]:
-    return [row(i, v, v - 0.04, v + 0.03, interval=Interval.parse(kind)) for i, v in enumerate((0.5, 0.7, 0.8, 0.9))]
+    return [
+        row(i, v, v - 0.04, v + 0.03, interval=Interval.parse(kind))
+        for i, v in enumerate((0.5, 0.7, 0.8, 0.9))
+    ]
 
 
 ROWS = {
@@ -32,32 +36,45 @@ ROWS = {
 def test_the_distances_scale_as_a_normal_errors_and_those_of_sequences_never_shrink() -> None:
     for method, narrowed in (("mover", normal_scale(0.8)), ("mean of intervals", 1.0)):
         images = Columns.of(ROWS[method]).images(0.0, 1.0)
-        value, usual, low = images.values.mean(), measured_mean(images, 0.95)[0], measured_mean(images, 0.8)[0]
+        value = images.values.mean()
+        usual = measured_mean(images, 0.95)[0]
+        low = measured_mean(images, 0.8)[0]
         assert value - low == pytest.approx(narrowed * (value - usual))
 
 
 @pytest.mark.parametrize("confidence", LEVELS)
 def test_mover_covers_at_every_confidence(confidence: float) -> None:
-    """Independent normal errors of known and very different sizes: as often as it says, not more and not less."""
-    g, repeats, sizes = np.random.default_rng(4), 2000, np.linspace(0.001, 0.05, 20)
-    truth, wide = g.uniform(0.3, 0.7, 20), 1.959964 * sizes
+    """Independent normal errors of known and very different sizes: as often as it says, not more
+    and not less."""
+    g = np.random.default_rng(4)
+    repeats = 2000
+    sizes = np.linspace(0.001, 0.05, 20)
+    truth = g.uniform(0.3, 0.7, 20)
+    wide = 1.959964 * sizes
     held = 0
     for _ in range(repeats):
         x = truth + g.normal(0.0, sizes)
         lower, upper = measured_mean(MeasuredImages(x, x - wide, x + wide, 0.0, 1.0), confidence)
         held += lower <= truth.mean() <= upper
-    assert held / repeats == pytest.approx(confidence, abs=3.5 * (confidence * (1 - confidence) / repeats) ** 0.5)
+    assert held / repeats == pytest.approx(
+        confidence, abs=3.5 * (confidence * (1 - confidence) / repeats) ** 0.5
+    )
 
 
 @pytest.mark.slow
 def test_the_class_intervals_of_a_bias_report_hold_together() -> None:
-    """A few images carry the mean of each of 100 equal classes: a class that drew none of them looks sure, and differs from no other."""
-    g, repeats, wrong = np.random.default_rng(3), 15, 0
+    """A few images carry the mean of each of 100 equal classes: a class that drew none of them
+    looks sure, and differs from no other."""
+    g = np.random.default_rng(3)
+    repeats = 15
+    wrong = 0
     rows = [row(i, 0.0, label=i % 100) for i in range(10_000)]
     for seed in range(repeats):
         values = np.where(g.random(len(rows)) < 0.05, 1.0, 0.03)
         made = [replace(one, value=float(value)) for one, value in zip(rows, values, strict=True)]
         classes = class_bias(made, permutations=100, seed=seed).classes
         ends = [(known(one.difference).lower, known(one.difference).upper) for one in classes]
-        wrong += any(lower is None or upper is None or not lower <= 0.0 <= upper for lower, upper in ends)
+        wrong += any(
+            lower is None or upper is None or not lower <= 0.0 <= upper for lower, upper in ends
+        )
     assert wrong / repeats <= 0.05 + 3.0 * (0.95 * 0.05 / repeats) ** 0.5

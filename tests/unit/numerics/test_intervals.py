@@ -79,20 +79,28 @@ def test_mean_interval_holds_the_mean_and_has_a_width(values: list[float]) -> No
 def test_for_zeros_and_ones_it_is_clopper_and_pearson_s(n: int) -> None:
     k = np.unique(np.linspace(0, n, 9).round().astype(np.int64))
     for confidence in (0.9, 0.9995):
-        ends = np.array([mean_interval(np.repeat([1.0, 0.0], [i, n - i]), 0.0, 1.0, confidence) for i in k])
+        ends = np.array(
+            [mean_interval(np.repeat([1.0, 0.0], [i, n - i]), 0.0, 1.0, confidence) for i in k]
+        )
         np.testing.assert_allclose(ends.T, clopper_pearson(k, n, confidence), rtol=2e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize(("n", "usual"), [(5, 0.1), (20, 0.5), (48, 0.9)])
-def test_each_end_misses_as_rarely_as_it_says_where_a_rare_value_carries_the_mean(n: int, usual: float) -> None:
-    """Two values: the chance to miss is a sum over the binomial distribution. It is largest just beyond an end."""
+def test_each_end_misses_as_rarely_as_it_says_where_a_rare_value_carries_the_mean(
+    n: int, usual: float
+) -> None:
+    """Two values: the chance to miss is a sum over the binomial distribution. It is largest just
+    beyond an end."""
     k = np.arange(n + 1)
     for rare in (0.0, 1.0):
         ends = np.array([mean_interval(np.repeat([rare, usual], [i, n - i]), 0.0, 1.0) for i in k])
         for mean in np.concatenate([ends.ravel() + 1e-9, ends.ravel() - 1e-9]):
             if 0.0 < (p := (mean - usual) / (rare - usual)) < 1.0:
                 chances = binom.pmf(k, n, p)
-                assert max(chances[ends[:, 0] > mean].sum(), chances[ends[:, 1] < mean].sum()) <= 0.025 + 1e-6
+                assert (
+                    max(chances[ends[:, 0] > mean].sum(), chances[ends[:, 1] < mean].sum())
+                    <= 0.025 + 1e-6
+                )
 
 
 @pytest.mark.parametrize(("n", "ones", "a", "b"), [(5, 0.0, 0.3, 0.3), (48, 0.9, 1, 4)])
@@ -110,7 +118,12 @@ def test_measurement_interval_covers_the_mean_of_the_images() -> None:
     p = np.concatenate((generator.beta(8, 1, 10), np.full(10, 0.9999)))
     values = generator.binomial(200, p, (SAMPLES, 20))
     lowers, uppers = clopper_pearson(values, 200)
-    ends = np.array([pooled_measurement_interval(v / 200, lo, up) for v, lo, up in zip(values, lowers, uppers, strict=True)])
+    ends = np.array(
+        [
+            pooled_measurement_interval(v / 200, lo, up)
+            for v, lo, up in zip(values, lowers, uppers, strict=True)
+        ]
+    )
     covered = np.mean((ends[:, 0] <= p.mean()) & (p.mean() <= ends[:, 1]))
     assert covered >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / SAMPLES)
 

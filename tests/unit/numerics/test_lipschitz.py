@@ -25,7 +25,9 @@ from robaudit.numerics.lipschitz import (
 )
 
 
-def dense_convolution(weight: Tensor, size: tuple[int, int], *, stride: int, padding: int) -> Tensor:
+def dense_convolution(
+    weight: Tensor, size: tuple[int, int], *, stride: int, padding: int
+) -> Tensor:
     """The matrix of a convolution for inputs of a height and width (outputs, inputs), float64."""
     shape = (weight.shape[1], *size)
     each = torch.eye(math.prod(shape), dtype=torch.float64).reshape(-1, *shape)
@@ -34,7 +36,9 @@ def dense_convolution(weight: Tensor, size: tuple[int, int], *, stride: int, pad
 
 def exact(matrix: Tensor) -> Norms:
     a = matrix.double()
-    return Norms(float(torch.linalg.svdvals(a)[0]), float(a.abs().sum(1).max()), float(a.norm(dim=1).max()))
+    return Norms(
+        float(torch.linalg.svdvals(a)[0]), float(a.abs().sum(1).max()), float(a.norm(dim=1).max())
+    )
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -51,18 +55,30 @@ GOLDENS = [
     ((4, 3, 3), 8, 2, 1, 1.55450, 2.21334),
     ((8, 4, 5), 10, 1, 2, 2.25021, 2.44467),
 ]
-"""Channels out and in, and kernel; size, stride, padding; exact norm, and bound by FFT on (n + k - 1)^2 places."""
+"""Channels out and in, and kernel; size, stride, padding; exact norm, and bound by FFT on (n + k -
+1)^2 places."""
 
 
 def test_the_goldens() -> None:
-    """Weights N(0, 1 / inputs), one after another from one generator, with 768 other numbers in between."""
+    """Weights N(0, 1 / inputs), one after another from one generator, with 768 other numbers in
+    between."""
     generator = torch.Generator().manual_seed(0)
     for (out, inside, kernel), size, stride, padding, truth, bound in GOLDENS:
-        weight = torch.randn(out, inside, kernel, kernel, generator=generator).double() / math.sqrt(inside * kernel**2)
+        weight = torch.randn(out, inside, kernel, kernel, generator=generator).double() / math.sqrt(
+            inside * kernel**2
+        )
         torch.rand(768, generator=generator)
-        assert exact(dense_convolution(weight, (size, size), stride=stride, padding=padding)).l2 == pytest.approx(truth, abs=6e-6)
-        assert convolution(weight, (size, size), padding=padding).l2 == pytest.approx(bound, abs=6e-6)
-        assert truth <= convolution(weight, (size, size), stride=stride, padding=padding).l2 <= bound + 6e-6
+        assert exact(
+            dense_convolution(weight, (size, size), stride=stride, padding=padding)
+        ).l2 == pytest.approx(truth, abs=6e-6)
+        assert convolution(weight, (size, size), padding=padding).l2 == pytest.approx(
+            bound, abs=6e-6
+        )
+        assert (
+            truth
+            <= convolution(weight, (size, size), stride=stride, padding=padding).l2
+            <= bound + 6e-6
+        )
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,14 +104,20 @@ def test_a_convolution_is_never_below_its_exact_norm(
     groups: int,
     seed: int,
 ) -> None:
-    """Nor is the bound that ignores the stride, for dilation, groups, rectangles and padding wider than the kernel, too."""
+    """Nor is the bound that ignores the stride, for dilation, groups, rectangles and padding wider
+    than the kernel, too."""
     weight = drawn(out * groups, inside, *kernel, seed=seed)
     if any(dilation * (k - 1) + 1 > n + 2 * padding for k, n in zip(kernel, size, strict=True)):
         return  # no output
-    each = torch.eye(math.prod(size) * inside * groups, dtype=torch.float64).reshape(-1, inside * groups, *size)
+    each = torch.eye(math.prod(size) * inside * groups, dtype=torch.float64).reshape(
+        -1, inside * groups, *size
+    )
     matrix = F.conv2d(each, weight.double(), None, stride, padding, dilation, groups).flatten(1).T
     truth = exact(matrix)
-    found, plain = (convolution(weight, size, stride=s, padding=padding, dilation=dilation, groups=groups) for s in (stride, 1))
+    found, plain = (
+        convolution(weight, size, stride=s, padding=padding, dilation=dilation, groups=groups)
+        for s in (stride, 1)
+    )
     assert at_least(found, truth)
     assert at_least(plain, truth)
 
@@ -111,14 +133,20 @@ def test_a_convolution_is_never_below_its_exact_norm(
     st.integers(1, 2),
     st.integers(0, 10**6),
 )
-def test_a_transposed_convolution(out: int, inside: int, kernel: int, size: int, stride: int, padding: int, groups: int, seed: int) -> None:
+def test_a_transposed_convolution(
+    out: int, inside: int, kernel: int, size: int, stride: int, padding: int, groups: int, seed: int
+) -> None:
     weight = drawn(inside * groups, out, kernel, kernel, seed=seed).double()
     target = (size - 1) * stride - 2 * padding + kernel
     if target < 1:
         return
-    each = torch.eye(size * size * inside * groups, dtype=torch.float64).reshape(-1, inside * groups, size, size)
+    each = torch.eye(size * size * inside * groups, dtype=torch.float64).reshape(
+        -1, inside * groups, size, size
+    )
     matrix = F.conv_transpose2d(each, weight, None, stride, padding, 0, groups).flatten(1).T
-    found = convolution(weight, (target, target), stride=stride, padding=padding, groups=groups, transposed=True)
+    found = convolution(
+        weight, (target, target), stride=stride, padding=padding, groups=groups, transposed=True
+    )
     assert at_least(found, exact(matrix))
 
 
@@ -137,7 +165,8 @@ def test_convolutions_of_one_and_three_dimensions(dims: int) -> None:
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**6))
 def test_dense(rows: int, columns: int, seed: int) -> None:
     matrix = drawn(rows, columns, seed=seed)
-    truth, found = exact(matrix), dense(matrix)
+    truth = exact(matrix)
+    found = dense(matrix)
     assert at_least(found, truth)
     assert found == pytest.approx(truth, rel=1e-9)
 
@@ -151,35 +180,56 @@ def test_dense(rows: int, columns: int, seed: int) -> None:
     st.booleans(),
     st.booleans(),
 )
-def test_average_pooling(size: tuple[int, int], kernel: tuple[int, int], stride: int, padding: int, ceil: bool, counted: bool) -> None:
+def test_average_pooling(
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: int,
+    padding: int,
+    ceil: bool,
+    counted: bool,
+) -> None:
     """Exact: the Kronecker product of two small matrices has the product of their norms."""
     padding = min(padding, min(kernel) // 2)
     each = torch.eye(math.prod(size), dtype=torch.float64).reshape(-1, 1, *size)
     matrix = F.avg_pool2d(each, kernel, stride, padding, ceil, counted).flatten(1).T
-    factors = [average_windows(n, k, stride, padding, ceil_mode=ceil, count_include_pad=counted) for n, k in zip(size, kernel, strict=True)]
-    truth, found = exact(matrix), separable(factors)
+    factors = [
+        average_windows(n, k, stride, padding, ceil_mode=ceil, count_include_pad=counted)
+        for n, k in zip(size, kernel, strict=True)
+    ]
+    truth = exact(matrix)
+    found = separable(factors)
     assert at_least(found, truth)
     assert found == pytest.approx(truth, rel=1e-9)
 
 
-@pytest.mark.parametrize(("size", "outputs"), [((6, 6), (3, 3)), ((7, 5), (3, 4)), ((4, 4), (1, 1)), ((3, 4), (5, 6))])
+@pytest.mark.parametrize(
+    ("size", "outputs"), [((6, 6), (3, 3)), ((7, 5), (3, 4)), ((4, 4), (1, 1)), ((3, 4), (5, 6))]
+)
 def test_adaptive_pooling(size: tuple[int, int], outputs: tuple[int, int]) -> None:
     each = torch.eye(math.prod(size), dtype=torch.float64).reshape(-1, 1, *size)
     matrix = F.adaptive_avg_pool2d(each, outputs).flatten(1).T
     found = separable([adaptive_windows(n, o) for n, o in zip(size, outputs, strict=True)])
     assert found == pytest.approx(exact(matrix), rel=1e-9)
-    assert largest_of_adaptive_windows(size, outputs).l2 ** 2 == pytest.approx(float((matrix > 0).sum(0).max()))
+    assert largest_of_adaptive_windows(size, outputs).l2 ** 2 == pytest.approx(
+        float((matrix > 0).sum(0).max())
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2))
-def test_max_pooling_counts_the_windows_of_a_pixel(kernel: int, stride: int, dilation: int, padding: int) -> None:
-    """Exactly, on images that are wide enough: a pixel that is the largest of all its windows moves all of their maxima."""
-    padding, size = min(padding, kernel // 2), 24
+def test_max_pooling_counts_the_windows_of_a_pixel(
+    kernel: int, stride: int, dilation: int, padding: int
+) -> None:
+    """Exactly, on images that are wide enough: a pixel that is the largest of all its windows moves
+    all of their maxima."""
+    padding = min(padding, kernel // 2)
+    size = 24
     each = torch.eye(size, dtype=torch.float64).reshape(-1, 1, 1, size)
     pooled = F.max_pool2d(each, (1, kernel), (1, stride), (0, padding), (1, dilation)).flatten(1)
     windows = int(pooled.sum(1).max())
-    assert largest_of_windows((1, kernel), (1, stride), (1, dilation)).l2 ** 2 == pytest.approx(windows)
+    assert largest_of_windows((1, kernel), (1, stride), (1, dilation)).l2 ** 2 == pytest.approx(
+        windows
+    )
 
 
 @pytest.mark.parametrize(

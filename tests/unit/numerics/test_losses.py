@@ -12,7 +12,24 @@ from robaudit.numerics.losses import log_cross_entropy, log_norm
 from robaudit.numerics.margins import NEVER
 
 EPSILON = torch.finfo(torch.float64).eps
-MARGINS = [-1000.0, -700.5, -699.5, -41.0, -40.0, -39.0, -20.0, -1.0, 0.0, 1.0, 16.0, 20.0, 45.0, 699.5, 700.5, 1000.0]
+MARGINS = [
+    -1000.0,
+    -700.5,
+    -699.5,
+    -41.0,
+    -40.0,
+    -39.0,
+    -20.0,
+    -1.0,
+    0.0,
+    1.0,
+    16.0,
+    20.0,
+    45.0,
+    699.5,
+    700.5,
+    1000.0,
+]
 
 
 @pytest.mark.parametrize("margin", MARGINS)
@@ -22,8 +39,11 @@ def test_value_and_gradient_against_exact_arithmetic(margin: float) -> None:
         context.prec = 1000
         e = Decimal(-margin).exp()
         ce = (1 + e).ln()
-        wanted, rate = float(ce.ln()), float(e / (1 + e) / ce)
-    value, gradient = log_cross_entropy(torch.tensor([[margin, 0.0]], dtype=torch.float64), torch.tensor([0]))
+        wanted = float(ce.ln())
+        rate = float(e / (1 + e) / ce)
+    value, gradient = log_cross_entropy(
+        torch.tensor([[margin, 0.0]], dtype=torch.float64), torch.tensor([0])
+    )
     assert value.item() == pytest.approx(wanted, rel=8 * EPSILON, abs=8 * EPSILON)
     assert gradient[0].tolist() == pytest.approx([-rate, rate], rel=8 * EPSILON)
 
@@ -61,7 +81,8 @@ def test_a_row_with_a_bad_logit_is_nan_and_the_others_are_not(bad: float, place:
 
 
 def test_q_norm_by_hand() -> None:
-    """Of the losses 1, 2 and 4: ((1 + 4 + 16) / 3)^(1/2) for q = 2; of losses e^-2000 times as large the same, times that."""
+    """Of the losses 1, 2 and 4: ((1 + 4 + 16) / 3)^(1/2) for q = 2; of losses e^-2000 times as
+    large the same, times that."""
     losses = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).log()
     for shift in (0.0, -2000.0):
         value, size, largest = log_norm(losses + shift, 2.0)

@@ -18,8 +18,10 @@ def normals(*shape: int, seed: int = 0) -> torch.Tensor:
 def test_scores_are_scipys_for_uncorrelated_pairs() -> None:
     odd = normals(1, 60).exp()
     even = normals(1, 60, seed=1)
-    odd, centred = odd / odd.square().mean().sqrt(), even - even.mean()
-    centred = centred / centred.square().mean().sqrt()  # parts of equal variance: members of a pair do not correlate
+    odd = odd / odd.square().mean().sqrt()
+    centred = even - even.mean()
+    # parts of equal variance: members of a pair do not correlate
+    centred = centred / centred.square().mean().sqrt()
     shape = shape_of_pairs(centred, odd)
     u = torch.cat([centred + odd, centred - odd], dim=1)[0].numpy()
     assert float(shape.skewness) == pytest.approx(stats.skew(u), abs=1e-12)
@@ -32,14 +34,20 @@ def test_scores_are_scipys_for_uncorrelated_pairs() -> None:
 @pytest.mark.parametrize("pairs", [16, 32, 256])
 def test_false_alarms_are_at_most_one_percent(even_share: float, pairs: int) -> None:
     trials = 4000
-    even, odd = (share**0.5 * normals(trials, pairs, seed=s) for s, share in ((1, even_share), (2, 1 - even_share)))
+    even, odd = (
+        share**0.5 * normals(trials, pairs, seed=s)
+        for s, share in ((1, even_share), (2, 1 - even_share))
+    )
     rate = float((shape_of_pairs(even, odd).p_value < 0.01).double().mean())
-    assert rate <= 0.013 + 3 * math.sqrt(0.01 * 0.99 / trials)  # the kurtosis approximation is good to .003 at 32 draws
+    # the kurtosis approximation is good to .003 at 32 draws
+    assert rate <= 0.013 + 3 * math.sqrt(0.01 * 0.99 / trials)
 
 
 def test_the_covariance_is_unbiased() -> None:
-    """Average over many replicates of margins with a known covariance (linear plus an even square)."""
-    replicates, pairs = 5_000, 8
+    """Average over many replicates of margins with a known covariance (linear plus an even
+    square)."""
+    replicates = 5_000
+    pairs = 8
     z = normals(replicates, pairs, seed=3)
     g = torch.stack([2 * z + z.square(), -2 * z + z.square()], dim=2).flatten(1)[:, :, None]
     covariance = pair_moments(*halves(g)).covariance[:, 0, 0]

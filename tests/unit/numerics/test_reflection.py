@@ -14,8 +14,11 @@ from robaudit.numerics.normal import normal_cdf
 ATTENUATION = (1 + SOFTNESS**2) ** -1.5
 
 
-def normal_parts(images: int, pairs: int, k: int, *, share: float, seed: int, mean: float = 0.8) -> tuple[Tensor, Tensor]:
-    """Even and odd parts of jointly normal margins with correlation one half; the even part has that share of the variance."""
+def normal_parts(
+    images: int, pairs: int, k: int, *, share: float, seed: int, mean: float = 0.8
+) -> tuple[Tensor, Tensor]:
+    """Even and odd parts of jointly normal margins with correlation one half; the even part has
+    that share of the variance."""
     generator = torch.Generator().manual_seed(seed)
     z = torch.randn(2, images, pairs, k + 1, generator=generator, dtype=torch.float64)
     parts = (z[..., :1] + z[..., 1:]) / 2**0.5
@@ -36,25 +39,36 @@ def test_zero_on_average_for_normal_margins(share: float, k: int) -> None:
     assert abs(float(shift.mean())) < 4 * error
 
 
-@pytest.mark.parametrize(("mean", "curvature"), [(-1.5, -0.08), (0.0, 0.05), (0.5, -0.08), (1.5, 0.05)])
+@pytest.mark.parametrize(
+    ("mean", "curvature"), [(-1.5, -0.08), (0.0, 0.05), (0.5, -0.08), (1.5, 0.05)]
+)
 def test_one_quadratic_margin(mean: float, curvature: float) -> None:
-    """P[mean + z + c (z^2 - 1) > 0] is known; the shift makes up for two thirds of what the normal fit misses, or more."""
-    images, pairs = 400, 512
+    """P[mean + z + c (z^2 - 1) > 0] is known; the shift makes up for two thirds of what the normal
+    fit misses, or more."""
+    images = 400
+    pairs = 512
     z = torch.randn(images, pairs, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     shift = reflection_shift(*quadratic_parts(z, mean, curvature))
     root = math.sqrt(1 - 4 * curvature * (mean - curvature))
-    near, far = (-1 + root) / (2 * curvature), (-1 - root) / (2 * curvature)
-    low, high = (float(normal_cdf(torch.tensor(t, dtype=torch.float64))) for t in sorted((near, far)))
+    near = (-1 + root) / (2 * curvature)
+    far = (-1 - root) / (2 * curvature)
+    low, high = (
+        float(normal_cdf(torch.tensor(t, dtype=torch.float64))) for t in sorted((near, far))
+    )
     exact = 1 - (high - low) if curvature > 0 else high - low
-    missed = exact - float(normal_cdf(torch.tensor(mean / math.sqrt(1 + 2 * curvature**2), dtype=torch.float64)))
+    missed = exact - float(
+        normal_cdf(torch.tensor(mean / math.sqrt(1 + 2 * curvature**2), dtype=torch.float64))
+    )
     error = float(shift.std()) / math.sqrt(images)
     assert abs(missed) > 20 * error
     assert abs(float(shift.mean()) - missed) < 0.35 * abs(missed)
 
 
 def test_skewness_that_no_single_margin_shows() -> None:
-    """Two margins whose common even part goes with the product of their odd parts: each is symmetric, together they are skewed."""
-    images, pairs = 300, 512
+    """Two margins whose common even part goes with the product of their odd parts: each is
+    symmetric, together they are skewed."""
+    images = 300
+    pairs = 512
     generator = torch.Generator().manual_seed(7)
     z = torch.randn(2, images, pairs, generator=generator, dtype=torch.float64)
     odd = torch.stack([z[0], z[1]], 2)
@@ -71,9 +85,12 @@ def test_skewness_that_no_single_margin_shows() -> None:
 
 def test_a_batch_has_the_bits_of_each_alone_and_constant_margins_are_harmless() -> None:
     even, odd = normal_parts(17, 24, 4, share=0.4, seed=9)
-    even[:, :, 2], odd[:, :, 2] = 3.0, 0.0
+    even[:, :, 2] = 3.0
+    odd[:, :, 2] = 0.0
     shift = reflection_shift(even, odd)
     assert shift.isfinite().all()
-    assert torch.equal(shift, torch.cat([reflection_shift(even[i : i + 1], odd[i : i + 1]) for i in range(17)]))
+    assert torch.equal(
+        shift, torch.cat([reflection_shift(even[i : i + 1], odd[i : i + 1]) for i in range(17)])
+    )
     even[:, :, 2] = -3.0
     assert (reflection_shift(even, odd) == 0).all()

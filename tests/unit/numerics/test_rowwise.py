@@ -1,4 +1,5 @@
-"""A row has the same bits whatever stands beside it: in sums and products, and in normal probabilities of any kind."""
+"""A row has the same bits whatever stands beside it: in sums and products, and in normal
+probabilities of any kind."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def normal(seed: int, kind: torch.dtype = torch.float64) -> Random:
 
 def same_bits(some: Tensor, others: Tensor) -> bool:
     """Equal, and NaN where the other is."""
-    return torch.equal(some.nan_to_num(7.25), others.nan_to_num(7.25)) and torch.equal(some.isnan(), others.isnan())
+    return torch.equal(some.nan_to_num(7.25), others.nan_to_num(7.25)) and torch.equal(
+        some.isnan(), others.isnan()
+    )
 
 
 def cuts(rows: int, seed: int) -> list[Tensor]:
@@ -38,7 +41,9 @@ def cuts(rows: int, seed: int) -> list[Tensor]:
     return found
 
 
-def assert_each_row_alone(f: Callable[..., Tensor | tuple[Tensor, ...]], *inputs: Tensor, seed: int = 0) -> None:
+def assert_each_row_alone(
+    f: Callable[..., Tensor | tuple[Tensor, ...]], *inputs: Tensor, seed: int = 0
+) -> None:
     """f of any selection of rows is the selection of f, bit for bit."""
 
     def results(*given: Tensor) -> tuple[Tensor, ...]:
@@ -51,7 +56,8 @@ def assert_each_row_alone(f: Callable[..., Tensor | tuple[Tensor, ...]], *inputs
             assert same_bits(whole[index], part)
 
 
-# --- sums and products -----------------------------------------------------------------------------------------------
+# --- sums and products
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
@@ -60,9 +66,14 @@ def test_sums_have_the_same_bits_in_any_batch(length: int, kind: torch.dtype) ->
     x = normal(31, kind)(40, length)
     for wanted in (None, torch.float64):
         assert_each_row_alone(lambda some, wanted=wanted: rowwise.sums(some, wanted), x)
-        assert_each_row_alone(lambda some, wanted=wanted: rowwise.sums(torch.stack([some, some]), wanted)[1], x)
+        assert_each_row_alone(
+            lambda some, wanted=wanted: rowwise.sums(torch.stack([some, some]), wanted)[1], x
+        )
     expected = rowwise.total(x, dtype=torch.float64)
-    assert ((rowwise.sums(x, torch.float64) - expected).abs() <= length * torch.finfo(torch.float64).eps * x.double().abs().sum(1)).all()
+    assert (
+        (rowwise.sums(x, torch.float64) - expected).abs()
+        <= length * torch.finfo(torch.float64).eps * x.double().abs().sum(1)
+    ).all()
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
@@ -70,11 +81,17 @@ def test_sums_have_the_same_bits_in_any_batch(length: int, kind: torch.dtype) ->
 def test_linear_algebra_row_by_row(k: int, kind: torch.dtype) -> None:
     draw = normal(k, kind)
     for m in (1, 7, 16, 28, 64):
-        a, b = draw(21, k, m), draw(21, m, 13)
+        a = draw(21, k, m)
+        b = draw(21, m, 13)
         assert_each_row_alone(rowwise.product, a, b)
         assert_each_row_alone(rowwise.gram, a)
         assert_each_row_alone(lambda x: rowwise.gram(x.transpose(1, 2)), a)
-        assert_each_row_alone(lambda x: rowwise.gram(x.permute(2, 0, 1).clone(memory_format=torch.contiguous_format).permute(1, 2, 0)), a)
+        assert_each_row_alone(
+            lambda x: rowwise.gram(
+                x.permute(2, 0, 1).clone(memory_format=torch.contiguous_format).permute(1, 2, 0)
+            ),
+            a,
+        )
         shared = draw(48, k)
         assert_each_row_alone(lambda x, shared=shared: rowwise.product(shared, x), a)
     matrix = rowwise.gram(draw(21, k, 2 * k + 3))
@@ -85,14 +102,25 @@ def test_linear_algebra_row_by_row(k: int, kind: torch.dtype) -> None:
     assert_each_row_alone(rowwise.cholesky_solve, right, lower)
     solution = rowwise.cholesky_solve(right, lower).double()
     tolerance = 200 * k * torch.finfo(kind).eps * float(torch.linalg.cond(matrix.double()).max())
-    torch.testing.assert_close((matrix.double() @ solution.unsqueeze(-1)).squeeze(-1), right.double(), rtol=0, atol=tolerance)
+    torch.testing.assert_close(
+        (matrix.double() @ solution.unsqueeze(-1)).squeeze(-1),
+        right.double(),
+        rtol=0,
+        atol=tolerance,
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 9, 28, 31])
 def test_sums_row_by_row(n: int) -> None:
     x = normal(n)(21, n, 5)
-    exact = torch.tensor([[math.fsum(x[i, :, j].tolist()) for j in range(5)] for i in range(21)], dtype=torch.float64)
-    for found in (rowwise.total(x, 1), rowwise.fold(x.transpose(0, 1).clone()), n * rowwise.mean_over(x, 1)):
+    exact = torch.tensor(
+        [[math.fsum(x[i, :, j].tolist()) for j in range(5)] for i in range(21)], dtype=torch.float64
+    )
+    for found in (
+        rowwise.total(x, 1),
+        rowwise.fold(x.transpose(0, 1).clone()),
+        n * rowwise.mean_over(x, 1),
+    ):
         torch.testing.assert_close(found, exact, rtol=0, atol=1e-14 * n)
     assert_each_row_alone(lambda y: rowwise.total(y, 1), x)
     assert_each_row_alone(lambda y: rowwise.mean_over(y, 1), x)
@@ -104,14 +132,16 @@ def test_sums_row_by_row(n: int) -> None:
         assert_each_row_alone(lambda y: rowwise.variance_over(y, 1), x[:, :, 0].contiguous())
 
 
-# --- probabilities ---------------------------------------------------------------------------------------------------
+# --- probabilities --------------------------------------------------------------------------------
+# -------------------
 
 
 @pytest.mark.parametrize("k", [1, 2, 9, 40])
 @pytest.mark.parametrize("pairs", [8, 13])
 def test_moments_row_by_row(k: int, pairs: int) -> None:
     draw = normal(k + pairs)
-    even, odd = draw(21, pairs, k) + 1, draw(21, pairs, k)
+    even = draw(21, pairs, k) + 1
+    odd = draw(21, pairs, k)
     assert_each_row_alone(pair_moments, even, odd)
     assert_each_row_alone(lambda e, o: shape_of_pairs(e[:, :, 0], o[:, :, 0]), even, odd)
     moments = pair_moments(even, odd)

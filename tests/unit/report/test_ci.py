@@ -1,4 +1,5 @@
-"""What pipelines read: JUnit XML, GitHub's commands and step summary, and JSON that its published schema accepts."""
+"""What pipelines read: JUnit XML, GitHub's commands and step summary, and JSON that its published
+schema accepts."""
 
 from __future__ import annotations
 
@@ -27,21 +28,32 @@ from tests.golden import Golden
 from tests.levels import sigma
 
 SUBJECT = Subject("gate", "night <run>", Weights("net.pt", "ab" * 32), "cd" * 32, "0.1.0")
-HOSTILE = "</testsuite>\x00\x1b[31m\ud800 | ]]> ::error::x\r\n::error::<script>alert(1)</script> 100%, a:b `x` [y](z) \u202e"
+HOSTILE = (
+    "</testsuite>\x00\x1b[31m\ud800 | ]]> ::error::x\r\n::error::<script>alert(1)</script> "
+    "100%, a:b `x` [y](z) \u202e"
+)
 
 
 def made(verdict: Verdict, quantity: str = "mean", **fields: Any) -> Decision:
     gate = Gate(quantity, ">=", 0.9).about("mc", sigma(0.05))
     value = {"pass": 0.95, "fail": 0.5, "inconclusive": 0.9}[verdict]
-    estimate = Estimate.measured(value, (round(value - 0.01, 2), round(value + 0.01, 2)), "clopper-pearson:pooled")
+    estimate = Estimate.measured(
+        value, (round(value - 0.01, 2), round(value + 0.01, 2)), "clopper-pearson:pooled"
+    )
     return replace(Decision(gate, estimate, 0.95, verdict), **fields)
 
 
-def part(index: int, name: str | None, images: int, value: float, lower: float, upper: float) -> ClassPart:
+def part(
+    index: int, name: str | None, images: int, value: float, lower: float, upper: float
+) -> ClassPart:
     return ClassPart(index, name, images, Estimate(value, lower, upper))
 
 
-PARTS = (part(1, "cat", 10, 0.5, 0.4, 0.6), part(0, None, 8, 0.9, 0.8, 0.95), part(2, "3", 5, 0.99, 0.95, 1.0))
+PARTS = (
+    part(1, "cat", 10, 0.5, 0.4, 0.6),
+    part(0, None, 8, 0.9, 0.8, 0.95),
+    part(2, "3", 5, 0.99, 0.95, 1.0),
+)
 CLASSES = made("fail", "worst_class", classes=PARTS)
 VERDICTS: tuple[Verdict, ...] = ("pass", "fail", "inconclusive")
 texts = st.text(st.characters(), max_size=12) | st.just(HOSTILE)
@@ -51,7 +63,9 @@ parts = st.builds(
     st.integers(0, 2000),
     st.none() | texts,
     st.integers(1, 9),
-    st.builds(Estimate, st.floats(0, 1) | st.just(math.nan), st.none() | numbers, st.none() | numbers),
+    st.builds(
+        Estimate, st.floats(0, 1) | st.just(math.nan), st.none() | numbers, st.none() | numbers
+    ),
 )
 decisions = st.lists(
     st.builds(
@@ -66,7 +80,14 @@ decisions = st.lists(
             st.none() | st.floats(0.01, 1),
             st.none() | st.sampled_from(LevelName),
         ),
-        estimate=st.builds(Estimate, numbers, st.none() | numbers, st.none() | numbers, texts, st.sampled_from(Covers)),
+        estimate=st.builds(
+            Estimate,
+            numbers,
+            st.none() | numbers,
+            st.none() | numbers,
+            texts,
+            st.sampled_from(Covers),
+        ),
         confidence=st.just(0.95),
         verdict=st.sampled_from(VERDICTS),
         evidence=texts,
@@ -76,7 +97,9 @@ decisions = st.lists(
     max_size=13,
 )
 weights = st.builds(Weights, texts, texts)
-subjects = st.builds(Subject, st.just("gate"), texts, weights, texts, st.none() | texts, st.none() | st.just(SUBJECT))
+subjects = st.builds(
+    Subject, st.just("gate"), texts, weights, texts, st.none() | texts, st.none() | st.just(SUBJECT)
+)
 counts_as = st.sampled_from(VERDICTS)
 
 
@@ -99,13 +122,17 @@ def suite_of(xml: str) -> ElementTree.Element:
 
 @settings(max_examples=25)
 @given(decisions, subjects, counts_as)
-def test_junit_is_well_formed_whatever_the_names(given_: list[Decision], subject: Subject, inconclusive: Verdict) -> None:
+def test_junit_is_well_formed_whatever_the_names(
+    given_: list[Decision], subject: Subject, inconclusive: Verdict
+) -> None:
     xml = junit(given_, subject, inconclusive=inconclusive)
     suite = suite_of(xml)
     assert len(suite.findall("testcase")) == len(given_)
     xml.encode()
     red = suite.findall("testcase/failure") + suite.findall("testcase/error")
-    assert bool(red) == (overall(given_, inconclusive) != "pass"), "red exactly when the exit code is not 0"
+    assert bool(red) == (overall(given_, inconclusive) != "pass"), (
+        "red exactly when the exit code is not 0"
+    )
 
 
 def test_junit_cases_of_gates() -> None:
@@ -119,9 +146,13 @@ def test_junit_cases_of_gates() -> None:
     assert {p.attrib["name"]: p.attrib["value"] for p in suite[0]}["model sha256"] == "ab" * 32
 
 
-@pytest.mark.parametrize(("inconclusive", "tag"), [("inconclusive", "error"), ("fail", "failure"), ("pass", "skipped")])
+@pytest.mark.parametrize(
+    ("inconclusive", "tag"), [("inconclusive", "error"), ("fail", "failure"), ("pass", "skipped")]
+)
 def test_junit_inconclusive_is_what_it_counts_as(inconclusive: Verdict, tag: str) -> None:
-    (case,) = suite_of(junit([made("inconclusive")], SUBJECT, inconclusive=inconclusive)).findall("testcase")
+    (case,) = suite_of(junit([made("inconclusive")], SUBJECT, inconclusive=inconclusive)).findall(
+        "testcase"
+    )
     assert case[0].tag == tag
     assert "inconclusive" in case[0].attrib["message"]
 
@@ -131,7 +162,9 @@ COMMAND = re.compile(r"::(error|warning|notice) title=([^:,\r\n]*)::([^\r\n]*)")
 
 @settings(max_examples=25)
 @given(decisions, subjects, counts_as)
-def test_github_commands_hold_on_their_line(given_: list[Decision], subject: Subject, inconclusive: Verdict) -> None:
+def test_github_commands_hold_on_their_line(
+    given_: list[Decision], subject: Subject, inconclusive: Verdict
+) -> None:
     text = github(given_, subject, inconclusive=inconclusive)
     text.encode()
     lines = text.split("\n")
@@ -143,18 +176,30 @@ def test_github_commands_hold_on_their_line(given_: list[Decision], subject: Sub
     assert levels == sorted(levels, key=["error", "warning", "notice"].index), "failures first"
     if len(given_) < 10:
         assert levels.count("error") == sum(
-            one.verdict == "fail" or (one.verdict, inconclusive) == ("inconclusive", "fail") for one in given_
+            one.verdict == "fail" or (one.verdict, inconclusive) == ("inconclusive", "fail")
+            for one in given_
         )
-    assert all(re.fullmatch(r"(?:[^%]|%(?:25|0A|0D|3A|2C))*", line) for line in lines), "every % is one of ours"
+    assert all(re.fullmatch(r"(?:[^%]|%(?:25|0A|0D|3A|2C))*", line) for line in lines), (
+        "every % is one of ours"
+    )
 
 
 def test_github_says_how_many_more() -> None:
     given_ = [made("pass"), *[made("inconclusive")] * 5, *[made("fail")] * 12]
     lines = github(given_, SUBJECT).splitlines()
     assert [line.split(" ")[0] for line in lines] == ["::error"] * 10
-    assert lines[-1].endswith("::night <run>: 8 more gates did not pass, 1 passed; all are in the log and the step summary")
-    assert "title=robaudit gate%3A mean(estimator=mc%2C sigma=0.05) >= 0.9::night <run>: mean(" in lines[0]
-    assert github([made("pass")] * 3, SUBJECT) == "::notice title=robaudit gate::night <run>: 3 of 3 gates passed\n"
+    assert lines[-1].endswith(
+        "::night <run>: 8 more gates did not pass, 1 passed; all are in the log and the step "
+        "summary"
+    )
+    assert (
+        "title=robaudit gate%3A mean(estimator=mc%2C sigma=0.05) >= 0.9::night <run>: mean("
+        in lines[0]
+    )
+    assert (
+        github([made("pass")] * 3, SUBJECT)
+        == "::notice title=robaudit gate::night <run>: 3 of 3 gates passed\n"
+    )
     ten = github([made("fail")] * 10, SUBJECT).splitlines()
     assert len(ten) == 10
     assert "more gates" not in ten[-1]
@@ -162,7 +207,9 @@ def test_github_says_how_many_more() -> None:
 
 @settings(max_examples=25)
 @given(decisions, subjects, counts_as)
-def test_step_summary_shows_names_as_they_are(given_: list[Decision], subject: Subject, inconclusive: Verdict) -> None:
+def test_step_summary_shows_names_as_they_are(
+    given_: list[Decision], subject: Subject, inconclusive: Verdict
+) -> None:
     text = step_summary(given_, subject, inconclusive=inconclusive)
     text.encode()
     assert not re.search(r"<(?!/?$)", text), "no HTML"
@@ -175,7 +222,9 @@ def test_step_summary_shows_names_as_they_are(given_: list[Decision], subject: S
 
 @settings(max_examples=25)
 @given(decisions, subjects, counts_as)
-def test_document_is_what_the_schema_says(given_: list[Decision], subject: Subject, inconclusive: Verdict) -> None:
+def test_document_is_what_the_schema_says(
+    given_: list[Decision], subject: Subject, inconclusive: Verdict
+) -> None:
     text = gates_json(given_, subject, inconclusive=inconclusive)
     found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     VALIDATOR.validate(found)
@@ -190,7 +239,9 @@ def test_schema_refuses_what_is_no_document() -> None:
     found = json.loads(gates_json([made("pass")], SUBJECT))
     assert VALIDATOR.is_valid(found)
     for key in found:
-        assert not VALIDATOR.is_valid({name: value for name, value in found.items() if name != key}), key
+        assert not VALIDATOR.is_valid(
+            {name: value for name, value in found.items() if name != key}
+        ), key
     found["gates"][0]["verdict"] = "maybe"
     assert not VALIDATOR.is_valid(found)
 

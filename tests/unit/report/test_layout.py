@@ -1,4 +1,5 @@
-"""Sections that have only a typed table: what people, CSV and JSON have of it, alone and side by side."""
+"""Sections that have only a typed table: what people, CSV and JSON have of it, alone and side by
+side."""
 
 from __future__ import annotations
 
@@ -14,7 +15,18 @@ from robaudit.estimates import Estimate
 from robaudit.report import sections
 from robaudit.report.sections import Ask, Entry, Section, section_csv, section_json
 from robaudit.report.tables import Table, latex_text, markdown_text
-from robaudit.report.typed import COUNT, NUMBER, PROSE, SHARE, TEXT, Beside, Kind, TypedColumn, TypedTable, Value
+from robaudit.report.typed import (
+    COUNT,
+    NUMBER,
+    PROSE,
+    SHARE,
+    TEXT,
+    Beside,
+    Kind,
+    TypedColumn,
+    TypedTable,
+    Value,
+)
 from robaudit.runs.run import Run
 
 ESTIMATE = Estimate.population(0.5, (0.25, 0.75), "a test's")
@@ -59,7 +71,10 @@ def entries(table: TypedTable, *names: str) -> list[Entry[TypedTable]]:
 
 
 def texts(table: Table) -> list[tuple[str, ...]]:
-    return [tuple(column.head for column in table.columns), *(tuple(cell.text for cell in row) for row in table.rows)]
+    return [
+        tuple(column.head for column in table.columns),
+        *(tuple(cell.text for cell in row) for row in table.rows),
+    ]
 
 
 def laid(table: TypedTable, *names: str) -> Table:
@@ -76,19 +91,33 @@ def test_people_see_the_heads_and_the_kinds() -> None:
     ]
     assert [column.number for column in found.columns] == [False, False, True, True, False]
     assert [column.head for column in found.columns if column.detail] == ["why"]
-    assert (found.heading, found.lines, found.notes) == ("A table", ("12 images", "seen twice"), ("how to read it", "one is missing"))
+    assert (found.heading, found.lines, found.notes) == (
+        "A table",
+        ("12 images", "seen twice"),
+        ("how to read it", "one is missing"),
+    )
     assert "1,200" in markdown_text([found])
     assert "because" not in latex_text([found])
 
 
 def test_runs_stand_side_by_side() -> None:
     found = laid(TABLE, "a", "b")
-    assert [row[:2] for row in texts(found)] == [("run", "result"), ("a", "mc"), ("a", "qnorm"), ("b", "mc"), ("b", "qnorm")]
+    assert [row[:2] for row in texts(found)] == [
+        ("run", "result"),
+        ("a", "mc"),
+        ("a", "qnorm"),
+        ("b", "mc"),
+        ("b", "qnorm"),
+    ]
     assert found.lines == ("12 images", "a: seen twice", "b: seen twice")
     assert found.notes == ("how to read it", "a: one is missing", "b: one is missing")
     found = laid(replace(TABLE, beside=Beside.KEYS), "a", "b")
     share = "50.0% [25.0%, 75.0%]"
-    assert [row[::2] for row in texts(found)][:3] == [("result", "run", "robust copies"), ("mc", "a", share), ("mc", "b", share)]
+    assert [row[::2] for row in texts(found)][:3] == [
+        ("result", "run", "robust copies"),
+        ("mc", "a", share),
+        ("mc", "b", share),
+    ]
 
 
 LEVEL = Kind(lambda level: f"at {level:g}")
@@ -105,7 +134,11 @@ SPREAD = TypedTable(
 
 
 def test_a_column_across_another_has_a_head_for_each_value() -> None:
-    assert texts(laid(SPREAD, "a")) == [("noise", "at 1", "at 2", "in all"), ("fog", "0.5", "0.25", "9"), ("snow", "0.125", "", "8")]
+    assert texts(laid(SPREAD, "a")) == [
+        ("noise", "at 1", "at 2", "in all"),
+        ("fog", "0.5", "0.25", "9"),
+        ("snow", "0.125", "", "8"),
+    ]
 
 
 def test_a_run_that_lacks_a_line_has_a_line_of_nothing() -> None:
@@ -141,7 +174,12 @@ def test_json_has_an_object_for_each_row(section: OfTable) -> None:
     found: dict[str, Any] = json.loads(section_json("x", entries(TABLE, "a", "b"), Ask()))
     assert [line["run"] for line in found["results"]] == ["a", "a", "b", "b"]
     about = {"run": "a", "estimator": "x", "result": "mc", "images": 1200}
-    assert found["results"][0] == {**about, "robust": {"value": 0.5, "lower": 0.25, "upper": 0.75}, "seed": 7, "why": "because"}
+    assert found["results"][0] == {
+        **about,
+        "robust": {"value": 0.5, "lower": 0.25, "upper": 0.75},
+        "seed": 7,
+        "why": "because",
+    }
     assert found["results"][1]["robust"] is None
 
 

@@ -17,7 +17,13 @@ from tests.unit.gates.tools import row, run_of
 
 @pytest.fixture
 def run() -> Run:
-    return run_of([row(i, value, estimator=name) for i in range(3) for name, value in (("mc", 0.3), ("broken", math.nan))])
+    return run_of(
+        [
+            row(i, value, estimator=name)
+            for i in range(3)
+            for name, value in (("mc", 0.3), ("broken", math.nan))
+        ]
+    )
 
 
 @pytest.mark.parametrize("name", ["flagged", "classes"])
@@ -30,4 +36,7 @@ def test_a_result_without_values_is_left_out(name: str, run: Run, golden: Golden
 
 def test_the_summary_names_it(run: Run) -> None:
     *_, last = SummarySection().tables([Entry("", run, summary_of(run))], Ask())
-    assert last.notes == ("Without a finite value for any image: broken at sigma 0.1; the column note of samples.csv says why.",)
+    assert last.notes == (
+        "Without a finite value for any image: broken at sigma 0.1; the column note of "
+        "samples.csv says why.",
+    )

@@ -20,7 +20,11 @@ from tests.unit.engine.tools import known
 
 def test_all_and_none_print_with_their_bound() -> None:
     lower, upper = map(float, clopper_pearson(10_000, 10_000))
-    assert numbers.with_interval(1.0, lower, upper) == numbers.estimate(1.0, lower, upper) == "1.0000 [0.9996, 1.0000]"
+    assert (
+        numbers.with_interval(1.0, lower, upper)
+        == numbers.estimate(1.0, lower, upper)
+        == "1.0000 [0.9996, 1.0000]"
+    )
     assert numbers.with_interval(0.0, 1 - upper, 1 - lower) == "0.0000 [0.0000, 0.0004]"
 
 
@@ -57,7 +61,10 @@ def test_the_mean_of_small_upper_bounds_keeps_two_digits() -> None:
 @given(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)))
 def test_the_printed_interval_holds_the_interval(ends: tuple[float, ...]) -> None:
     lower, value, upper = sorted(ends)
-    for text, scale in ((numbers.ends(lower, upper), 1.0), (numbers.with_percents(value, lower, upper), 100.0)):
+    for text, scale in (
+        (numbers.ends(lower, upper), 1.0),
+        (numbers.with_percents(value, lower, upper), 100.0),
+    ):
         low, high = (float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)[-2:])
         assert low <= scale * (lower + 1e-9)
         assert high >= scale * (upper - 1e-9)
@@ -90,20 +97,36 @@ def test_shares(count: int, total: int, text: str) -> None:
 def test_a_share_rounds_alike_as_a_number_and_in_percent(counts: tuple[int, int]) -> None:
     """53.75 % is not 53.8 in one place and 53.7 in another."""
     one = share(*counts)
-    number, percents = (
-        numbers.with_interval(one.value, *one.estimate.ends),
-        numbers.percents(one.estimate),
-    )
+    number = numbers.with_interval(one.value, *one.estimate.ends)
+    percents = numbers.percents(one.estimate)
     plain = [float(text.strip("[],%")) for text in number.split()]
-    assert [float(text.strip("[],%")) / 100 for text in percents.split()] == pytest.approx(plain, abs=1e-12)
-    assert numbers.percent(one.value, known(one.estimate.lower), known(one.estimate.upper)) == percents.split()[0]
+    assert [float(text.strip("[],%")) / 100 for text in percents.split()] == pytest.approx(
+        plain, abs=1e-12
+    )
+    assert (
+        numbers.percent(one.value, known(one.estimate.lower), known(one.estimate.upper))
+        == percents.split()[0]
+    )
 
 
 def test_small_things() -> None:
-    assert [numbers.p_value(p) for p in (0.0002, 0.0123, 0.5, 1.0)] == ["<0.001", "0.012", "0.50", "1.00"]
-    assert numbers.level_numbers([sigma(0.05), sigma(8 / 255)]) == {sigma(0.05): "0.05", sigma(8 / 255): "0.0314"}
+    assert [numbers.p_value(p) for p in (0.0002, 0.0123, 0.5, 1.0)] == [
+        "<0.001",
+        "0.012",
+        "0.50",
+        "1.00",
+    ]
+    assert numbers.level_numbers([sigma(0.05), sigma(8 / 255)]) == {
+        sigma(0.05): "0.05",
+        sigma(8 / 255): "0.0314",
+    }
     assert len(set(numbers.level_numbers(map(sigma, [0.1, 0.1000001, 0.1 + 2e-17])).values())) == 3
-    assert [numbers.duration(s) for s in (None, 0.1234, 12.34, 1234.5)] == ["", "0.12", "12.3", "1,234"]
+    assert [numbers.duration(s) for s in (None, 0.1234, 12.34, 1234.5)] == [
+        "",
+        "0.12",
+        "12.3",
+        "1,234",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -127,9 +150,16 @@ def test_a_difference_keeps_its_sign(arguments: tuple[float, ...], text: str) ->
 
 @given(st.floats(-1, 1), st.floats(-1, 1))
 def test_ends_of_a_difference_round_outwards_and_keep_their_side(a: float, b: float) -> None:
-    lower, upper = min(a, b), max(a, b)
-    low, high = (float(text) for text in numbers.change_interval(lower, upper).strip("[]").split(", "))
-    slack = 1e-6 * 10**-3 + abs(lower) * 0.06 * (abs(lower) < 1e-9) + abs(upper) * 0.06 * (abs(upper) < 1e-9)
+    lower = min(a, b)
+    upper = max(a, b)
+    low, high = (
+        float(text) for text in numbers.change_interval(lower, upper).strip("[]").split(", ")
+    )
+    slack = (
+        1e-6 * 10**-3
+        + abs(lower) * 0.06 * (abs(lower) < 1e-9)
+        + abs(upper) * 0.06 * (abs(upper) < 1e-9)
+    )
     assert low <= lower + slack
     assert high >= upper - slack
     for shown, end in ((low, lower), (high, upper)):
@@ -138,7 +168,10 @@ def test_ends_of_a_difference_round_outwards_and_keep_their_side(a: float, b: fl
 
 @given(st.floats(-15, 0))
 def test_odds_round_to_the_side_asked_for(log10: float) -> None:
-    up, down = (1 / float(numbers.odds(log10, way).removeprefix("1 of ").replace(",", "")) for way in ("up", "down"))
+    up, down = (
+        1 / float(numbers.odds(log10, way).removeprefix("1 of ").replace(",", ""))
+        for way in ("up", "down")
+    )
     assert down <= 10**log10 * (1 + 1e-8)
     assert up >= 10**log10 * (1 - 1e-8)
     assert up / down < 1.11
@@ -146,15 +179,29 @@ def test_odds_round_to_the_side_asked_for(log10: float) -> None:
 
 def test_names() -> None:
     names = ["airplane", "1", "c\x1b[31mat\n"]
-    assert [class_name(i, names) for i in (None, 0, 1, 2, 3, -1)] == ["-", "airplane", "1", "c\\x1b[31mat\\n", "3", "-1"]
+    assert [class_name(i, names) for i in (None, 0, 1, 2, 3, -1)] == [
+        "-",
+        "airplane",
+        "1",
+        "c\\x1b[31mat\\n",
+        "3",
+        "-1",
+    ]
     assert class_name(0, names, 6) == "airpl."
     assert class_name(7, {7: "x"}) == "x"
-    assert [class_name(3, {3: name}) for name in ("7", " ", "", "-1")] == ["3 (7)", "3 ( )", "3 ()", "3 (-1)"], (
-        "no index, and nothing to see"
-    )
+    assert [class_name(3, {3: name}) for name in ("7", " ", "", "-1")] == [
+        "3 (7)",
+        "3 ( )",
+        "3 ()",
+        "3 (-1)",
+    ], "no index, and nothing to see"
     assert distinct(["crane", "dog", "crane", "2"]) == ("crane (0)", "dog", "crane (2)", "2")
     assert distinct(["a", "a", "a (0)"]) == ("a (0) (0)", "a (1)", "a (0) (2)")
-    assert distinct(["crane", "dog", "crane"], ["n1", "n2", "n3"]) == ("crane (n1)", "dog", "crane (n3)")
+    assert distinct(["crane", "dog", "crane"], ["n1", "n2", "n3"]) == (
+        "crane (n1)",
+        "dog",
+        "crane (n3)",
+    )
     assert distinct(["", "dog"]) == ("(0)", "dog")
     assert distinct(["a", "a"], ["x", "x"]) == ("a (x) (0)", "a (x) (1)")
     assert printable("Katze 猫") == "Katze 猫"

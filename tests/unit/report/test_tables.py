@@ -43,13 +43,32 @@ def mc(n: int = 48, draws: int = 2000, **more: object) -> list[Row]:
         p = 1.0 if generator.random() < 0.4 else generator.beta(4, 1)
         k = int(generator.binomial(draws, p))
         lower, upper = map(float, clopper_pearson(k, draws))
-        row = replace(ROW, sample_id=f"test/img-{i:05d}.png", label=i % 10, predicted=i % 10, value=k / draws, lower=lower, upper=upper)
+        row = replace(
+            ROW,
+            sample_id=f"test/img-{i:05d}.png",
+            label=i % 10,
+            predicted=i % 10,
+            value=k / draws,
+            lower=lower,
+            upper=upper,
+        )
         rows.append(replace(row, **more))  # type: ignore[arg-type]
     return rows
 
 
-TAYLOR: dict[str, Any] = {"estimator": "taylor_mvs", "lower": None, "upper": None, "std_error": None, "interval": NO_INTERVAL}
-MANY = [*mc(), *mc(1000, level=8 / 255), *mc(**TAYLOR), *mc(**{**TAYLOR, "estimator": "softmax", "quantity": "confidence"})]
+TAYLOR: dict[str, Any] = {
+    "estimator": "taylor_mvs",
+    "lower": None,
+    "upper": None,
+    "std_error": None,
+    "interval": NO_INTERVAL,
+}
+MANY = [
+    *mc(),
+    *mc(1000, level=8 / 255),
+    *mc(**TAYLOR),
+    *mc(**{**TAYLOR, "estimator": "softmax", "quantity": "confidence"}),
+]
 
 
 def shown(tables: Table | Iterable[Table], width: int) -> list[str]:
@@ -73,9 +92,13 @@ def test_nothing_is_cut_off_or_broken_at_any_width(width: int) -> None:
         assert all(len(line) <= width for line in lines)
         assert not any("…" in line for line in lines)
         body = lines[next((i for i, line in enumerate(lines) if line.startswith("──")), 0) :]
-        cells_of = [cell.text for row in table.without_details().rows for cell in row if "[" in cell.text]
+        cells_of = [
+            cell.text for row in table.without_details().rows for cell in row if "[" in cell.text
+        ]
         together = "\n".join(body).replace(", ", ",")
-        assert all(f"[{text.partition(' [')[2]}".replace(", ", ",") in together for text in cells_of)
+        assert all(
+            f"[{text.partition(' [')[2]}".replace(", ", ",") in together for text in cells_of
+        )
 
 
 def test_a_narrow_terminal_gets_the_columns_in_parts() -> None:
@@ -94,9 +117,16 @@ def test_a_narrow_terminal_gets_the_columns_in_parts() -> None:
 
 
 def test_names_that_differ_in_their_middle_stay_different() -> None:
-    names = [f"network-trained-{how}-augmentation-on-hospital-data-epoch-120" for how in ("with", "without")]
+    names = [
+        f"network-trained-{how}-augmentation-on-hospital-data-epoch-120"
+        for how in ("with", "without")
+    ]
     lines = shown(
-        Table("", (Column("run"), *(Column("mean", number=True),) * 3), tuple(cells((one, *["0.1 [0.0, 0.2]"] * 3)) for one in names)),
+        Table(
+            "",
+            (Column("run"), *(Column("mean", number=True),) * 3),
+            tuple(cells((one, *["0.1 [0.0, 0.2]"] * 3)) for one in names),
+        ),
         60,
     )
     together = "".join(re.findall(r"^ ?([a-z0-9-]+)", "\n".join(lines[2:]), re.MULTILINE))
@@ -122,7 +152,12 @@ def test_latex_and_markdown_are_the_same_table() -> None:
         r"\end{tabular}",
         r"% how\nto read",
     ]
-    assert markdown_text([table]).splitlines()[:4] == ["### 50 % &amp; more", "", "| name | value | these |", "| :--- | ---: | ---: |"]
+    assert markdown_text([table]).splitlines()[:4] == [
+        "### 50 % &amp; more",
+        "",
+        "| name | value | these |",
+        "| :--- | ---: | ---: |",
+    ]
 
 
 def test_the_overall_table_says_what_it_shows() -> None:
@@ -130,7 +165,9 @@ def test_the_overall_table_says_what_it_shows() -> None:
     body = "\n".join(lines)
     assert lines[0] == "p_robust: probability that noise leaves the prediction unchanged"
     assert "confidence: softmax score" in body  # another quantity, another table
-    assert any(line.startswith("mc ") and "0.05" in line and line.endswith("12.3") for line in lines)
+    assert any(
+        line.startswith("mc ") and "0.05" in line and line.endswith("12.3") for line in lines
+    )
     assert any(line.startswith("taylor_mvs") and "~0." in line for line in lines)
     assert "no interval" in body
     assert "1,000" in body
@@ -143,7 +180,9 @@ def test_a_single_image_beside_others() -> None:
         (rows[:3], "images like these."),
         (rows[3:], "this image."),
     ):
-        assert f"[ ] 95 % interval of the mean, {says}" in "\n".join(shown(overall_tables(summarise(some)), 200))
+        assert f"[ ] 95 % interval of the mean, {says}" in "\n".join(
+            shown(overall_tables(summarise(some)), 200)
+        )
 
 
 def test_a_perfect_result_has_its_interval_everywhere() -> None:
@@ -179,7 +218,9 @@ def test_a_class_of_one_image_has_the_same_interval_in_the_figure() -> None:
     from robaudit.report.pictures.kinds import figure_of, look_of, sketch_of
 
     lower, upper = map(float, clopper_pearson(0, 100))
-    alone = replace(mc(1)[0], sample_id="alone", label=11, predicted=11, value=0.0, lower=lower, upper=upper)
+    alone = replace(
+        mc(1)[0], sample_id="alone", label=11, predicted=11, value=0.0, lower=lower, upper=upper
+    )
     run = hand_made([*mc(20), alone])
     (bias,) = section_of("classes").records(run, Ask())
     table = next(line for line in shown(bias_table(bias), 160) if line.startswith("11 "))
@@ -202,7 +243,12 @@ def test_a_single_image_has_its_own_interval_everywhere() -> None:
     assert own in repr(of_stored(run))
     assert own in "\n".join(texts(figure_of(sketch_of("summary", [run], Ask()), look_of(7.0))))
     levels = figure_of(sketch_of("levels", [run], Ask()), look_of(7.0))
-    assert lower in {end for line in levels.findobj(Line2D) if isinstance(line, Line2D) for end in np.asarray(line.get_ydata()).tolist()}
+    assert lower in {
+        end
+        for line in levels.findobj(Line2D)
+        if isinstance(line, Line2D)
+        for end in np.asarray(line.get_ydata()).tolist()
+    }
 
 
 def test_every_bracket_of_the_summary_is_explained() -> None:
@@ -216,19 +262,45 @@ def test_every_bracket_of_the_summary_is_explained() -> None:
 
 def test_the_summary_counts_the_images_without_an_end() -> None:
     """Their mean is a bound, too."""
-    about: dict[str, Any] = {"estimator": "qnorm_mc:q=10", "quantity": "loss", "interval": Interval.parse("lognormal:approximate")}
-    rows = [replace(ROW, sample_id=str(i), value=1.0, lower=0.8, upper=None if i < 3 else 1.3, std_error=None, **about) for i in range(8)]
+    about: dict[str, Any] = {
+        "estimator": "qnorm_mc:q=10",
+        "quantity": "loss",
+        "interval": Interval.parse("lognormal:approximate"),
+    }
+    rows = [
+        replace(
+            ROW,
+            sample_id=str(i),
+            value=1.0,
+            lower=0.8,
+            upper=None if i < 3 else 1.3,
+            std_error=None,
+            **about,
+        )
+        for i in range(8)
+    ]
     (group,) = summarise(rows)
-    assert (group.with_interval, group.open_below, group.open_above, group.lower_bounds) == (8, 0, 3, 0)
+    assert (group.with_interval, group.open_below, group.open_above, group.lower_bounds) == (
+        8,
+        0,
+        3,
+        0,
+    )
     assert (known(group.mean.population.upper), group.mean.measured.upper) == (math.inf, math.inf)
     text = " ".join("\n".join(shown(overall_tables([group]), 200)).split())
-    assert "No upper end: qnorm_mc:q=10 at sigma 0.05 (3 of 8 images); the true values may be much larger" in text
+    assert (
+        "No upper end: qnorm_mc:q=10 at sigma 0.05 (3 of 8 images); the true values may be much "
+        "larger" in text
+    )
     assert ">= 1.000 [" in text
     assert "No upper end" not in " ".join(shown(overall_tables(summarise(rows[3:])), 200))
 
 
 def test_numbers_by_votes_are_said_to_be() -> None:
-    fits = [replace(row, interval=Interval.parse("jackknife:approximate"), estimator="logit_gaussian") for row in mc(20)]
+    fits = [
+        replace(row, interval=Interval.parse("jackknife:approximate"), estimator="logit_gaussian")
+        for row in mc(20)
+    ]
     voted = [replace(row, votes=Votes((90, 6), split=2), label=0, predicted=0) for row in fits]
     for tables in (overall_tables(summarise(voted)), bias_table(class_bias(voted))):
         text = " ".join(shown(tables, 300))
@@ -243,7 +315,10 @@ def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
     assert f"{flagged.beyond} of 48 samples are below 0.9" in lines[2]
     assert f"... and {flagged.beyond - 3} more." in lines
     assert sum("img-" in line for line in lines) == 3
-    assert any("without an interval." in line for line in shown(flags_table(flag(mc(**TAYLOR), below=0.9)), 120))
+    assert any(
+        "without an interval." in line
+        for line in shown(flags_table(flag(mc(**TAYLOR), below=0.9)), 120)
+    )
 
 
 def test_a_flagged_sample_is_a_line_with_its_classes_and_its_value() -> None:
@@ -253,7 +328,8 @@ def test_a_flagged_sample_is_a_line_with_its_classes_and_its_value() -> None:
 
 
 def test_confirmed_and_approximate_ones_are_both_counted() -> None:
-    """As rows of logit_gaussian may be: some by an exact interval, some by one that leaves out the bias."""
+    """As rows of logit_gaussian may be: some by an exact interval, some by one that leaves out the
+    bias."""
     low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
     rows = [
         low,
@@ -275,12 +351,22 @@ def test_hostile_names_are_text_and_not_markup() -> None:
 def test_csv_of_classes_and_flags() -> None:
     """Their columns, and a name that a spreadsheet would take for a formula."""
     run = hand_made(mc(), data={"where": "x", "class_names": ["=cat", *NAMES[1:]], "labelled": 48})
-    bias, flagged = class_bias(mc(), class_names=NAMES), flag(mc(), below=0.9)
+    bias = class_bias(mc(), class_names=NAMES)
+    flagged = flag(mc(), below=0.9)
     classes, flags = (
         list(csv.DictReader(io.StringIO(section_csv(name, [Entry("run", run, record)], Ask()))))
         for name, record in (("classes", bias), ("flagged", flagged))
     )
-    assert {"q25", "median", "q75", "below", "below_count", "difference_lower", "p_value", "differs"} <= set(classes[0])
+    assert {
+        "q25",
+        "median",
+        "q75",
+        "below",
+        "below_count",
+        "difference_lower",
+        "p_value",
+        "differs",
+    } <= set(classes[0])
     assert {line["predicted_name"] for line in flags if line["predicted"] == "0"} == {"'=cat"}
     assert len(flags) == flagged.beyond
 
@@ -288,19 +374,44 @@ def test_csv_of_classes_and_flags() -> None:
 def test_a_mean_that_leans_is_explained() -> None:
     rows = [replace(row, interval=Interval.parse("confidence-sequence")) for row in mc(12)]
     assert any("stopped early" in line for line in shown(overall_tables(summarise(rows)), 140))
-    assert not any("stopped early" in line for line in shown(overall_tables(summarise(mc(12))), 140))
+    assert not any(
+        "stopped early" in line for line in shown(overall_tables(summarise(mc(12))), 140)
+    )
 
 
 def bounded(name: str, value: float, lower: float | None, upper: float, label: int = 0) -> Row:
     interval = Interval.parse("upper bound" if lower is None else "lognormal:4 repeats")
-    about: dict[str, Any] = {"estimator": "splitting", "quantity": "log10_p_fail", "label": label, "predicted": label, "votes": None}
-    return replace(ROW, sample_id=name, value=value, lower=lower, upper=upper, std_error=None, interval=interval, **about)
+    about: dict[str, Any] = {
+        "estimator": "splitting",
+        "quantity": "log10_p_fail",
+        "label": label,
+        "predicted": label,
+        "votes": None,
+    }
+    return replace(
+        ROW,
+        sample_id=name,
+        value=value,
+        lower=lower,
+        upper=upper,
+        std_error=None,
+        interval=interval,
+        **about,
+    )
 
 
 def test_a_mean_with_bounds_is_one_and_quantiles_are_what_is_known() -> None:
     """Rows that bound a value from one side only, on a scale without a low end."""
-    measured = [bounded("a", -3.0, -3.2, -2.8), bounded("b", -6.0, -6.4, -5.6), bounded("c", -5.0, -5.2, -4.8, 1)]
-    bounds = [bounded("d", -12.0, None, -12.0), bounded("e", -12.0, None, -12.0, 1), bounded("f", -12.0, None, -12.0, 1)]
+    measured = [
+        bounded("a", -3.0, -3.2, -2.8),
+        bounded("b", -6.0, -6.4, -5.6),
+        bounded("c", -5.0, -5.2, -4.8, 1),
+    ]
+    bounds = [
+        bounded("d", -12.0, None, -12.0),
+        bounded("e", -12.0, None, -12.0, 1),
+        bounded("f", -12.0, None, -12.0, 1),
+    ]
     (group,) = summarise(measured + bounds)
     assert group.with_interval == 6
     assert group.mean.value == pytest.approx(np.mean([-3, -6, -5, -12, -12, -12]))
@@ -309,7 +420,8 @@ def test_a_mean_with_bounds_is_one_and_quantiles_are_what_is_known() -> None:
     assert group.mean.value < group.mean.measured.upper < -8
     assert (group.p05.measured.lower, group.p05.measured.upper) == (-math.inf, -12.0)
     assert group.median.measured.lower == -math.inf
-    # Of two neighbours: the bound itself, and an end of b so wide that the ends of all images hold at once.
+    # Of two neighbours: the bound itself, and an end of b so wide that the ends of all images hold
+    # at once.
     assert group.median.measured.upper == pytest.approx((-12 + -6 + 3 * 0.4) / 2)
     for tables in (overall_tables([group]), bias_table(class_bias(measured + bounds))):
         text = "\n".join(shown(tables, 120))

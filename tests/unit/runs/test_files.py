@@ -1,4 +1,5 @@
-"""Files of a run folder: the old one or the new one, one writer at a time, and nothing that killed processes left."""
+"""Files of a run folder: the old one or the new one, one writer at a time, and nothing that killed
+processes left."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def names(folder: Path) -> set[str]:
 
 @settings(deadline=None)  # each example syncs a file to the disk
 @given(st.lists(st.binary(max_size=20_000), max_size=5))
-def test_pieces_make_a_file_and_its_checksum(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:
+def test_pieces_make_a_file_and_its_checksum(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]
+) -> None:
     path = tmp_path_factory.getbasetemp() / "pieces"
     with writing(path) as sink:
         for piece in pieces:
@@ -65,8 +68,14 @@ class Stop(BaseException):
     """Neither an error nor an interrupt."""
 
 
-@pytest.mark.parametrize("raised", [Stop(), KeyboardInterrupt(), ValueError("x"), OSError(errno.EIO, "of the caller")], ids=repr)
-def test_an_exception_within_leaves_the_old_file_alone(raised: BaseException, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "raised",
+    [Stop(), KeyboardInterrupt(), ValueError("x"), OSError(errno.EIO, "of the caller")],
+    ids=repr,
+)
+def test_an_exception_within_leaves_the_old_file_alone(
+    raised: BaseException, tmp_path: Path
+) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
     with pytest.raises(type(raised)) as found, writing(path):
@@ -108,22 +117,44 @@ def test_no_folder_to_write_into(what: str, tmp_path: Path, golden: Golden) -> N
 
 
 def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
-    code = "import os, sys, pathlib\nfrom robaudit.files import writing\nwith writing(pathlib.Path(sys.argv[1])):\n    os._exit(9)\n"
+    code = (
+        "import os, sys, pathlib\nfrom robaudit.files import writing\nwith "
+        "writing(pathlib.Path(sys.argv[1])):\n    os._exit(9)\n"
+    )
     for name in ("run.json", "a b\n\u00fc"):
-        assert subprocess.run([sys.executable, "-c", code, tmp_path / name], check=False, timeout=60).returncode == 9
+        assert (
+            subprocess.run(
+                [sys.executable, "-c", code, tmp_path / name], check=False, timeout=60
+            ).returncode
+            == 9
+        )
     random = "0123456789abcdef"
-    strangers = {".lock", "run.json", ".run.json.tmp", f"run.json.{random}.tmp", f".run.json.{random[1:]}.tmp", f".{random}.tmp", ".tmp"}
+    strangers = {
+        ".lock",
+        "run.json",
+        ".run.json.tmp",
+        f"run.json.{random}.tmp",
+        f".run.json.{random[1:]}.tmp",
+        f".{random}.tmp",
+        ".tmp",
+    }
     for name in strangers:
         (tmp_path / name).touch()
     (tmp_path / f".run.json.{random[::-1]}.tmp").mkdir()
     (tmp_path / f".run.json.{8 * 'ab'}.tmp").symlink_to("run.json")
     assert len(names(tmp_path)) == len(strangers) + 4
     remove_leftovers(tmp_path)
-    assert names(tmp_path) == {*strangers, f".run.json.{random[::-1]}.tmp", f".run.json.{8 * 'ab'}.tmp"}
+    assert names(tmp_path) == {
+        *strangers,
+        f".run.json.{random[::-1]}.tmp",
+        f".run.json.{8 * 'ab'}.tmp",
+    }
 
 
 @pytest.mark.parametrize("call", ["pathlib.Path.unlink", "pathlib.Path.iterdir"])
-def test_leftovers_that_cannot_be_removed(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_leftovers_that_cannot_be_removed(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     (tmp_path / ".run.json.0123456789abcdef.tmp").touch()
 
     def refuse(*_: object, **__: object) -> None:
@@ -169,11 +200,21 @@ def link_to_the_lock(folder: Path) -> None:
     (folder / ".lock").symlink_to("kept")
 
 
-CHANGES = [remove, make_anew, make_anew_with_a_lock, delete_the_lock, make_the_lock_anew, put_a_file_in_its_place, link_to_the_lock]
+CHANGES = [
+    remove,
+    make_anew,
+    make_anew_with_a_lock,
+    delete_the_lock,
+    make_the_lock_anew,
+    put_a_file_in_its_place,
+    link_to_the_lock,
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_folder_that_is_no_longer_ours(change: Callable[[Path], None], tmp_path: Path, golden: Golden) -> None:
+def test_a_folder_that_is_no_longer_ours(
+    change: Callable[[Path], None], tmp_path: Path, golden: Golden
+) -> None:
     (tmp_path / "run").mkdir()
     with locked(tmp_path / "run") as lock:
         lock.check()
@@ -183,8 +224,12 @@ def test_a_folder_that_is_no_longer_ours(change: Callable[[Path], None], tmp_pat
         golden(error.value)
 
 
-@pytest.mark.parametrize("change", [make_anew, make_anew_with_a_lock], ids=lambda change: change.__name__)
-def test_what_is_being_written_never_gets_into_another_folder(change: Callable[[Path], None], tmp_path: Path, golden: Golden) -> None:
+@pytest.mark.parametrize(
+    "change", [make_anew, make_anew_with_a_lock], ids=lambda change: change.__name__
+)
+def test_what_is_being_written_never_gets_into_another_folder(
+    change: Callable[[Path], None], tmp_path: Path, golden: Golden
+) -> None:
     run = tmp_path / "run"
     run.mkdir()
     with locked(run) as lock:
@@ -197,11 +242,16 @@ def test_what_is_being_written_never_gets_into_another_folder(change: Callable[[
         golden(error.value)
         assert names(run) <= {".lock"}
     moved = tmp_path / "moved"
-    assert not moved.exists() or (moved / "file").read_bytes() == b"new", "it went where it was meant to"
+    assert not moved.exists() or (moved / "file").read_bytes() == b"new", (
+        "it went where it was meant to"
+    )
 
 
-def test_a_lock_lost_while_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
-    """Between opening the file and locking it somebody deletes the folder and makes it anew: two would write into it."""
+def test_a_lock_lost_while_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
+    """Between opening the file and locking it somebody deletes the folder and makes it anew: two
+    would write into it."""
     flock = __import__("fcntl").flock
 
     def late(handle: int, operation: int) -> None:
@@ -222,7 +272,9 @@ def test_a_lock_that_leads_elsewhere(tmp_path: Path, golden: Golden) -> None:
     assert names(tmp_path) == {".lock"}
 
 
-def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_no_locks_on_this_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -247,7 +299,9 @@ with locked(pathlib.Path(sys.argv[1])):
 
 
 def test_a_child_that_outlives_its_parent_holds_no_lock(tmp_path: Path, golden: Golden) -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, tmp_path], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         try:
@@ -287,7 +341,12 @@ sys.exit(code)
 
 
 def test_a_child_that_leaves_the_block_closes_no_file_of_its_own(tmp_path: Path) -> None:
-    assert subprocess.run([sys.executable, "-c", CHILD_LEAVES, tmp_path], check=False, timeout=60).returncode == 7
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", CHILD_LEAVES, tmp_path], check=False, timeout=60
+        ).returncode
+        == 7
+    )
 
 
 def test_a_child_that_leaves_the_block_does_not_unlock(tmp_path: Path, golden: Golden) -> None:
@@ -301,10 +360,22 @@ def test_a_child_that_leaves_the_block_does_not_unlock(tmp_path: Path, golden: G
         golden(error.value)
 
 
-@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()))
+@given(
+    st.dictionaries(
+        st.text(),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+    )
+)
 def test_a_sealed_document_comes_back_and_a_changed_one_does_not(document: dict[str, Any]) -> None:
     document.pop("checksum", None)
     written = json.loads(json.dumps(sealed(document)))
     assert unsealed(written, Path("run.json")) == document
     with pytest.raises(RunError, match="checksum does not match"):
-        unsealed({**written, "another": 1 if "another" not in document else [document["another"]]}, Path("run.json"))
+        unsealed(
+            {**written, "another": 1 if "another" not in document else [document["another"]]},
+            Path("run.json"),
+        )

@@ -1,4 +1,5 @@
-"""The columns of a run give back its rows, in whatever order they come and however few bytes they take."""
+"""The columns of a run give back its rows, in whatever order they come and however few bytes they
+take."""
 
 from __future__ import annotations
 
@@ -24,13 +25,19 @@ NUMBERS = st.sampled_from([0.0, -0.0, 0.5, 1.0, 300.0, math.nan, math.inf]) | st
 @example([0.0, -0.0] * 1000)
 def test_numbers_come_back(numbers: list[float]) -> None:
     """Also of more rows than are converted at a time."""
-    columns = Columns.of(row(i, number, certificate=Certificate(alpha=number)) for i, number in enumerate(numbers))
+    columns = Columns.of(
+        row(i, number, certificate=Certificate(alpha=number)) for i, number in enumerate(numbers)
+    )
     finite = np.where(np.isinf(numbers), np.nan, numbers)  # a certificate has no infinite number
     for found, expected in ((columns.values, numbers), (columns.alpha, finite)):
         assert np.array_equal(found, np.array(expected), equal_nan=True)
-        assert np.array_equal(np.signbit(found[found == 0]), np.signbit([one for one in numbers if one == 0]))
+        assert np.array_equal(
+            np.signbit(found[found == 0]), np.signbit([one for one in numbers if one == 0])
+        )
     assert columns.names == [str(i) for i in range(len(numbers))]
-    assert len(columns.finite) == len(numbers) - columns.not_finite == sum(map(math.isfinite, numbers))
+    assert (
+        len(columns.finite) == len(numbers) - columns.not_finite == sum(map(math.isfinite, numbers))
+    )
     assert columns.finite.not_finite == columns.not_finite
 
 
@@ -61,7 +68,9 @@ def _ends(one: Row) -> tuple[float, float]:
         ("censored", 0.0, None, (-math.inf, math.inf)),
     ],
 )
-def test_ends(interval: str, lower: float | None, upper: float | None, expected: tuple[float, float]) -> None:
+def test_ends(
+    interval: str, lower: float | None, upper: float | None, expected: tuple[float, float]
+) -> None:
     assert _ends(row(0, 0.5, lower, upper, interval=Interval.parse(interval))) == expected
 
 
@@ -71,8 +80,14 @@ def test_rows_without_an_interval_have_no_ends() -> None:
 
 def test_votes_take_the_place_of_approximations() -> None:
     counted = votes([7, 10], 10)
-    approximate = [replace(one, value=0.55, lower=0.5, upper=0.6, interval=Interval.parse("jackknife:approximate")) for one in counted]
-    by_votes, plain = Columns.of(approximate).by_votes(), Columns.of(counted)
+    approximate = [
+        replace(
+            one, value=0.55, lower=0.5, upper=0.6, interval=Interval.parse("jackknife:approximate")
+        )
+        for one in counted
+    ]
+    by_votes = Columns.of(approximate).by_votes()
+    plain = Columns.of(counted)
     for name in ("values", "lower", "upper", "share_draws", "hits"):
         assert getattr(by_votes, name).tolist() == getattr(plain, name).tolist()
     assert by_votes.approximate == 0

@@ -1,4 +1,5 @@
-"""Whatever stands in a spec, a table of results or a run folder: a result, or one error that is the user's to mend."""
+"""Whatever stands in a spec, a table of results or a run folder: a result, or one error that is the
+user's to mend."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ from robaudit.runs.serialise import stream_rows_json
 from tests.rows import ROW, csv_text, json_text
 from tests.specs import digits, read_info, write
 
-quickly = settings(max_examples=100, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quickly = settings(
+    max_examples=100, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 SPEC = yaml.safe_dump(digits(run={"seed": 3, "precision": "fp64"}), sort_keys=False)
 scalars = (
@@ -38,13 +41,44 @@ scalars = (
     | st.text(max_size=20)
     | st.dates()
     | st.binary(max_size=5)
-    | st.sampled_from(["mc", "digits", "8/255", "robaudit:digits_cnn", "~nobody/x", "\x1b[2J", "\ud800", "\0", "../..", "9" * 5000])
+    | st.sampled_from(
+        [
+            "mc",
+            "digits",
+            "8/255",
+            "robaudit:digits_cnn",
+            "~nobody/x",
+            "\x1b[2J",
+            "\ud800",
+            "\0",
+            "../..",
+            "9" * 5000,
+        ]
+    )
 )
 keys = st.sampled_from(
-    ["model", "dataset", "noise", "estimators", "run", "sigma", "kind", "path", "samples", "mc", "name", "limit", "sample"]
+    [
+        "model",
+        "dataset",
+        "noise",
+        "estimators",
+        "run",
+        "sigma",
+        "kind",
+        "path",
+        "samples",
+        "mc",
+        "name",
+        "limit",
+        "sample",
+    ]
 )
 values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys | st.text(max_size=5), inner, max_size=4), max_leaves=12
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(keys | st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
 )
 
 
@@ -71,9 +105,25 @@ def mutated(draw: st.DrawFn, whole: str) -> str:
         end = draw(st.integers(begin, min(len(whole), begin + 30)))
         other = draw(
             st.text(max_size=8)
-            | st.sampled_from(["{", "[", "null", "1e999", "NaN", '"', "\n", "&a ", "*a", "!!python/name:os ", "9" * 5000])
+            | st.sampled_from(
+                [
+                    "{",
+                    "[",
+                    "null",
+                    "1e999",
+                    "NaN",
+                    '"',
+                    "\n",
+                    "&a ",
+                    "*a",
+                    "!!python/name:os ",
+                    "9" * 5000,
+                ]
+            )
         )
-        whole = whole[:begin] + draw(st.sampled_from(["", other, whole[begin:end] * 2])) + whole[end:]
+        whole = (
+            whole[:begin] + draw(st.sampled_from(["", other, whole[begin:end] * 2])) + whole[end:]
+        )
     return whole
 
 
@@ -89,7 +139,12 @@ def test_spec_of_anything(tmp_path: Path, content: bytes) -> None:
 
 
 @quickly
-@given(section=st.sampled_from(["model", "dataset", "noise", "estimators", "run", "model.path", "noise.sigma", "run.seed"]), value=values)
+@given(
+    section=st.sampled_from(
+        ["model", "dataset", "noise", "estimators", "run", "model.path", "noise.sigma", "run.seed"]
+    ),
+    value=values,
+)
 def test_spec_with_any_value(tmp_path: Path, section: str, value: Any) -> None:
     document: dict[str, Any] = yaml.safe_load(SPEC)
     *outer, last = section.split(".")
@@ -100,7 +155,11 @@ def test_spec_with_any_value(tmp_path: Path, section: str, value: Any) -> None:
 @quickly
 @given(
     setting=st.text(max_size=30)
-    | st.builds("{}={}".format, st.sampled_from(["model.mean", "mc.samples", "run.seed", "noise"]), st.text(max_size=30))
+    | st.builds(
+        "{}={}".format,
+        st.sampled_from(["model.mean", "mc.samples", "run.seed", "noise"]),
+        st.text(max_size=30),
+    )
 )
 def test_any_setting(tmp_path: Path, setting: str) -> None:
     loads(tmp_path, SPEC.encode(), settings=[setting])
@@ -109,7 +168,17 @@ def test_any_setting(tmp_path: Path, setting: str) -> None:
 EXACT = Interval.parse("clopper-pearson")
 RESULTS = [
     replace(ROW, sample_id="a,b", interval=EXACT, votes=Votes((8, 2))),
-    replace(ROW, sample_id="c", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, numbers={"x": 0.5}),
+    replace(
+        ROW,
+        sample_id="c",
+        label=None,
+        correct=None,
+        lower=None,
+        upper=None,
+        std_error=None,
+        flips_to=None,
+        numbers={"x": 0.5},
+    ),
 ]
 
 
@@ -126,7 +195,12 @@ def test_damaged_json(text: str) -> None:
 
 
 @quickly
-@given(column=st.sampled_from([*json.loads(json_text(RESULTS))["columns"], "votes", "certificate", "numbers"]), value=values)
+@given(
+    column=st.sampled_from(
+        [*json.loads(json_text(RESULTS))["columns"], "votes", "certificate", "numbers"]
+    ),
+    value=values,
+)
 def test_a_row_with_any_value(column: str, value: Any) -> None:
     document = {**json.loads(json_text(RESULTS))["rows"][0], column: value}
     try:
@@ -176,6 +250,8 @@ def test_run_with_any_value(finished: Path, data: st.DataObject, value: Any) -> 
     key: Any = data.draw(st.sampled_from(sorted(document)))
     while isinstance(place[key], dict | list) and place[key] and data.draw(st.booleans()):
         place = place[key]
-        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        key = data.draw(
+            st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place)))
+        )
     place[key] = value
     shows(finished, "run.json", json.dumps(document, default=str))

@@ -20,12 +20,15 @@ from tests.infos import run_info
 from tests.levels import sigma
 from tests.rows import ROW
 
-LOW, HIGH = sigma(0.1), sigma(0.2)
+LOW = sigma(0.1)
+HIGH = sigma(0.2)
 
 
 def row(sample: str = "0", at: NoiseLevel = LOW, estimator: str = "mc", value: float = 0.5) -> Row:
     """A result without a label or an interval."""
-    bare: dict[str, Any] = dict.fromkeys(("label", "correct", "lower", "upper", "std_error", "flips_to"))
+    bare: dict[str, Any] = dict.fromkeys(
+        ("label", "correct", "lower", "upper", "std_error", "flips_to")
+    )
     about: dict[str, Any] = {"sample_id": sample, "estimator": estimator, **at.document()}
     return replace(ROW, predicted=1, value=value, interval=NO_INTERVAL, **bare, **about)
 
@@ -36,9 +39,16 @@ def test_not_a_number_is_never_written(golden: Golden) -> None:
 
 
 def test_groups_keep_the_runs_order(golden: Golden) -> None:
-    rows = tuple(row(sample, at, name) for sample in "ab" for at in (HIGH, LOW) for name in ("taylor", "mc"))
+    rows = tuple(
+        row(sample, at, name) for sample in "ab" for at in (HIGH, LOW) for name in ("taylor", "mc")
+    )
     run = Run(Path("run"), run_info(), rows)
-    assert [(key.estimator, key.at) for key in run.groups()] == [("taylor", HIGH), ("mc", HIGH), ("taylor", LOW), ("mc", LOW)]
+    assert [(key.estimator, key.at) for key in run.groups()] == [
+        ("taylor", HIGH),
+        ("mc", HIGH),
+        ("taylor", LOW),
+        ("mc", LOW),
+    ]
     assert [key.at for key in run.groups(["mc"], [0.1, 0.2])] == [HIGH, LOW]
     assert [columns.names for columns in run.groups(["mc"], [0.1]).values()] == [["a", "b"]]
     with pytest.raises(RunError) as error:

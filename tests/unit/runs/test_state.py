@@ -1,4 +1,5 @@
-"""The state of a run: flushes in any number and order, samples that come and go, and files that are not what was written."""
+"""The state of a run: flushes in any number and order, samples that come and go, and files that are
+not what was written."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ from tests.unit.runs.test_runs import row
 LABELS = ("mc", "taylor")
 BUILT = build([EstimatorSpec(name=name) for name in LABELS])
 TASKS = tuple(
-    Task(one, label, at) for at in (sigma(0.1), sigma(0.2)) for label, one in build([EstimatorSpec(name=name) for name in LABELS]).items()
+    Task(one, label, at)
+    for at in (sigma(0.1), sigma(0.2))
+    for label, one in build([EstimatorSpec(name=name) for name in LABELS]).items()
 )
 NAMES = [(task.at, task.label) for task in TASKS]
 OTHER = sigma(0.3), "mc"
@@ -37,7 +40,8 @@ PLACES = st.integers(0, 7)
 class Ids:
     """A data set of which only the ids matter."""
 
-    where, class_names = "ids", None
+    where = "ids"
+    class_names = None
 
     def __init__(self, ids: list[str]) -> None:
         self.ids = ids
@@ -72,40 +76,93 @@ def state_of(ids: list[str], flushes: list[Flush]) -> State:
     return state
 
 
-FLUSHES = st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh?!"), st.sampled_from([*NAMES, OTHER])), max_size=6), max_size=8)
+FLUSHES = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from("abcdefgh?!"), st.sampled_from([*NAMES, OTHER])), max_size=6
+    ),
+    max_size=8,
+)
 
 
-@given(FLUSHES, st.lists(st.tuples(PLACES, st.sampled_from("abch?"), st.sampled_from([None, *NAMES, OTHER])), max_size=3), st.booleans())
+@given(
+    FLUSHES,
+    st.lists(
+        st.tuples(PLACES, st.sampled_from("abch?"), st.sampled_from([None, *NAMES, OTHER])),
+        max_size=3,
+    ),
+    st.booleans(),
+)
 def test_it_knows_what_a_plain_list_would(
-    rows: list[list[tuple[str, TaskName]]], skips: list[tuple[int, str, TaskName | None]], backwards: bool
+    rows: list[list[tuple[str, TaskName]]],
+    skips: list[tuple[int, str, TaskName | None]],
+    backwards: bool,
 ) -> None:
     ids = list("hgfedcba" if backwards else "abcdefgh")
-    flushes = [Flush([one(*r) for r in some], [skip_of(s, "why", t) for at, s, t in skips if at == i]) for i, some in enumerate(rows)]
-    skipped = {skip.sample_id for flush in flushes for skip in flush.skipped if skip.task is None or skip.task in NAMES}
-    done = {name: {n for flush in flushes for n in {(r.at, r.estimator) for r in flush.rows if r.sample_id == name}} for name in ids}
+    flushes = [
+        Flush([one(*r) for r in some], [skip_of(s, "why", t) for at, s, t in skips if at == i])
+        for i, some in enumerate(rows)
+    ]
+    skipped = {
+        skip.sample_id
+        for flush in flushes
+        for skip in flush.skipped
+        if skip.task is None or skip.task in NAMES
+    }
+    done = {
+        name: {
+            n
+            for flush in flushes
+            for n in {(r.at, r.estimator) for r in flush.rows if r.sample_id == name}
+        }
+        for name in ids
+    }
     with state_of(ids, flushes) as state:
-        left = [i for i, name in enumerate(ids) if name not in skipped and not done[name].issuperset(NAMES)]
+        left = [
+            i
+            for i, name in enumerate(ids)
+            if name not in skipped and not done[name].issuperset(NAMES)
+        ]
         assert list(state.unfinished) == left
         for i in left:
-            assert [NAMES[number] for number in state.missing(i)] == [n for n in NAMES if n not in done[ids[i]]]
+            assert [NAMES[number] for number in state.missing(i)] == [
+                n for n in NAMES if n not in done[ids[i]]
+            ]
         assert state.lacking() == [sum(name not in done[ids[i]] for i in left) for name in NAMES]
         found = {sample.rows[0].sample_id: sample.rows for sample in state.results()}
-        wanted = {name: [one(name, n) for n in NAMES if n in done[name]] for name in ids if name not in skipped}
+        wanted = {
+            name: [one(name, n) for n in NAMES if n in done[name]]
+            for name in ids
+            if name not in skipped
+        }
         assert found == {name: some for name, some in wanted.items() if some}
-        assert [skip.sample_id for skip in state.skips()] == [name for name in ids if name in skipped]
+        assert [skip.sample_id for skip in state.skips()] == [
+            name for name in ids if name in skipped
+        ]
 
 
-@given(st.permutations([(name, task) for name in "dcab" for task in NAMES]), st.lists(st.integers(1, 5), min_size=16, max_size=16))
-def test_results_come_in_the_order_of_data_and_spec(rows: list[tuple[str, TaskName]], sizes: list[int]) -> None:
+@given(
+    st.permutations([(name, task) for name in "dcab" for task in NAMES]),
+    st.lists(st.integers(1, 5), min_size=16, max_size=16),
+)
+def test_results_come_in_the_order_of_data_and_spec(
+    rows: list[tuple[str, TaskName]], sizes: list[int]
+) -> None:
     flushes = []
     for size in sizes:
-        flushes.append(Flush([one(*r) for r in rows[:size]], images={name: f"digest of {name}" for name, _ in rows[:size]}))
+        flushes.append(
+            Flush(
+                [one(*r) for r in rows[:size]],
+                images={name: f"digest of {name}" for name, _ in rows[:size]},
+            )
+        )
         rows = rows[size:]
     ids = ["d", "c", "a", "b"]
     with state_of(ids, flushes) as state:
         found = list(state.results())
         assert state.images() == {name: f"digest of {name}" for name in ids}
-    assert [r for sample in found for r in sample.rows] == [one(name, task) for name in ids for task in NAMES]
+    assert [r for sample in found for r in sample.rows] == [
+        one(name, task) for name in ids for task in NAMES
+    ]
     assert [sample.digest for sample in found] == [f"digest of {name}" for name in ids]
 
 
@@ -117,7 +174,9 @@ def test_a_skipped_sample_has_no_rows_and_a_skip_of_another_spec_does_not_count(
     with state_of(list("abc"), flushes) as state:
         assert [[r.sample_id for r in sample.rows] for sample in state.results()] == [["b"], ["c"]]
         assert list(state.skips()) == [skip_of("a", "broken", NAMES[1])]
-        assert [r.sample_id for r in state.rows()] == ["c"], "what is shown of an unfinished run leaves out whatever was skipped"
+        assert [r.sample_id for r in state.rows()] == ["c"], (
+            "what is shown of an unfinished run leaves out whatever was skipped"
+        )
 
 
 def test_an_id_twice_is_refused(golden: Golden) -> None:
@@ -130,7 +189,13 @@ def test_an_id_twice_is_refused(golden: Golden) -> None:
 
 
 def test_seconds_add_up_and_steps_keep_their_order() -> None:
-    with state_of(["a"], [Flush(seconds={"clean": 0.5, "mc@gaussian:sigma=0.1": 1.0}), Flush(seconds={"clean": 0.25})]) as state:
+    with state_of(
+        ["a"],
+        [
+            Flush(seconds={"clean": 0.5, "mc@gaussian:sigma=0.1": 1.0}),
+            Flush(seconds={"clean": 0.25}),
+        ],
+    ) as state:
         assert list(state.seconds().items()) == [("clean", 0.75), ("mc@gaussian:sigma=0.1", 1.0)]
 
 
@@ -141,14 +206,19 @@ def test_tasks_cost_what_their_passes_do() -> None:
     assert (mc.cost(10), taylor.cost(10)) == (100, 2 + 2 * 9)
 
 
-@given(st.lists(ROWS, max_size=3, unique_by=lambda found: found.key), st.dictionaries(st.text(), st.text()))
+@given(
+    st.lists(ROWS, max_size=3, unique_by=lambda found: found.key),
+    st.dictionaries(st.text(), st.text()),
+)
 def test_every_bit_of_a_row_comes_back(rows: list[Row], images: dict[str, str]) -> None:
     with State() as state:
         state.write(Flush(rows, [skip_of("skipped\0", "why")], images, {"clean": 0.1}))
         found = {r.key: r for r in state.rows()}
         assert state.images() == images
     expected = {r.key: r for r in rows if r.sample_id != "skipped\0"}
-    assert {key: repr(r) for key, r in found.items()} == {key: repr(r) for key, r in expected.items()}, "-0.0 is not 0.0, 1 is not 1.0"
+    assert {key: repr(r) for key, r in found.items()} == {
+        key: repr(r) for key, r in expected.items()
+    }, "-0.0 is not 0.0, 1 is not 1.0"
 
 
 def test_the_same_row_again_changes_nothing() -> None:
@@ -192,9 +262,14 @@ def everything(path: Path) -> tuple[object, ...]:
 def test_a_state_leaves_one_file_and_keeps_its_own_settings(tmp_path: Path) -> None:
     path = make(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["state.db"]
-    assert stat.S_IMODE(path.stat().st_mode) & 0o133 == 0, "nobody else may write it, and it is no program"
+    assert stat.S_IMODE(path.stat().st_mode) & 0o133 == 0, (
+        "nobody else may write it, and it is no program"
+    )
     with State(path) as state:
-        setting = {name: state._value(f"PRAGMA {name}") for name in ("journal_mode", "synchronous", "trusted_schema")}
+        setting = {
+            name: state._value(f"PRAGMA {name}")
+            for name in ("journal_mode", "synchronous", "trusted_schema")
+        }
     assert setting == {"journal_mode": "truncate", "synchronous": 3, "trusted_schema": 0}
     before = path.read_bytes(), path.stat().st_mtime_ns
     everything(path)
@@ -213,14 +288,19 @@ def test_a_truncated_state_never_passes(length: int, tmp_path: Path, golden: Gol
 STRANGE = {
     "another table": ("CREATE TABLE more (x)",),
     "a trigger": ("CREATE TRIGGER t AFTER INSERT ON rows BEGIN DELETE FROM rows; END",),
-    "a view for a table": ("DROP TABLE seconds", "CREATE VIEW seconds AS SELECT 1 AS id, 1 AS flush, 'clean' AS step, 1 AS seconds"),
+    "a view for a table": (
+        "DROP TABLE seconds",
+        "CREATE VIEW seconds AS SELECT 1 AS id, 1 AS flush, 'clean' AS step, 1 AS seconds",
+    ),
     "another column": ("ALTER TABLE rows ADD COLUMN more",),
     "no index": ("DROP INDEX skips_of",),
 }
 
 
 @pytest.mark.parametrize("statements", STRANGE.values(), ids=list(STRANGE))
-def test_a_database_of_another_shape_is_refused(statements: tuple[str, ...], tmp_path: Path, golden: Golden) -> None:
+def test_a_database_of_another_shape_is_refused(
+    statements: tuple[str, ...], tmp_path: Path, golden: Golden
+) -> None:
     path = make(tmp_path)
     states.change(tmp_path, *statements)
     with pytest.raises(RunError) as error:
@@ -242,14 +322,19 @@ VALUES = {
     "a row of 60 MB": "UPDATE rows SET row = packed(hex(zeroblob(30000000))) WHERE id = 7",
     "a row that is no JSON": "UPDATE rows SET row = packed('[1') WHERE id = 7",
     "a row that is a list": "UPDATE rows SET row = packed('[1]') WHERE id = 7",
-    "a row of another type": "UPDATE rows SET row = packed(replace(unpacked(row), '\"predicted\": 1', '\"predicted\": -1')) WHERE id = 7",
-    "a row of two lines": "UPDATE rows SET row = packed(replace(unpacked(row), ', ', char(44, 10))) WHERE id = 7",
-    "a row beyond ASCII": 'UPDATE rows SET row = packed(replace(unpacked(row), \'"note": "\', \'"note": "\' || char(233))) WHERE id = 7',
-    "a row of lists": "UPDATE rows SET row = packed(replace(hex(zeroblob(50000)), '00', '[')) WHERE id = 7",
+    "a row of another type": "UPDATE rows SET row = packed(replace(unpacked(row), "
+    "'\"predicted\": 1', '\"predicted\": -1')) WHERE id = 7",
+    "a row of two lines": "UPDATE rows SET row = packed(replace(unpacked(row), ', ', char(44, "
+    "10))) WHERE id = 7",
+    "a row beyond ASCII": 'UPDATE rows SET row = packed(replace(unpacked(row), \'"note": "\', '
+    '\'"note": "\' || char(233))) WHERE id = 7',
+    "a row of lists": "UPDATE rows SET row = packed(replace(hex(zeroblob(50000)), '00', '[')) "
+    "WHERE id = 7",
     "a noise that is no JSON": "UPDATE tasks SET form = '{' WHERE id = 1",
     "an entry that is no JSON": "UPDATE tasks SET entry = '{' WHERE id = 1",
     "an entry that is a list": "UPDATE tasks SET entry = '[1]' WHERE id = 1",
-    "options that are a number": 'UPDATE tasks SET entry = \'{"name": "mc", "options": 3}\' WHERE id = 1',
+    "options that are a number": 'UPDATE tasks SET entry = \'{"name": "mc", "options": 3}\' '
+    "WHERE id = 1",
 }
 
 
@@ -283,11 +368,19 @@ def journal_link(path: Path) -> None:
 
 def journal_of_others(path: Path) -> None:
     """A journal that names another file, which SQLite would delete."""
-    path.with_name("state.db-journal").write_bytes(b"x" * 600 + b"victim" + bytes(8) + bytes.fromhex("d9d505f920a163d7"))
+    path.with_name("state.db-journal").write_bytes(
+        b"x" * 600 + b"victim" + bytes(8) + bytes.fromhex("d9d505f920a163d7")
+    )
 
 
-@pytest.mark.parametrize("change", [link, pipe, folder, journal_link, journal_of_others], ids=lambda change: change.__name__)
-def test_a_file_that_is_not_to_be_opened(change: Callable[[Path], None], tmp_path: Path, golden: Golden) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [link, pipe, folder, journal_link, journal_of_others],
+    ids=lambda change: change.__name__,
+)
+def test_a_file_that_is_not_to_be_opened(
+    change: Callable[[Path], None], tmp_path: Path, golden: Golden
+) -> None:
     path = make(tmp_path)
     (tmp_path / "victim").write_text("mine")
     change(path)
@@ -302,7 +395,8 @@ def test_a_full_disk_leaves_the_state_before(tmp_path: Path, golden: Golden) -> 
     path = make(tmp_path)
     before = everything(path)
     with State(path) as state:
-        state._db.execute(f"PRAGMA max_page_count = {state._value('PRAGMA page_count') + 8}")  # some of it fits
+        # some of it fits
+        state._db.execute(f"PRAGMA max_page_count = {state._value('PRAGMA page_count') + 8}")
         with pytest.raises(RunError) as error:
             state.write(Flush([one(f"more-{i}", NAMES[0]) for i in range(500)]))
         golden(error.value)
@@ -325,7 +419,8 @@ def test_a_folder_that_is_gone_is_the_reason(tmp_path: Path, golden: Golden) -> 
         shutil.copy(tmp_path / "moved" / "state.db", make_anew / "state.db")
         before = (make_anew / "state.db").read_bytes()
         with pytest.raises(RunError) as error:
-            state.write(Flush([one("more", NAMES[0])]))  # SQLite itself sees that the file has another name
+            # SQLite itself sees that the file has another name
+            state.write(Flush([one("more", NAMES[0])]))
         golden(error.value)
         gone = True
         with pytest.raises(RunError) as error:

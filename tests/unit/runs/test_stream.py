@@ -1,4 +1,5 @@
-"""Rows written and read piece by piece: the same text, the same rows, the same refusals, and never all of them at once."""
+"""Rows written and read piece by piece: the same text, the same rows, the same refusals, and never
+all of them at once."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def streamed(text: str | bytes) -> list[Row]:
 
 def many(count: int) -> Iterator[Row]:
     """Rows of which no two are the same object."""
-    return (replace(ROW, sample_id=f"folder/{i}.png", votes=Votes(tuple(range(i, i + 20)))) for i in range(count))
+    return (
+        replace(ROW, sample_id=f"folder/{i}.png", votes=Votes(tuple(range(i, i + 20))))
+        for i in range(count)
+    )
 
 
 @given(st.lists(st.text(max_size=9)), st.integers(1, 20))

@@ -1,4 +1,5 @@
-"""Results as an Arrow table and a Parquet file: the values of samples.csv, typed, as pandas, polars and DuckDB read them."""
+"""Results as an Arrow table and a Parquet file: the values of samples.csv, typed, as pandas, polars
+and DuckDB read them."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ NAMES = ("label_name", "predicted_name", "flips_to_name")
 
 def values_of(row: Row) -> dict[str, object]:
     """The columns that stand in the row itself."""
-    return {name: row.interval.text if name == "interval" else getattr(row, name) for name in COLUMNS}
+    return {
+        name: row.interval.text if name == "interval" else getattr(row, name) for name in COLUMNS
+    }
 
 
 def parts_of(row: Row) -> dict[str, object]:
@@ -50,15 +53,30 @@ def parts_of(row: Row) -> dict[str, object]:
 @given(st.lists(ROWS, max_size=3))
 def test_rows_come_out_of_the_table_and_of_the_file(written: list[Row]) -> None:
     found = arrow_table(written)
-    assert [name for name in found.column_names if name not in NAMES] == [*COLUMNS, *PARTS, "numbers"]
-    plain = [{name: value for name, value in entry.items() if name not in NAMES} for entry in found.to_pylist()]
+    assert [name for name in found.column_names if name not in NAMES] == [
+        *COLUMNS,
+        *PARTS,
+        "numbers",
+    ]
+    plain = [
+        {name: value for name, value in entry.items() if name not in NAMES}
+        for entry in found.to_pylist()
+    ]
     assert plain == [{**values_of(row), **parts_of(row)} for row in written]
     assert parquet.read_table(io.BytesIO(b"".join(parquet_pieces(written)))) == found
 
 
 def test_each_class_is_followed_by_its_name() -> None:
-    found = arrow_table([replace(ROW, label=1, predicted=0, flips_to=2), BARE], ["cat", "\ud800", "=dog"])
-    assert found.column_names[:5] == ["sample_id", "label", "label_name", "predicted", "predicted_name"]
+    found = arrow_table(
+        [replace(ROW, label=1, predicted=0, flips_to=2), BARE], ["cat", "\ud800", "=dog"]
+    )
+    assert found.column_names[:5] == [
+        "sample_id",
+        "label",
+        "label_name",
+        "predicted",
+        "predicted_name",
+    ]
     assert found.select(NAMES).to_pylist() == [
         {"label_name": "\\ud800", "predicted_name": "cat", "flips_to_name": "=dog"},
         {"label_name": None, "predicted_name": "cat", "flips_to_name": None},
@@ -101,10 +119,15 @@ def test_memory_does_not_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("table")
-    return audit(load_spec(write(folder, digits(limit=6, estimators=[{"mc": {"samples": 20}}, "softmax"]))), out=folder / "run").path
+    return audit(
+        load_spec(write(folder, digits(limit=6, estimators=[{"mc": {"samples": 20}}, "softmax"]))),
+        out=folder / "run",
+    ).path
 
 
-def test_pandas_polars_and_duckdb_read_the_export(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+def test_pandas_polars_and_duckdb_read_the_export(
+    run: Path, run_cli: RunCli, tmp_path: Path
+) -> None:
     assert run_cli("show", run, "rows", "-o", "rows.parquet") == (0, "", "")
     file = tmp_path / "rows.parquet"
     expected = pd.read_csv(run / "samples.csv", dtype={"sample_id": "str", "note": "str"})
@@ -114,18 +137,27 @@ def test_pandas_polars_and_duckdb_read_the_export(run: Path, run_cli: RunCli, tm
     by_polars = pl.read_parquet(file)
     with duckdb.connect() as connection:
         shown = connection.execute(
-            "SELECT estimator, avg(value), count(lower) FROM 'rows.parquet' GROUP BY estimator ORDER BY 1"
+            "SELECT estimator, avg(value), count(lower) FROM 'rows.parquet' GROUP BY estimator "
+            "ORDER BY 1"
         ).fetchall()
     for name, mean, bounded in shown:
         of_csv = expected[expected.estimator == name]
         assert mean == pytest.approx(of_csv.value.mean(), rel=1e-12)
-        assert mean == pytest.approx(by_polars.filter(pl.col("estimator") == name)["value"].mean(), rel=1e-12)
-        assert bounded == of_csv.lower.notna().sum() == by_pandas[by_pandas.estimator == name].lower.notna().sum()
+        assert mean == pytest.approx(
+            by_polars.filter(pl.col("estimator") == name)["value"].mean(), rel=1e-12
+        )
+        assert (
+            bounded
+            == of_csv.lower.notna().sum()
+            == by_pandas[by_pandas.estimator == name].lower.notna().sum()
+        )
     assert [name for name, *_ in shown] == ["mc", "softmax"]
     assert by_polars["correct"].to_list() == expected.correct.to_list()
 
 
-def test_the_format_follows_the_suffix_unless_it_is_given(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+def test_the_format_follows_the_suffix_unless_it_is_given(
+    run: Path, run_cli: RunCli, tmp_path: Path
+) -> None:
     for name, options, begins in (
         ("rows.parquet", (), b"PAR1"),
         ("rows.JSON", (), b'{"schema'),
@@ -137,7 +169,9 @@ def test_the_format_follows_the_suffix_unless_it_is_given(run: Path, run_cli: Ru
     assert (tmp_path / "rows.txt").read_text() == (run / "samples.csv").read_text()
 
 
-def test_a_terminal_gets_no_parquet(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+def test_a_terminal_gets_no_parquet(
+    run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     monkeypatch.setattr(type(sys.stdout), "isatty", lambda _: True)
     code, out, err = run_cli("show", run, "rows", "--format", "parquet")
     assert (code, out) == (2, "")

@@ -24,7 +24,17 @@ from tests.rows import ROWS, csv_text, json_text, summarise
 
 EXACT = Interval.parse("clopper-pearson")
 ROW = replace(PLAIN_ROW, interval=EXACT, votes=Votes((8, 2)))
-BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, votes=None)
+BARE = replace(
+    ROW,
+    sample_id="b",
+    label=None,
+    correct=None,
+    lower=None,
+    upper=None,
+    std_error=None,
+    flips_to=None,
+    votes=None,
+)
 
 
 @given(st.lists(ROWS, max_size=5))
@@ -103,7 +113,15 @@ def test_json_never_holds_a_number_that_is_none(value: float, golden: Golden) ->
 
 @pytest.mark.parametrize(
     "odd",
-    [{"split": -1}, {"split": "x"}, {"split": 0.5}, {"split": 10**9}, {"lost": -1}, {"lost": 0.5}, {"lost": 10**100}],
+    [
+        {"split": -1},
+        {"split": "x"},
+        {"split": 0.5},
+        {"split": 10**9},
+        {"lost": -1},
+        {"lost": 0.5},
+        {"lost": 10**100},
+    ],
 )
 def test_odd_counts_of_draws_are_refused(odd: dict[str, object], golden: Golden) -> None:
     with golden.raises(ValueError):

@@ -28,7 +28,11 @@ def names_in(folder: Path, name: str, text: str | bytes, *settings: str) -> Any:
         ("a.txt", "\ufeffcat\r\ndog\r\n\r\n", ("cat", "dog")),
         ("names", "cat", ("cat",)),
         ("imagenet_classes.txt", "tench\ncrane\ncrane\n", ("tench", "crane (1)", "crane (2)")),
-        ("a.txt", "n01440764 tench, Tinca tinca\nn02012849 crane\nn03126707 crane, machine\n", ("tench", "crane", "crane, machine")),
+        (
+            "a.txt",
+            "n01440764 tench, Tinca tinca\nn02012849 crane\nn03126707 crane, machine\n",
+            ("tench", "crane", "crane, machine"),
+        ),
         ("a.txt", "n02012849 crane\nn03126707 crane\n", ("crane (n02012849)", "crane (n03126707)")),
         ("a.txt", "n01440764\nn02012849\n", ("n01440764", "n02012849")),
         ("a.json", '["cat", "dog"]', ("cat", "dog")),
@@ -70,11 +74,16 @@ def test_wrong_files(tmp_path: Path, name: str, text: str | bytes, golden: Golde
         "class_ids: [on, off]",
     ],
 )
-def test_names_that_yaml_does_not_read_as_text(written: str, tmp_path: Path, golden: Golden) -> None:
+def test_names_that_yaml_does_not_read_as_text(
+    written: str, tmp_path: Path, golden: Golden
+) -> None:
     text = f"model: {{path: net.pt}}\ndataset:\n  kind: digits\n  {written}\n"
     with pytest.raises(SpecError) as caught:
         load_spec(write(tmp_path, text))
     golden(caught.value)
     quoted = text.replace("no", "'no'").replace("yes", "'yes'").replace("[0, 1]", "['0', '1']")
     if "class_names" in written and "2024" not in written:
-        assert set(load_spec(write(tmp_path, quoted)).dataset.class_names or ()) in ({"no", "yes"}, {"0", "1"})
+        assert set(load_spec(write(tmp_path, quoted)).dataset.class_names or ()) in (
+            {"no", "yes"},
+            {"0", "1"},
+        )

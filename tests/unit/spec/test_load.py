@@ -30,15 +30,24 @@ def test_order_of_changes(tmp_path: Path) -> None:
     }
     spec = load(tmp_path, **changes)
     assert (spec.run.seed, spec.noise[0].levels, spec.noise[0].clip) == (5, (0.3, 0.1), True)
-    assert [(one.name, one.options) for one in spec.estimators] == [("mmse", {"samples": 4}), ("mc", {"samples": 20})]
+    assert [(one.name, one.options) for one in spec.estimators] == [
+        ("mmse", {"samples": 4}),
+        ("mc", {"samples": 20}),
+    ]
 
 
 def test_a_byte_order_mark(tmp_path: Path) -> None:
-    assert load(tmp_path, "\ufeff" + yaml.safe_dump(digits())).document() == load(tmp_path).document()
+    assert (
+        load(tmp_path, "\ufeff" + yaml.safe_dump(digits())).document() == load(tmp_path).document()
+    )
 
 
 def test_limit_of_a_random_subset(tmp_path: Path) -> None:
-    sample = load(tmp_path, digits(dataset={"kind": "digits", "sample": {"size": 9}}), overrides={("dataset", "limit"): 3}).dataset.sample
+    sample = load(
+        tmp_path,
+        digits(dataset={"kind": "digits", "sample": {"size": 9}}),
+        overrides={("dataset", "limit"): 3},
+    ).dataset.sample
     assert sample is not None
     assert sample.size == 3
 
@@ -46,10 +55,21 @@ def test_limit_of_a_random_subset(tmp_path: Path) -> None:
 def test_set_the_default_estimator(tmp_path: Path) -> None:
     document = digits()
     del document["estimators"]
-    assert load(tmp_path, document, settings=["mc.samples=32"]).estimators[0].options == {"samples": 32}
+    assert load(tmp_path, document, settings=["mc.samples=32"]).estimators[0].options == {
+        "samples": 32
+    }
 
 
-@pytest.mark.parametrize("entry", ["mc", {"mc": None}, {"mc": {"samples": 1}}, {"name": "mc"}, {"name": "mc", "options": {"samples": 1}}])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "mc",
+        {"mc": None},
+        {"mc": {"samples": 1}},
+        {"name": "mc"},
+        {"name": "mc", "options": {"samples": 1}},
+    ],
+)
 def test_set_an_option_whatever_the_form(entry: object, tmp_path: Path) -> None:
     spec = load(tmp_path, digits(estimators=["taylor", entry]), settings=["mc.samples=9"])
     assert spec.estimators[1].options == {"samples": 9}
@@ -59,21 +79,43 @@ def test_set_an_option_whatever_the_form(entry: object, tmp_path: Path) -> None:
 def test_one_estimator_needs_no_list(one: Any, tmp_path: Path) -> None:
     document = digits(estimators=one)
     listed = load(tmp_path, digits(estimators=[one])).estimators
-    assert load(tmp_path, document).estimators == AuditSpec.model_validate(document).estimators == listed
-    assert load(tmp_path, document, settings=["mc.samples=9"]).estimators[0].options == {"samples": 9}
-    assert [entry.name for entry in load(tmp_path, document, settings=["estimators=taylor"]).estimators] == ["taylor"]
+    assert (
+        load(tmp_path, document).estimators
+        == AuditSpec.model_validate(document).estimators
+        == listed
+    )
+    assert load(tmp_path, document, settings=["mc.samples=9"]).estimators[0].options == {
+        "samples": 9
+    }
+    assert [
+        entry.name for entry in load(tmp_path, document, settings=["estimators=taylor"]).estimators
+    ] == ["taylor"]
 
 
 def test_values_are_yaml() -> None:
     raw: dict[str, Any] = {}
-    for setting in ("model.mean=[0.5, 1/2]", "model.path=a=b.pt", "run.seed=3", "noise.clip=yes", "dataset.class_names=[a, b]"):
+    for setting in (
+        "model.mean=[0.5, 1/2]",
+        "model.path=a=b.pt",
+        "run.seed=3",
+        "noise.clip=yes",
+        "dataset.class_names=[a, b]",
+    ):
         apply_setting(raw, setting)
     assert raw["model"] == {"mean": [0.5, "1/2"], "path": "a=b.pt"}
-    assert (raw["run"], raw["noise"], raw["dataset"]) == ({"seed": 3}, {"clip": True}, {"class_names": ["a", "b"]})
+    assert (raw["run"], raw["noise"], raw["dataset"]) == (
+        {"seed": 3},
+        {"clip": True},
+        {"class_names": ["a", "b"]},
+    )
 
 
 def test_chosen_estimators_keep_their_options(tmp_path: Path) -> None:
-    entries = [{"mc": {"samples": 5, "label": "few"}}, {"mc": {"samples": 9, "label": "more"}}, {"name": "mmse", "options": {"label": "m"}}]
+    entries = [
+        {"mc": {"samples": 5, "label": "few"}},
+        {"mc": {"samples": 9, "label": "more"}},
+        {"name": "mmse", "options": {"label": "m"}},
+    ]
     for names, found in (
         (["more", "softmax", "m"], [("more", {"samples": 9}), ("softmax", {}), ("m", {})]),
         (["mc"], [("few", {"samples": 5})]),
@@ -91,7 +133,19 @@ def test_keys_that_are_not_text(key: str, tmp_path: Path) -> None:
 def test_reading_needs_no_torch_and_no_model(tmp_path: Path) -> None:
     """Nor the model's own files: gates are read where the model is gone."""
     write(tmp_path, digits(model={"path": "gone"}, gates=["mean >= 0.9"]))
-    program = "import sys\nfrom pathlib import Path\nfrom robaudit.spec.load import load_spec\nprint(load_spec(Path('spec.yaml')).gates)\n"
-    heavy = "print([name for name in ('torch', 'timm', 'transformers', 'torchvision', 'huggingface_hub') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program + heavy], cwd=tmp_path, capture_output=True, text=True, check=True)
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom robaudit.spec.load import "
+        "load_spec\nprint(load_spec(Path('spec.yaml')).gates)\n"
+    )
+    heavy = (
+        "print([name for name in ('torch', 'timm', 'transformers', 'torchvision', "
+        "'huggingface_hub') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program + heavy],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "('mean >= 0.9',)\n[]\n"

@@ -20,15 +20,27 @@ def spec(**sections: Any) -> AuditSpec:
 def test_defaults() -> None:
     found = AuditSpec.model_validate({key: digits()[key] for key in ("model", "dataset", "noise")})
     assert [(one.name, one.options) for one in found.estimators] == [("mc", {})]
-    assert (found.run.seed, found.run.device, found.run.batch_size, found.run.precision) == (0, "auto", "auto", "fp32")
-    assert [(one.kind, one.label, one.clip) for one in found.noise] == [("gaussian", "gaussian", False)]
+    assert (found.run.seed, found.run.device, found.run.batch_size, found.run.precision) == (
+        0,
+        "auto",
+        "auto",
+        "fp32",
+    )
+    assert [(one.kind, one.label, one.clip) for one in found.noise] == [
+        ("gaussian", "gaussian", False)
+    ]
 
 
 def test_short_forms() -> None:
     found = spec(
         model={"path": "m.pt", "mean": 0.5, "std": "1/4"},
         noise={"sigma": "8/255"},
-        estimators=["taylor", {"mc": None}, {"mmse": {"samples": 4}}, {"name": "softmax", "options": {"temperature": 2}}],
+        estimators=[
+            "taylor",
+            {"mc": None},
+            {"mmse": {"samples": 4}},
+            {"name": "softmax", "options": {"temperature": 2}},
+        ],
     )
     assert (found.model.mean, found.model.std, found.levels) == ((0.5,), (0.25,), (sigma(8 / 255),))
     assert [(one.name, one.options) for one in found.estimators] == [
@@ -51,9 +63,14 @@ def test_fractions(text: str) -> None:
     seed=st.integers(0, 2**63 - 1),
     mean=st.lists(st.floats(-10, 10), max_size=3),
 )
-def test_document_round_trip(sigmas: list[float], limit: int | None, seed: int, mean: list[float]) -> None:
+def test_document_round_trip(
+    sigmas: list[float], limit: int | None, seed: int, mean: list[float]
+) -> None:
     first = spec(
-        dataset={"kind": "digits", "limit": limit}, noise={"sigma": sigmas}, run={"seed": seed}, model={"path": "m.pt", "mean": mean}
+        dataset={"kind": "digits", "limit": limit},
+        noise={"sigma": sigmas},
+        run={"seed": seed},
+        model={"path": "m.pt", "mean": mean},
     )
     second = AuditSpec.model_validate(first.document())
     assert second.document() == first.document()
@@ -72,8 +89,12 @@ EXTENSION: dict[str, dict[str, Any]] = {
     "sigma": {"noise": {"sigma": [0.3]}},
     "estimator": {"estimators": ["mc", "taylor"]},
     "option": {"estimators": [{"mc": {"samples": 21}}]},
-    "another noise": {"noise": [{"sigma": [0.2]}, {"name": "clipped", "sigma": [0.2], "clip": True}]},
-    "an option of the noise, which its own check refuses": {"noise": {"sigma": [0.2], "clip": True}},
+    "another noise": {
+        "noise": [{"sigma": [0.2]}, {"name": "clipped", "sigma": [0.2], "clip": True}]
+    },
+    "an option of the noise, which its own check refuses": {
+        "noise": {"sigma": [0.2], "clip": True}
+    },
 }
 ANOTHER: dict[str, dict[str, Any]] = {
     "seed": {"run": {"seed": 1}},
@@ -84,8 +105,13 @@ ANOTHER: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", [*SAME.values(), *EXTENSION.values(), *ANOTHER.values()], ids=[*SAME, *EXTENSION, *ANOTHER])
+@pytest.mark.parametrize(
+    "change",
+    [*SAME.values(), *EXTENSION.values(), *ANOTHER.values()],
+    ids=[*SAME, *EXTENSION, *ANOTHER],
+)
 def test_identity(change: dict[str, Any]) -> None:
-    old, new = spec().document(), spec(**change).document()
+    old = spec().document()
+    new = spec(**change).document()
     assert (identity(new) == identity(old)) == (change in SAME.values())
     assert (base_identity(new) == base_identity(old)) == (change not in ANOTHER.values())

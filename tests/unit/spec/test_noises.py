@@ -25,7 +25,8 @@ SEVERAL = [
 
 @pytest.fixture(autouse=True)
 def _any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read specs with a made-up kind; that its name is looked up is tested with the command line, and below with ``build``."""
+    """Read specs with a made-up kind; that its name is looked up is tested with the command line,
+    and below with ``build``."""
     monkeypatch.setattr("robaudit.spec.load.refuse_unknown", lambda *_: None)
 
 
@@ -41,10 +42,18 @@ def test_a_list_of_noises(tmp_path: Path) -> None:
         ("b", "gaussian", True, {}),
         ("rain", "weather", False, {"drops": "small"}),
     ]
-    a, b = NoiseLevel("a", 0.3, LevelName.SIGMA), NoiseLevel("b", 0.3, LevelName.SIGMA)
+    a = NoiseLevel("a", 0.3, LevelName.SIGMA)
+    b = NoiseLevel("b", 0.3, LevelName.SIGMA)
     rain = [NoiseLevel("rain", level, LevelName.SEVERITY) for level in (1.0, 3.0)]
     assert spec.levels == (sigma(0.1), sigma(0.2), a, b, *rain)
-    assert [at.text for at in spec.levels] == ["sigma 0.1", "sigma 0.2", "a sigma 0.3", "b sigma 0.3", "rain severity 1", "rain severity 3"]
+    assert [at.text for at in spec.levels] == [
+        "sigma 0.1",
+        "sigma 0.2",
+        "a sigma 0.3",
+        "b sigma 0.3",
+        "rain severity 1",
+        "rain severity 3",
+    ]
     assert AuditSpec.model_validate(spec.document()).document() == spec.document()
 
 
@@ -55,11 +64,16 @@ def test_a_list_of_noises(tmp_path: Path) -> None:
         ({"noises": ["rain", "b"]}, ["rain severity 1", "rain severity 3", "b sigma 0.3"]),
         ({"noises": ["rain"], "levels": ["5"]}, ["rain severity 5"]),
         ({"noises": ["a", "gaussian"], "levels": ["1/2"]}, ["a sigma 0.5", "sigma 0.5"]),
-        ({"sigmas": ["0.4"]}, ["sigma 0.4", "a sigma 0.4", "b sigma 0.4", "rain severity 1", "rain severity 3"]),
+        (
+            {"sigmas": ["0.4"]},
+            ["sigma 0.4", "a sigma 0.4", "b sigma 0.4", "rain severity 1", "rain severity 3"],
+        ),
         ({"noises": ["a"], "sigmas": ["0.4", "0.5"]}, ["a sigma 0.4", "a sigma 0.5"]),
     ],
 )
-def test_noises_and_levels_are_chosen(changes: dict[str, Any], levels: list[str], tmp_path: Path) -> None:
+def test_noises_and_levels_are_chosen(
+    changes: dict[str, Any], levels: list[str], tmp_path: Path
+) -> None:
     assert [at.text for at in load(tmp_path, SEVERAL, **changes).levels] == levels
 
 
@@ -88,7 +102,9 @@ def test_sigma_is_enough(tmp_path: Path) -> None:
         (SEVERAL, {"noises": ["a", "a"]}),
     ],
 )
-def test_choices_that_are_refused(noise: object, changes: dict[str, Any], tmp_path: Path, golden: Golden) -> None:
+def test_choices_that_are_refused(
+    noise: object, changes: dict[str, Any], tmp_path: Path, golden: Golden
+) -> None:
     with pytest.raises(SpecError) as caught:
         load(tmp_path, noise, **changes)
     golden(caught.value)
@@ -102,14 +118,20 @@ def test_choices_that_are_refused(noise: object, changes: dict[str, Any], tmp_pa
         [{"sigma": 1}, {"name": "x", "sigma": 1, "clpi": 1}],
     ],
 )
-def test_a_spec_without_a_file_is_refused_by_its_keys(noise: object, tmp_path: Path, golden: Golden) -> None:
+def test_a_spec_without_a_file_is_refused_by_its_keys(
+    noise: object, tmp_path: Path, golden: Golden
+) -> None:
     spec = AuditSpec.model_validate(digits(noise=noise))
     with pytest.raises(SpecError) as caught:
         build(spec.noise, spec.base_dir, spec.origin)
     golden(caught.value)
 
 
-LIMITED = ["logit_gaussian", {"taylor": {"noise": "gaussian"}}, {"mc": {"noise": ["gaussian", "rain"], "samples": 10}}]
+LIMITED = [
+    "logit_gaussian",
+    {"taylor": {"noise": "gaussian"}},
+    {"mc": {"noise": ["gaussian", "rain"], "samples": 10}},
+]
 
 
 def test_estimators_are_kept_to_the_chosen_noises(tmp_path: Path, golden: Golden) -> None:
@@ -124,5 +146,10 @@ def test_estimators_are_kept_to_the_chosen_noises(tmp_path: Path, golden: Golden
     with pytest.raises(SpecError) as caught:
         load_spec(path, noises=["rain"], estimators=["taylor"])
     golden(caught.value)
-    unknown = load_spec(write(tmp_path, digits(noise=SEVERAL, estimators=[{"mc": {"noise": ["snow"]}}])), noises=["rain"])
-    assert unknown.estimators[0].noise == ("snow",), "a wrong label is left for the message about it"
+    unknown = load_spec(
+        write(tmp_path, digits(noise=SEVERAL, estimators=[{"mc": {"noise": ["snow"]}}])),
+        noises=["rain"],
+    )
+    assert unknown.estimators[0].noise == ("snow",), (
+        "a wrong label is left for the message about it"
+    )

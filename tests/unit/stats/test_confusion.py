@@ -20,9 +20,30 @@ from tests.radius_rows import radius, row, run_of
 AT = NoiseLevel("gaussian", 0.1, LevelName.SIGMA)
 
 
-def counted(index: int, votes: tuple[int, ...], label: int | None, predicted: int = 0, interval: str = "clopper-pearson") -> Row:
-    about = {"estimator": "mc", "quantity": P_ROBUST.name, "interval": Interval.parse(interval), "lower": 0.0, "upper": 1.0}
-    return row(index, votes[predicted] / 10, AT, votes=Votes(votes), label=label, predicted=predicted, correct=None, **about)
+def counted(
+    index: int,
+    votes: tuple[int, ...],
+    label: int | None,
+    predicted: int = 0,
+    interval: str = "clopper-pearson",
+) -> Row:
+    about = {
+        "estimator": "mc",
+        "quantity": P_ROBUST.name,
+        "interval": Interval.parse(interval),
+        "lower": 0.0,
+        "upper": 1.0,
+    }
+    return row(
+        index,
+        votes[predicted] / 10,
+        AT,
+        votes=Votes(votes),
+        label=label,
+        predicted=predicted,
+        correct=None,
+        **about,
+    )
 
 
 ROWS = [counted(0, (8, 0, 2, 0), 0), counted(1, (4, 0, 6, 0), 0), counted(2, (0, 0, 10, 0), 2, 2)]
@@ -34,7 +55,9 @@ def test_shares_by_hand() -> None:
     assert np.asarray(found.shares) == pytest.approx(np.array([[0.6, 0.4], [0.0, 1.0]]))
     (turn,) = found.turns
     assert (turn.start, turn.to, turn.images) == (0, 2, 2)
-    assert (turn.share, *turn.estimate.ends) == pytest.approx((0.4, *mean_interval([0.2, 0.6], 0.0, 1.0)))
+    assert (turn.share, *turn.estimate.ends) == pytest.approx(
+        (0.4, *mean_interval([0.2, 0.6], 0.0, 1.0))
+    )
 
 
 def test_a_class_without_images_has_no_shares() -> None:

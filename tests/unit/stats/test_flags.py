@@ -26,7 +26,9 @@ def valued(*values: float, width: float | None = 0.1, **more: object) -> list[Ro
 def test_the_document_names_the_classes() -> None:
     found = flag(valued(0.1, 0.2, flips_to=2, label=None)).document(["cat", "dog"])["samples"]
     names = [{key: value for key, value in one.items() if key.endswith("_name")} for one in found]
-    assert names == [{"label_name": None, "predicted_name": "cat", "flips_to_name": None}] * 2, "class 2 has no name"
+    assert names == [{"label_name": None, "predicted_name": "cat", "flips_to_name": None}] * 2, (
+        "class 2 has no name"
+    )
     assert list(found[0])[1:5] == ["label", "label_name", "predicted", "predicted_name"]
 
 
@@ -38,7 +40,14 @@ def test_worst_first_with_certainty_and_counts() -> None:
     flagged = flag(valued(0.9, 0.45, 0.1, 0.55, 0.3))
     assert ids(flagged.samples) == "ceb"
     assert [sample.certainty for sample in flagged.samples] == ["confirmed", "confirmed", "likely"]
-    assert (flagged.total, flagged.beyond, flagged.confirmed, flagged.likely, flagged.undecided, flagged.with_interval) == (
+    assert (
+        flagged.total,
+        flagged.beyond,
+        flagged.confirmed,
+        flagged.likely,
+        flagged.undecided,
+        flagged.with_interval,
+    ) == (
         5,
         3,
         2,
@@ -63,7 +72,12 @@ def test_ties_keep_the_order_of_the_rows() -> None:
 def test_without_interval_nothing_is_sure() -> None:
     flagged = flag(valued(0.1, 0.9, width=None))
     assert [sample.certainty for sample in flagged.samples] == ["no interval"]
-    assert (flagged.confirmed, flagged.likely, flagged.undecided, flagged.with_interval) == (0, 0, 0, 0)
+    assert (flagged.confirmed, flagged.likely, flagged.undecided, flagged.with_interval) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 def test_only_filters_and_nothing_left_is_its_own_error(golden: Golden) -> None:
@@ -97,12 +111,22 @@ def test_bad_options_are_named(options: dict[str, float], golden: Golden) -> Non
 
 
 def test_a_bound_that_the_true_value_may_be_better_than_makes_nothing_likely() -> None:
-    """A radius known to be larger than .3, and a certificate of .3, say nothing about .5; a flip found at .3 does."""
-    for kind, certainty in (("censored", "undecided"), ("lower bound", "undecided"), ("upper bound", "confirmed")):
+    """A radius known to be larger than .3, and a certificate of .3, say nothing about .5; a flip
+    found at .3 does."""
+    for kind, certainty in (
+        ("censored", "undecided"),
+        ("lower bound", "undecided"),
+        ("upper bound", "confirmed"),
+    ):
         found = flag(
             valued(0.3, width=None, quantity="radius", interval=Interval.parse(kind)),
             below=0.5,
             quantity=Quantity("radius", "l2", 0.0, math.inf),
         )
         assert [sample.certainty for sample in found.samples] == [certainty]
-        assert (found.beyond, found.likely, found.bounds, found.undecided) == (1, 0, int(certainty == "undecided"), 0)
+        assert (found.beyond, found.likely, found.bounds, found.undecided) == (
+            1,
+            0,
+            int(certainty == "undecided"),
+            0,
+        )

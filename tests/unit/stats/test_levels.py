@@ -19,11 +19,22 @@ PHOTONS = [NoiseLevel("photon", number, LevelName.PHOTONS) for number in (100.0,
 
 
 def counted(index: int, at: NoiseLevel, hits: int, estimator: str = "mc") -> Row:
-    about = {"estimator": estimator, "quantity": P_ROBUST.name, "interval": Interval.parse("clopper-pearson"), "lower": 0.0, "upper": 1.0}
+    about = {
+        "estimator": estimator,
+        "quantity": P_ROBUST.name,
+        "interval": Interval.parse("clopper-pearson"),
+        "lower": 0.0,
+        "upper": 1.0,
+    }
     return row(index, hits / 10, at, votes=Votes((hits, 10 - hits)), **about)
 
 
-RUN = run_of([*(counted(i, at, 9 - i - k) for i in range(3) for k, at in enumerate([*SIGMAS, *PHOTONS])), radius(0, 1.0)])
+RUN = run_of(
+    [
+        *(counted(i, at, 9 - i - k) for i in range(3) for k, at in enumerate([*SIGMAS, *PHOTONS])),
+        radius(0, 1.0),
+    ]
+)
 
 
 def test_points_are_the_summaries_from_weak_to_strong() -> None:

@@ -16,7 +16,19 @@ from robaudit.stats.spectrum import SampleSpectrum, spectrum
 from tests.golden import Golden
 from tests.infos import changed
 from tests.radius_rows import row
-from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, tolerance, votes
+from tests.spectrum_rows import (
+    BOX,
+    SIGMA,
+    STRONG,
+    exact,
+    flip,
+    loss,
+    made,
+    proof,
+    rare,
+    tolerance,
+    votes,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +55,15 @@ def test_bands(one: Row, band: Band) -> None:
 
 
 def test_lines_go_from_the_average_to_what_is_proven() -> None:
-    rows = [proof(0.1), flip(0.3), votes(9, 10, STRONG), votes(10, 10, BOX), votes(10, 10), loss(1.0, 10), proof(0.0, at=SIGMA)]
+    rows = [
+        proof(0.1),
+        flip(0.3),
+        votes(9, 10, STRONG),
+        votes(10, 10, BOX),
+        votes(10, 10),
+        loss(1.0, 10),
+        proof(0.0, at=SIGMA),
+    ]
     found = spectrum(made(rows))
     assert [line.key.estimator for line in found.lines] == [
         "mc",
@@ -74,8 +94,13 @@ def test_what_orders_the_images(rows: list[Row], name: str) -> None:
 
 
 def test_the_least_robust_first() -> None:
-    rows = [flip(radius, sample_id=name) for name, radius in (("b", 0.2), ("a", 0.2), ("c", 0.1), ("lost", math.nan), ("d", 0.9))]
-    assert [one.id for one in spectrum(made(rows)).samples] == ["c", "b", "a", "d", "lost"], "equal ones as the run has them"
+    rows = [
+        flip(radius, sample_id=name)
+        for name, radius in (("b", 0.2), ("a", 0.2), ("c", 0.1), ("lost", math.nan), ("d", 0.9))
+    ]
+    assert [one.id for one in spectrum(made(rows)).samples] == ["c", "b", "a", "d", "lost"], (
+        "equal ones as the run has them"
+    )
     assert [one.id for one in spectrum(made(rows), 2).samples] == ["c", "b"]
     assert [one.id for one in spectrum(made(rows), ids=("d", "a", "d")).samples] == ["d", "a"]
 
@@ -89,7 +114,13 @@ def test_losses_are_ordered_from_the_highest() -> None:
 
 def test_margin_and_difficulty_are_those_of_the_clean_logits() -> None:
     easy = row(
-        "7", 3.0, NoiseLevel(), estimator="difficulty", quantity=DIFFICULTY.name, interval=Interval.parse("exact"), clean=CleanImage(2.0)
+        "7",
+        3.0,
+        NoiseLevel(),
+        estimator="difficulty",
+        quantity=DIFFICULTY.name,
+        interval=Interval.parse("exact"),
+        clean=CleanImage(2.0),
     )
     certificate = proof(0.1, clean=CleanImage(9.0))
     one = SampleSpectrum.of([certificate, easy])

@@ -1,4 +1,5 @@
-"""The noise of the reference differs from that of the run; runs are paired across models and noise levels."""
+"""The noise of the reference differs from that of the run; runs are paired across models and noise
+levels."""
 
 from __future__ import annotations
 

@@ -51,8 +51,12 @@ def test_looks_are_a_fixed_ladder() -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_each_image_stops_when_it_has_what_was_asked_and_no_earlier(options: dict[str, Any]) -> None:
-    rule = Rule(options.get("tolerance"), options.get("decide"), options.get("max_samples", 100_000))
+def test_each_image_stops_when_it_has_what_was_asked_and_no_earlier(
+    options: dict[str, Any],
+) -> None:
+    rule = Rule(
+        options.get("tolerance"), options.get("decide"), options.get("max_samples", 100_000)
+    )
     rows = build("mc", **options).estimate(work_on(curved(), images=15))
     for row in rows:
         draws = row.forwards - 1
@@ -63,11 +67,15 @@ def test_each_image_stops_when_it_has_what_was_asked_and_no_earlier(options: dic
         assert row.votes.draws == draws
         assert row.interval.text == "confidence-sequence"
         assert row.lower <= row.value <= row.upper
-        assert row.std_error == pytest.approx(math.sqrt(row.value * (1 - row.value) / draws), rel=0.3, abs=1 / draws)
+        assert row.std_error == pytest.approx(
+            math.sqrt(row.value * (1 - row.value) / draws), rel=0.3, abs=1 / draws
+        )
         decided = rule.decide is not None and (row.lower >= rule.decide or row.upper < rule.decide)
         narrow = rule.tolerance is not None and row.upper - row.lower <= 2 * 1.96 * rule.tolerance
         assert decided or narrow or draws == rule.most
-        assert row.note.startswith("undecided") == (not decided if rule.decide is not None else not narrow)
+        assert row.note.startswith("undecided") == (
+            not decided if rule.decide is not None else not narrow
+        )
         assert draws in ladder(rule.most)
     assert len({row.forwards for row in rows}) > 1 or options.get("max_samples") == 17
 
@@ -84,7 +92,9 @@ def test_its_draws_are_the_first_of_a_fixed_number() -> None:
 
 
 @pytest.mark.parametrize("p", [0.001, 0.5, 0.9])
-@pytest.mark.parametrize("rule", [Rule(0.02, None, 4000), Rule(None, 0.9, 4000), Rule(0.02, 0.95, 4000)], ids=str)
+@pytest.mark.parametrize(
+    "rule", [Rule(0.02, None, 4000), Rule(None, 0.9, 4000), Rule(0.02, 0.95, 4000)], ids=str
+)
 def test_intervals_of_images_that_stopped_cover(rule: Rule, p: float) -> None:
     images = 400
     found = sample(rule, [0] * images, coin(p, [3, round(1000 * p)]))
@@ -105,7 +115,8 @@ def test_decisions_are_right_and_cheap(p: float) -> None:
 
 
 def _straddles(p: float, n: int) -> bool:
-    """Whether the interval at the count a 20th of the images are beyond, towards .9, still holds it."""
+    """Whether the interval at the count a 20th of the images are beyond, towards .9, still holds
+    it."""
     sign = 1 if p < 0.9 else -1
     lower, upper = clopper_pearson(round(n * p + sign * 1.645 * math.sqrt(n * p * (1 - p))), n)
     return bool(lower <= 0.9 <= upper)

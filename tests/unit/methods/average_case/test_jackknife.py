@@ -20,7 +20,8 @@ def values(*numbers: float) -> torch.Tensor:
 @pytest.mark.parametrize("bias", [-2.0, 0.5])
 def test_a_bias_of_one_over_n_is_inside(bias: float) -> None:
     """y_n = y + b/n without any spread: the interval is from the estimate to the limit, exactly."""
-    groups, limit = 8, 0.7
+    groups = 8
+    limit = 0.7
     estimate = limit + bias / groups
     left_out = [values(norm.cdf(limit + bias / (groups - 1)))] * groups
     spread = jackknife(values(norm.cdf(estimate)), left_out, torch.special.ndtri, normal_cdf)
@@ -28,12 +29,19 @@ def test_a_bias_of_one_over_n_is_inside(bias: float) -> None:
     assert [float(spread.lower), float(spread.upper)] == pytest.approx(ends, abs=1e-9)
 
 
-@pytest.mark.parametrize(("scale", "inverse"), [(torch.special.ndtri, normal_cdf), (logit, logit_inverse)])
+@pytest.mark.parametrize(
+    ("scale", "inverse"), [(torch.special.ndtri, normal_cdf), (logit, logit_inverse)]
+)
 def test_of_a_mean_it_is_students_interval(scale: object, inverse: object) -> None:
     assert callable(scale)
     assert callable(inverse)
     y = torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 0.3 + 0.5
-    spread = jackknife(inverse(y.mean())[None], [inverse((y.sum() - y[j]) / 7)[None] for j in range(8)], scale, inverse)
+    spread = jackknife(
+        inverse(y.mean())[None],
+        [inverse((y.sum() - y[j]) / 7)[None] for j in range(8)],
+        scale,
+        inverse,
+    )
     half = t.ppf(0.975, 7) * float(y.std()) / math.sqrt(8)
     ends = [float(inverse(y.mean() - half)), float(inverse(y.mean() + half))]
     assert [float(spread.lower), float(spread.upper)] == pytest.approx(ends, rel=1e-9)
@@ -41,7 +49,12 @@ def test_of_a_mean_it_is_students_interval(scale: object, inverse: object) -> No
 
 def test_a_single_group_says_nothing() -> None:
     for row in build("mmse", samples=2).estimate(work_on(curved())):
-        assert (row.lower, row.upper, row.std_error, row.interval.text) == (None, None, None, "none")
+        assert (row.lower, row.upper, row.std_error, row.interval.text) == (
+            None,
+            None,
+            None,
+            "none",
+        )
 
 
 def test_the_ends_of_the_range_stay_finite() -> None:
@@ -53,5 +66,9 @@ def test_the_ends_of_the_range_stay_finite() -> None:
 
 @pytest.mark.parametrize("name", ["mmse", "mmse_mvs"])
 def test_rows_say_that_they_are_approximate(name: str) -> None:
-    labels = {row.interval.text for n in (10, 64) for row in build(name, samples=n).estimate(work_on(curved()))}
+    labels = {
+        row.interval.text
+        for n in (10, 64)
+        for row in build(name, samples=n).estimate(work_on(curved()))
+    }
     assert labels == {"jackknife:approximate"}

@@ -10,7 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit.methods.average_case.logit_gaussian import LogitGaussian, Statistics, by_votes, contradicted, fitted, vote_error
+from robaudit.methods.average_case.logit_gaussian import (
+    LogitGaussian,
+    Statistics,
+    by_votes,
+    contradicted,
+    fitted,
+    vote_error,
+)
 from robaudit.methods.average_case.review import FitReview
 from robaudit.results import NormalFit, Result, Votes
 from tests.levels import sigma
@@ -23,25 +30,33 @@ def values(estimates: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def skewed(x: Tensor) -> Tensor:
-    """Three classes whose margins are log-normal under Gaussian noise: skewness about 2 at sigma 0.3."""
+    """Three classes whose margins are log-normal under Gaussian noise: skewness about 2 at sigma
+    0.3."""
     u = torch.linspace(-1, 1, 24, dtype=x.dtype)
     v = torch.cos(torch.arange(24, dtype=x.dtype))
     flat = x.flatten(1) - 0.5
-    return torch.stack([flat.new_zeros(len(x)), 0.8 - torch.exp(flat @ u), -0.2 - torch.exp(0.8 * flat @ v)], dim=1)
+    return torch.stack(
+        [flat.new_zeros(len(x)), 0.8 - torch.exp(flat @ u), -0.2 - torch.exp(0.8 * flat @ v)], dim=1
+    )
 
 
 def test_linear_models_err_by_the_covariance_alone() -> None:
     """Pairs make the mean exact; what is left falls as 1 / sqrt(draws)."""
     batch = work_on(linear(5), sigma=0.5, images=30)
     exact = values(build("taylor").estimate(batch))
-    error = {n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(batch)) - exact) ** 2)) for n in (64, 1024)}
+    error = {
+        n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(batch)) - exact) ** 2))
+        for n in (64, 1024)
+    }
     assert error[64] < 0.03
     assert error[1024] < 0.6 * error[64]
 
 
 def test_close_to_converged_mc_on_a_curved_network() -> None:
     batch = work_on(curved(), sigma=0.3, images=12)
-    truth = values(build("mc", samples=4096).estimate(work_on(curved(), sigma=0.3, images=12, seed=5)))
+    truth = values(
+        build("mc", samples=4096).estimate(work_on(curved(), sigma=0.3, images=12, seed=5))
+    )
     rmse = np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2))
     votes = np.sqrt(np.mean(truth * (1 - truth) / 1024))
     assert rmse < votes + 3 * math.sqrt(0.25 / 4096)
@@ -49,15 +64,22 @@ def test_close_to_converged_mc_on_a_curved_network() -> None:
 
 def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
     batch = work_on(skewed, sigma=0.3, images=16)
-    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=16, seed=5)))
+    truth = values(
+        build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=16, seed=5))
+    )
     estimates = LogitGaussian(samples=1024).estimate(batch)
     doubtful = (truth > 0.02) & (truth < 0.98)
     assert doubtful.sum() >= 4
     flagged = np.array([e.note.startswith("margins are not normal") for e in estimates])
     assert flagged[doubtful].mean() > 0.9
-    assert all(e.interval.text == "antithetic pairs" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
+    assert all(
+        e.interval.text == "antithetic pairs" and e.votes is not None
+        for e, f in zip(estimates, flagged, strict=True)
+        if f
+    )
     error = values(estimates)[doubtful] - truth[doubtful]
-    assert np.sqrt(np.mean(error**2)) < 2 * math.sqrt(0.25 / 1024)  # pairs may agree: at most twice the variance of votes
+    # pairs may agree: at most twice the variance of votes
+    assert np.sqrt(np.mean(error**2)) < 2 * math.sqrt(0.25 / 1024)
 
 
 def tied(x: Tensor) -> Tensor:
@@ -66,7 +88,8 @@ def tied(x: Tensor) -> Tensor:
 
 
 def rounded(x: Tensor) -> Tensor:
-    """Logits that are rounded to whole numbers: the margin of the first class, which wins if it is 0, is nearly normal."""
+    """Logits that are rounded to whole numbers: the margin of the first class, which wins if it is
+    0, is nearly normal."""
     u = x.flatten(1) @ torch.cos(1.3 * torch.arange(24, dtype=x.dtype))
     return torch.stack([(1.7 * u).round(), torch.zeros_like(u)], 1)
 
@@ -74,9 +97,13 @@ def rounded(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("network", [tied, rounded])
 def test_logits_in_steps_are_decided_by_votes(network: Callable[[Tensor], Tensor]) -> None:
     """A margin of 0 keeps the class, but the fit counts it as half lost."""
-    converged = values(build("mc", samples=4096).estimate(work_on(network, sigma=0.1, images=12, seed=5)))
+    converged = values(
+        build("mc", samples=4096).estimate(work_on(network, sigma=0.1, images=12, seed=5))
+    )
     rows = LogitGaussian().estimate(work_on(network, sigma=0.1, images=12))
-    doubtful = [(row, p) for row, p in zip(rows, converged, strict=True) if p < 0.9 or network is tied]
+    doubtful = [
+        (row, p) for row, p in zip(rows, converged, strict=True) if p < 0.9 or network is tied
+    ]
     assert len(doubtful) >= 4
     for row, p in doubtful:
         assert known(row.lower) <= p <= known(row.upper)
@@ -94,17 +121,23 @@ def test_fits_near_their_votes_stay() -> None:
 
 
 def jointly_skewed(images: int, pairs: int, seed: int) -> Tensor:
-    """Margins with a common even part that goes with the product of their odd parts, (images, draws, 2): skewed together, not singly."""
-    z = torch.randn(2, images, pairs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    even, odd = 0.4 + 0.25 * (z[0] * z[1])[:, :, None].expand(-1, -1, 2), torch.stack([z[0], z[1]], 2)
+    """Margins with a common even part that goes with the product of their odd parts, (images,
+    draws, 2): skewed together, not singly."""
+    z = torch.randn(
+        2, images, pairs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    even = 0.4 + 0.25 * (z[0] * z[1])[:, :, None].expand(-1, -1, 2)
+    odd = torch.stack([z[0], z[1]], 2)
     return torch.stack([even + odd, even - odd], 2).flatten(1, 2)
 
 
 def test_joint_skewness_is_corrected() -> None:
-    """The normal fit is off by .02 to .04 whatever the draws; corrected, two thirds of that are gone, and intervals cover."""
+    """The normal fit is off by .02 to .04 whatever the draws; corrected, two thirds of that are
+    gone, and intervals cover."""
     truth = float((jointly_skewed(1, 10**6, 1) > 0).all(2).double().mean())
     fits = fitted([Statistics.of(jointly_skewed(200, 256, 2))])
-    value, correction = np.array([fit.value for fit in fits]), np.array([fit.correction for fit in fits])
+    value = np.array([fit.value for fit in fits])
+    correction = np.array([fit.correction for fit in fits])
     plain = float((value - correction).mean()) - truth
     assert abs(plain) > 0.02
     assert abs(float(value.mean()) - truth) < abs(plain) / 3
@@ -127,13 +160,21 @@ def test_more_classes_than_draws() -> None:
     batch = work_on(linear(150), sigma=0.1, images=10)
     truth = values(build("mc", samples=4096).estimate(batch))
     assert np.abs(values(LogitGaussian(samples=64).estimate(batch)) - truth).max() < 0.15
-    assert np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2)) < 0.03
+    assert (
+        np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2)) < 0.03
+    )
 
 
 def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
-    independent, agreeing = torch.tensor([1, 0, 0, 1] * 16), torch.tensor([1, 1, 0, 0] * 16)
-    assert [vote_error(kept) for kept in (independent, agreeing)] == [pytest.approx(0.5 / math.sqrt(n)) for n in (64, 32)]
-    narrow, wide = (by_votes(Votes((32, 32), split=split), kept, 0) for split, kept in ((32, independent), (0, agreeing)))
+    independent = torch.tensor([1, 0, 0, 1] * 16)
+    agreeing = torch.tensor([1, 1, 0, 0] * 16)
+    assert [vote_error(kept) for kept in (independent, agreeing)] == [
+        pytest.approx(0.5 / math.sqrt(n)) for n in (64, 32)
+    ]
+    narrow, wide = (
+        by_votes(Votes((32, 32), split=split), kept, 0)
+        for split, kept in ((32, independent), (0, agreeing))
+    )
     assert narrow.value == wide.value == 0.5
     assert known(wide.lower) < known(narrow.lower)
 
@@ -158,7 +199,12 @@ def warned(above_votes: Sequence[float]) -> list[str]:
     review = FitReview()
     for above in above_votes:
         kept = round(1000 * (0.5 - above))
-        result = Result(kept / 1000 + above, forwards=1, votes=Votes((kept, 1000 - kept)), fit=NormalFit(0.0, 0.0))
+        result = Result(
+            kept / 1000 + above,
+            forwards=1,
+            votes=Votes((kept, 1000 - kept)),
+            fit=NormalFit(0.0, 0.0),
+        )
         review.add(result, predicted=0)
     return review.warnings("fit", sigma(0.5))
 

@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 from robaudit.errors import ModelError
 from robaudit.methods.average_case.chain import chain_of
-from robaudit.methods.average_case.moments import Moments, closed_forms, first_covariance, logit_moments
+from robaudit.methods.average_case.moments import (
+    Moments,
+    closed_forms,
+    first_covariance,
+    logit_moments,
+)
 from robaudit.methods.average_case.taylor import Taylor
 from robaudit.models import from_module
 from robaudit.models.architectures import mlp
@@ -55,7 +60,8 @@ def test_a_linear_network_is_exact() -> None:
 
 @pytest.mark.parametrize("make", [dense, convolutions])
 def test_near_monte_carlo(make: Callable[[], nn.Module]) -> None:
-    """Means and covariances of logits within 6 standard errors and 5 % of their scale, p_robust within .03."""
+    """Means and covariances of logits within 6 standard errors and 5 % of their scale, p_robust
+    within .03."""
     work = work_on(make(), images=4, sigma=0.3)
     chain = chain_of(work.engine.model, work.x[0])
     first = first_covariance(chain, work.x[0])
@@ -67,7 +73,9 @@ def test_near_monte_carlo(make: Callable[[], nn.Module]) -> None:
         moments = logit_moments(chain, work.x[i], 0.3, 4, first)
         covariance = torch.cov(logits.T)
         error = (covariance.diagonal() / draws).sqrt()
-        assert ((moments.mean - logits.mean(0)).abs() <= 6 * error + 0.05 * covariance.diagonal().sqrt()).all()
+        assert (
+            (moments.mean - logits.mean(0)).abs() <= 6 * error + 0.05 * covariance.diagonal().sqrt()
+        ).all()
         scale = covariance.diagonal().sqrt()
         assert ((moments.covariance - covariance).abs() <= 0.08 * scale[:, None] * scale).all()
         p = (logits.argmax(1) == work.predicted[i]).double().mean().item()
@@ -93,15 +101,23 @@ def test_the_closed_forms() -> None:
 def _clark(m1: float, m2: float, s1: float, s2: float) -> Tensor:
     spread = torch.tensor((s1**2 + s2**2) ** 0.5, dtype=torch.float64)
     a = (m1 - m2) / spread
-    standard = torch.distributions.Normal(torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64))
-    found: Tensor = m1 * standard.cdf(a) + m2 * standard.cdf(-a) + spread * standard.log_prob(a).exp()
+    standard = torch.distributions.Normal(
+        torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64)
+    )
+    found: Tensor = (
+        m1 * standard.cdf(a) + m2 * standard.cdf(-a) + spread * standard.log_prob(a).exp()
+    )
     return found
 
 
-@pytest.mark.parametrize("make", [dense, convolutions, lambda: seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(24, 1)))])
+@pytest.mark.parametrize(
+    "make",
+    [dense, convolutions, lambda: seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(24, 1)))],
+)
 def test_the_chain_is_the_network(make: Callable[[], nn.Module]) -> None:
     model = from_module(make(), mean=[0.4, 0.5], std=[0.5, 0.25], dtype=torch.float64)
-    chain, x = chain_of(model, IMAGE), torch.rand(5, *SHAPE, dtype=torch.float64)
+    chain = chain_of(model, IMAGE)
+    x = torch.rand(5, *SHAPE, dtype=torch.float64)
     torch.testing.assert_close(chain.logits(x), model(x).double(), rtol=1e-9, atol=1e-9)
     assert chain_of(model, IMAGE) is chain
 
@@ -115,7 +131,9 @@ def test_a_log_softmax_at_the_end_is_left_out() -> None:
 
 
 def with_layer(layer: nn.Module) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(2, 4, 1), layer, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 1), layer, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    )
 
 
 class Residual(nn.Module):

@@ -34,21 +34,31 @@ def gram(rows: int, k: int, rank: int, seed: int, shift: float = 0.7) -> Tensor:
 
 
 def limits(rows: int, k: int, seed: int, mean: float = 1.5) -> Tensor:
-    return torch.randn(rows, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + mean
+    return (
+        torch.randn(rows, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        + mean
+    )
 
 
 def one_factor(upper: np.ndarray, loading: np.ndarray) -> float:
-    """The probability for the correlation loading_i loading_j, by quadrature over the common factor."""
+    """The probability for the correlation loading_i loading_j, by quadrature over the common
+    factor."""
     rest = np.sqrt(1.0 - loading**2)
 
     def integrand(x: float) -> float:
         density = math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
         return density * math.exp(float(special.log_ndtr((upper - loading * x) / rest).sum()))
 
-    return float(sum(integrate.quad(integrand, a, b)[0] for a, b in itertools.pairwise(np.linspace(-14.0, 14.0, 57))))
+    return float(
+        sum(
+            integrate.quad(integrand, a, b)[0]
+            for a, b in itertools.pairwise(np.linspace(-14.0, 14.0, 57))
+        )
+    )
 
 
-# --- exact dimensions ------------------------------------------------------------------------------------------------
+# --- exact dimensions
+# ------------------------------------------------------------------------------------------------
 
 
 def test_one_variable_is_phi() -> None:
@@ -58,21 +68,35 @@ def test_one_variable_is_phi() -> None:
 
 
 @given(st.floats(-5, 5), st.floats(-5, 5), st.floats(-0.999, 0.999))
-@settings(max_examples=20, deadline=None, derandomize=True)  # the error covers 99.7 % of problems: a search would meet the others
+@settings(
+    max_examples=20, deadline=None, derandomize=True
+)  # the error covers 99.7 % of problems: a search would meet the others
 def test_two_variables_against_quadrature(a: float, b: float, rho: float) -> None:
     rest = math.sqrt((1 - rho) * (1 + rho))
-    jump = np.clip(np.array([b / rho if rho else 0.0]) + np.array([-8, -2, 0, 2, 8]) * rest, -10, a) if a > -10 else np.array([-10.0])
+    jump = (
+        np.clip(np.array([b / rho if rho else 0.0]) + np.array([-8, -2, 0, 2, 8]) * rest, -10, a)
+        if a > -10
+        else np.array([-10.0])
+    )
     cuts = sorted({-10.0, *np.linspace(-10, a, 9).tolist(), *jump.tolist()})
     truth = sum(
-        integrate.quad(lambda x: stats.norm._pdf(x) * special.ndtr((b - rho * x) / rest), low, high, epsabs=1e-15)[0]
+        integrate.quad(
+            lambda x: stats.norm._pdf(x) * special.ndtr((b - rho * x) / rest),
+            low,
+            high,
+            epsabs=1e-15,
+        )[0]
         for low, high in itertools.pairwise(cuts)
     )
-    value, error = mvn_cdf(torch.tensor([[a, b]], dtype=torch.float64), equicorrelated(2, rho)[None])
+    value, error = mvn_cdf(
+        torch.tensor([[a, b]], dtype=torch.float64), equicorrelated(2, rho)[None]
+    )
     assert abs(value.item() - truth) <= error.item() + ROUNDING
     assert error.item() <= 1e-3
 
 
-# --- golden values ---------------------------------------------------------------------------------------------------
+# --- golden values --------------------------------------------------------------------------------
+# -------------------
 
 
 @pytest.mark.parametrize("k", [3, 9, 99])
@@ -84,7 +108,8 @@ def test_equicorrelated_half_orthant_is_one_over_k_plus_one(k: int) -> None:
 @pytest.mark.parametrize(("k", "mean"), [(5, -1.0), (30, 3.0), (99, 1.0)])
 def test_one_factor_by_quadrature(k: int, mean: float) -> None:
     random = np.random.default_rng(k)
-    upper, loading = random.normal(mean, 1.0, k), random.uniform(0.3, 0.9, k)
+    upper = random.normal(mean, 1.0, k)
+    loading = random.uniform(0.3, 0.9, k)
     correlation = torch.from_numpy(np.outer(loading, loading)).fill_diagonal_(1.0)
     truth = one_factor(upper, loading)
     value, error = mvn_cdf(torch.from_numpy(upper)[None], correlation[None])
@@ -94,7 +119,8 @@ def test_one_factor_by_quadrature(k: int, mean: float) -> None:
 
 def one_factor_rows(means: np.ndarray, k: int) -> tuple[Tensor, Tensor, np.ndarray]:
     random = np.random.default_rng(7)
-    spread, loading = random.normal(0.0, 0.5, k), random.uniform(0.4, 0.9, k)
+    spread = random.normal(0.0, 0.5, k)
+    loading = random.uniform(0.4, 0.9, k)
     truth = np.array([one_factor(mean + spread, loading) for mean in means])
     correlation = torch.from_numpy(np.outer(loading, loading)).fill_diagonal_(1.0)
     return torch.from_numpy(means[:, None] + spread), correlation.expand(len(means), k, k), truth
@@ -111,20 +137,31 @@ def test_lower_tail_keeps_five_percent_or_1e_7(k: int) -> None:
 
 
 def test_against_scipy() -> None:
-    z, correlation = limits(6, 9, seed=4), gram(6, 9, 30, seed=4)
+    z = limits(6, 9, seed=4)
+    correlation = gram(6, 9, 30, seed=4)
     value, error = mvn_cdf(z, correlation)
     for i in range(6):
         theirs = stats.multivariate_normal.cdf(
-            z[i].numpy(), np.zeros(9), correlation[i].numpy(), maxpts=200_000, abseps=1e-5, releps=1e-5, rng=np.random.default_rng(i)
+            z[i].numpy(),
+            np.zeros(9),
+            correlation[i].numpy(),
+            maxpts=200_000,
+            abseps=1e-5,
+            releps=1e-5,
+            rng=np.random.default_rng(i),
         )
-        assert abs(value[i].item() - theirs) <= error[i].item() + 3e-5  # SciPy's own three standard errors, above 1e-5
+        assert (
+            abs(value[i].item() - theirs) <= error[i].item() + 3e-5
+        )  # SciPy's own three standard errors, above 1e-5
 
 
-# --- the corners of the contract -------------------------------------------------------------------------------------
+# --- the corners of the contract
+# -------------------------------------------------------------------------------------
 
 
 def test_infinite_limits() -> None:
-    z, correlation = limits(5, 6, seed=8), gram(5, 6, 20, seed=8)
+    z = limits(5, 6, seed=8)
+    correlation = gram(5, 6, 20, seed=8)
     z[:, 2:4] = INF
     left = [0, 1, 4, 5]
     value, error = mvn_cdf(z, correlation)
@@ -147,7 +184,9 @@ def test_a_limit_that_almost_never_holds() -> None:
 
 def test_opposite_rows_make_an_interval() -> None:
     z = torch.tensor([[1.0, 0.5, 0.7], [1.0, -1.5, 0.7], [2.0, 0.1, INF]], dtype=torch.float64)
-    correlation = torch.tensor([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64).expand(3, 3, 3)
+    correlation = torch.tensor(
+        [[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64
+    ).expand(3, 3, 3)
     value, error = mvn_cdf(z, correlation)
     interval = (normal_cdf(z[:, 0]) - normal_cdf(-z[:, 1])).clamp_min(0.0)
     assert bool(((value - interval * normal_cdf(z[:, 2])).abs() <= error + ROUNDING).all())
@@ -159,12 +198,15 @@ def test_rank_one_and_two_polytopes() -> None:
     z = torch.full((1, 8), 1.3, dtype=torch.float64)
     value, error = mvn_cdf(z, (factor @ factor.T)[None])
     half = math.pi / 8
-    inside = integrate.quad(lambda a: 1.0 - math.exp(-0.5 * (1.3 / math.cos(a)) ** 2), -half, half)[0] / (2 * half)
+    inside = integrate.quad(lambda a: 1.0 - math.exp(-0.5 * (1.3 / math.cos(a)) ** 2), -half, half)[
+        0
+    ] / (2 * half)
     assert abs(value.item() - inside) <= error.item()
 
 
 def test_truncation_bound_holds() -> None:
-    z, correlation = limits(8, 60, seed=12, mean=3.5), gram(8, 60, 200, seed=12)
+    z = limits(8, 60, seed=12, mean=3.5)
+    correlation = gram(8, 60, 200, seed=12)
     full, full_error = mvn_cdf(z, correlation, truncation=0.0)
     short, short_error = mvn_cdf(z, correlation, truncation=0.05)
     assert bool(((full - short).abs() <= full_error + short_error).all())
@@ -172,7 +214,8 @@ def test_truncation_bound_holds() -> None:
 
 
 def test_nan_stays_in_its_row() -> None:
-    z, correlation = limits(4, 5, seed=13), gram(4, 5, 20, seed=13)
+    z = limits(4, 5, seed=13)
+    correlation = gram(4, 5, 20, seed=13)
     clean = mvn_cdf(z, correlation)[0]
     z[1, 2] = math.nan
     correlation[3, 0, 1] = math.nan
@@ -195,11 +238,14 @@ def test_broken_contracts(upper: Tensor, correlation: Tensor, message: str) -> N
         mvn_cdf(upper, correlation)
 
 
-# --- properties ------------------------------------------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------
+# -------------------
 
 
 def mixed_problems() -> tuple[Tensor, Tensor]:
-    z = torch.cat([limits(5, 9, seed, mean) for seed, mean in enumerate((-2.0, 0.0, 1.5, 4.0, 9.0))])
+    z = torch.cat(
+        [limits(5, 9, seed, mean) for seed, mean in enumerate((-2.0, 0.0, 1.5, 4.0, 9.0))]
+    )
     correlation = torch.cat([gram(5, 9, rank, seed) for seed, rank in enumerate((9, 4, 40, 9, 2))])
     z[3, 4], z[7, 1], z[12] = INF, -INF, 40.0
     return z, correlation
@@ -216,8 +262,16 @@ def test_same_seed_same_bits_and_no_global_generator() -> None:
 
 def test_the_error_is_honest() -> None:
     misses = problems_seen = 0
-    for k, rank, mean in ((4, 30, 1.0), (9, 300, 1.0), (9, 300, 3.0), (9, 9, 1.5), (9, 4, 1.5), (30, 200, 2.0)):
-        z, correlation = limits(40, k, seed=k, mean=mean), gram(40, k, rank, seed=k)
+    for k, rank, mean in (
+        (4, 30, 1.0),
+        (9, 300, 1.0),
+        (9, 300, 3.0),
+        (9, 9, 1.5),
+        (9, 4, 1.5),
+        (30, 200, 2.0),
+    ):
+        z = limits(40, k, seed=k, mean=mean)
+        correlation = gram(40, k, rank, seed=k)
         truth, truth_error = mvn_cdf(z, correlation, points=1 << 14, tolerance=2e-4, seed=1000)
         value, error = mvn_cdf(z, correlation, seed=1)
         assert error.max().item() <= 2e-3
@@ -228,6 +282,7 @@ def test_the_error_is_honest() -> None:
 
 
 def test_points_bound_the_work_and_more_points_lower_the_error() -> None:
-    z, correlation = limits(20, 12, seed=14, mean=0.5), gram(20, 12, 30, seed=14)
+    z = limits(20, 12, seed=14, mean=0.5)
+    correlation = gram(20, 12, 30, seed=14)
     few, many = (mvn_cdf(z, correlation, points=points, tolerance=0.0)[1] for points in (256, 8192))
     assert many.median().item() < 0.3 * few.median().item()

@@ -16,21 +16,22 @@ from tests.unit.numerics.test_rowwise import assert_each_row_alone
 
 
 def mixed(k: int, rows: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Problems of all kinds: regular and singular, common and rare, with duplicates, infinite limits and NaN."""
+    """Problems of all kinds: regular and singular, common and rare, with duplicates, infinite
+    limits and NaN."""
     random = torch.Generator().manual_seed(seed)
 
     def pick(*choices: float) -> float:
         return choices[int(torch.randint(len(choices), (1,), generator=random))]
 
-    upper, correlation = [], []
+    upper = []
+    correlation = []
     for row in range(rows):
         rank = int(pick(1, 2, max(1, k // 2), max(1, k - 1), k, k + 5, 3 * k + 20))
-        z, r = (
-            limits(1, k, seed + row, mean=pick(-3, -1, 0, 1, 1.5, 2, 3, 4, 6, 9)),
-            gram(1, k, rank, seed + row, shift=pick(0.0, 0.3, 0.7, 2.0)),
-        )
+        z = limits(1, k, seed + row, mean=pick(-3, -1, 0, 1, 1.5, 2, 3, 4, 6, 9))
+        r = gram(1, k, rank, seed + row, shift=pick(0.0, 0.3, 0.7, 2.0))
         if pick(0, 0, 0, 1) and k > 2:
-            r[0, 0], r[0, :, 0] = r[0, 1].clone(), r[0, :, 1].clone()
+            r[0, 0] = r[0, 1].clone()
+            r[0, :, 0] = r[0, :, 1].clone()
             r[0, 0, 0] = r[0, 0, 1] = r[0, 1, 0] = 1.0
         z[0, k // 2] = pick(*[float(z[0, k // 2])] * 8, math.inf, -math.inf, math.nan)
         upper.append(z)
@@ -45,8 +46,12 @@ def mixed(k: int, rows: int, seed: int) -> tuple[Tensor, Tensor]:
     tolerance=st.sampled_from([1e-3, 3e-3, 9e-5]),  # single, and the last one double precision
 )
 @settings(max_examples=10, deadline=None)
-def test_a_probability_has_the_same_bits_whatever_stands_beside_it(k: int, rows: int, seed: int, tolerance: float) -> None:
-    assert_each_row_alone(lambda z, r: mvn_cdf(z, r, tolerance=tolerance), *mixed(k, rows, seed), seed=seed)
+def test_a_probability_has_the_same_bits_whatever_stands_beside_it(
+    k: int, rows: int, seed: int, tolerance: float
+) -> None:
+    assert_each_row_alone(
+        lambda z, r: mvn_cdf(z, r, tolerance=tolerance), *mixed(k, rows, seed), seed=seed
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"truncation": 0.0}], ids=str)

@@ -1,4 +1,5 @@
-"""`noise_tolerance`: closed forms on linear models, what it refuses, and rows at the ends of the range."""
+"""`noise_tolerance`: closed forms on linear models, what it refuses, and rows at the ends of the
+range."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_the_isotropic_trade_off(form: Noise, d: int, ratio: float) -> None:
         offset = (x - 0.5).flatten(1).sum(1) / math.sqrt(d) + 1
         return torch.stack([offset, torch.zeros_like(offset)], 1)
 
-    (one,) = NoiseTolerance(tolerance=0.2, cap=64.0).estimate(chunk(network, torch.full((1, 1, 1, d), 0.5), form))
+    (one,) = NoiseTolerance(tolerance=0.2, cap=64.0).estimate(
+        chunk(network, torch.full((1, 1, 1, d), 0.5), form)
+    )
     assert known(one.lower) <= ratio <= known(one.upper) <= 1.2 * known(one.lower)
     assert abs(one.value - ratio) < 4 * known(one.std_error)
 
@@ -57,12 +60,15 @@ def test_every_pass_is_counted_and_rows_say_how_easy_the_image_is() -> None:
     for one, logits in zip(found, batch.logits, strict=True):
         ranked = logits.sort(descending=True).values
         assert known(one.clean).margin == pytest.approx(float(ranked[0] - ranked[1]))
-        assert known(one.clean).difficulty == pytest.approx(float(torch.logit(logits.softmax(0).max())), abs=1e-6)
+        assert known(one.clean).difficulty == pytest.approx(
+            float(torch.logit(logits.softmax(0).max())), abs=1e-6
+        )
         assert one.forwards <= NoiseTolerance(tolerance=0.5).most
 
 
 def test_it_is_where_mc_finds_the_level() -> None:
-    """The draws are those of mc: at the ends, its share of kept draws lies above and below the level."""
+    """The draws are those of mc: at the ends, its share of kept draws lies above and below the
+    level."""
     from robaudit.methods.average_case.mc import MonteCarlo
 
     batch = work_on(curved(), images=4)
@@ -72,7 +78,9 @@ def test_it_is_where_mc_finds_the_level() -> None:
         assert one.lower is not None
         assert one.upper is not None
         low, high = (
-            MonteCarlo(samples=samples).estimate(replace(batch, at=NoiseLevel("gaussian", end, LevelName.SIGMA)))[image].value
+            MonteCarlo(samples=samples)
+            .estimate(replace(batch, at=NoiseLevel("gaussian", end, LevelName.SIGMA)))[image]
+            .value
             for end in (one.lower, one.upper)
         )
         assert high < 0.95 < low
@@ -99,7 +107,12 @@ def test_beyond_the_cap_the_row_is_censored() -> None:
         return x.flatten(1)[:, :2] * 0 + torch.tensor([1.0, 0.0])
 
     x = torch.full((1, 1, 2, 2), 0.5)
-    for form, cap in ((Gaussian(), 1.0), (Uniform(), math.sqrt(3)), (Uniform(norm="l2"), math.sqrt(6)), (Impulse(), 1.0)):
+    for form, cap in (
+        (Gaussian(), 1.0),
+        (Uniform(), math.sqrt(3)),
+        (Uniform(norm="l2"), math.sqrt(6)),
+        (Impulse(), 1.0),
+    ):
         (one,) = NoiseTolerance().estimate(chunk(constant, x, form))
         assert one.interval.kind is IntervalKind.CENSORED
         assert one.value == pytest.approx(cap)
@@ -111,7 +124,9 @@ def test_beyond_the_cap_the_row_is_censored() -> None:
 
 def test_an_image_on_the_boundary_has_none() -> None:
     x = torch.full((1, 1, 2, 2), 0.5)
-    (one,) = NoiseTolerance().estimate(chunk(lambda x: torch.cat([x.flatten(1)[:, :1] - 0.5, x.flatten(1)[:, :1] * 0], 1), x))
+    (one,) = NoiseTolerance().estimate(
+        chunk(lambda x: torch.cat([x.flatten(1)[:, :1] - 0.5, x.flatten(1)[:, :1] * 0], 1), x)
+    )
     assert (one.value, one.lower, one.upper) == (0.0, 0.0, 2**-13)
     assert one.note == "p is below 0.95 at the smallest level searched, 0.000122"
 
@@ -134,7 +149,9 @@ def test_too_few_passes_are_said() -> None:
         (Impulse(), {"cap": 2.0}),
     ],
 )
-def test_refuses_noises_whose_level_is_no_scale(form: Noise, options: dict[str, float], golden: Golden) -> None:
+def test_refuses_noises_whose_level_is_no_scale(
+    form: Noise, options: dict[str, float], golden: Golden
+) -> None:
     task = Task(NoiseTolerance.model_validate(options), "noise_tolerance", NoiseLevel("noise"))
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})
@@ -142,9 +159,12 @@ def test_refuses_noises_whose_level_is_no_scale(form: Noise, options: dict[str, 
 
 
 def test_the_cap_is_what_the_kind_can_do_to_these_images(golden: Golden) -> None:
-    """Spatial transforms of 32 x 32 images end where the crop leaves the image; a size that is asked for is checked."""
+    """Spatial transforms of 32 x 32 images end where the crop leaves the image; a size that is
+    asked for is checked."""
     x = torch.rand(1, 1, 32, 32, generator=torch.Generator().manual_seed(0))
-    batch = chunk(lambda x: torch.cat([x.mean((1, 2, 3))[:, None], x[:, 0, :1, 0] * 0], 1), x, Spatial())
+    batch = chunk(
+        lambda x: torch.cat([x.mean((1, 2, 3))[:, None], x[:, 0, :1, 0] * 0], 1), x, Spatial()
+    )
     assert NoiseTolerance().largest(batch) == 1000 / 2**7
     with pytest.raises(SpecError) as caught:
         NoiseTolerance(cap=9.0).estimate(batch)

@@ -1,4 +1,5 @@
-"""`splitting` on small networks whose failure probability is known, and where it is a trap, a tie or nothing."""
+"""`splitting` on small networks whose failure probability is known, and where it is a trap, a tie
+or nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from robaudit.results import Result
 from tests.unit.engine.tools import SHAPE, curved, linear, weights, work_on
 
 SIGMA = 0.3
-BETA, BETA_TWO, BALL = float(norm.isf(1e-6)), float(norm.isf(5e-7)), float(chi2.isf(1e-6, 24))
+BETA = float(norm.isf(1e-6))
+BETA_TWO = float(norm.isf(5e-7))
+BALL = float(chi2.isf(1e-6, 24))
 
 
 def clean(first: int = 0) -> Tensor:
@@ -26,7 +29,8 @@ def clean(first: int = 0) -> Tensor:
 
 
 def around(score: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Three classes; the noise z (n, 24) of the first image fails to class 2 where score(z) >= 0."""
+    """Three classes; the noise z (n, 24) of the first image fails to class 2 where score(z) >=
+    0."""
     centre = clean()
 
     def logits(x: Tensor) -> Tensor:
@@ -41,7 +45,13 @@ TWO_SIDED = around(lambda z: z[:, 3].abs() - BETA_TWO)
 OUTSIDE = around(lambda z: (z + 0.01).square().sum(1) - BALL)
 
 
-def one(estimator: Splitting, network: Callable[[Tensor], Tensor], *, seed: int = 0, sigma: float = SIGMA) -> Result:
+def one(
+    estimator: Splitting,
+    network: Callable[[Tensor], Tensor],
+    *,
+    seed: int = 0,
+    sigma: float = SIGMA,
+) -> Result:
     (estimate,) = estimator.estimate(work_on(network, images=1, sigma=sigma, seed=seed))
     return estimate
 
@@ -58,19 +68,27 @@ def test_splitting_measures_one_in_a_million(network: Callable[[Tensor], Tensor]
     assert found.lower is not None
     assert found.upper is not None
     assert found.lower < -6 < found.upper < found.lower + 1.5
-    assert (found.flips_to, found.backwards, found.note, found.interval.text) == (2, 0, "", "lognormal:4 repeats")
+    assert (found.flips_to, found.backwards, found.note, found.interval.text) == (
+        2,
+        0,
+        "",
+        "lognormal:4 repeats",
+    )
     assert 0.2 < found.numbers["acceptance"] < 0.4
     assert {f"log10_p_{i}" for i in range(4)} < set(found.numbers)
 
 
 def test_a_linear_network() -> None:
     """p by the closed form, on images whose failures are rare and on others."""
-    network, sigma = linear(2), 0.15
+    network = linear(2)
+    sigma = 0.15
     u = weights(network)[0] - weights(network)[1]
     batch = work_on(network, images=5, sigma=sigma)
     expected = norm.sf((batch.margins[:, 0] / (sigma * u.norm())).numpy())
     assert min(expected) < 1e-4 < 0.01 < max(expected)
-    for estimate, p in zip(Splitting(particles=100, p_min=1e-30).estimate(batch), expected, strict=True):
+    for estimate, p in zip(
+        Splitting(particles=100, p_min=1e-30).estimate(batch), expected, strict=True
+    ):
         assert near(estimate, p, 3.5)
 
 
@@ -82,10 +100,15 @@ def test_what_is_not_rare_has_the_binomial_interval() -> None:
 
 
 def test_repeats_that_differ_are_told() -> None:
-    """Of 20 copies each, a standard deviation of ln p of 1.6 in theory; the interval reaches up further than down."""
+    """Of 20 copies each, a standard deviation of ln p of 1.6 in theory; the interval reaches up
+    further than down."""
     found = one(Splitting(particles=20), HALF)
     logs = [found.numbers[f"log10_p_{i}"] for i in range(4)]
-    assert found.note == f"repeats differ by a factor of {10 ** (max(logs) - min(logs)):.2g}: more repeats or particles would help"
+    assert (
+        found.note
+        == f"repeats differ by a factor of {10 ** (max(logs) - min(logs)):.2g}: more repeats or "
+        "particles would help"
+    )
     assert found.lower is not None
     assert found.upper is not None
     assert found.lower < -6 < found.upper
@@ -108,7 +131,10 @@ def test_equal_scores_are_told() -> None:
 
 
 def test_logits_that_are_not_finite_are_failures() -> None:
-    found = one(Splitting(particles=1000), around(lambda z: torch.where(z[:, 3] > 0.5, math.nan, z[:, 2] - 9.0)))
+    found = one(
+        Splitting(particles=1000),
+        around(lambda z: torch.where(z[:, 3] > 0.5, math.nan, z[:, 2] - 9.0)),
+    )
     assert near(found, float(norm.sf(0.5)))
     assert found.flips_to is None
 
@@ -119,7 +145,9 @@ def test_rare_failures_are_the_same_in_any_chunk(monkeypatch: pytest.MonkeyPatch
 
     def estimates(first: int, images: int, batch_size: int | None = None) -> list[Result]:
         return list(
-            Splitting(particles=40, moves=3).estimate(work_on(curved(), images=images, first=first, sigma=0.03, batch_size=batch_size))
+            Splitting(particles=40, moves=3).estimate(
+                work_on(curved(), images=images, first=first, sigma=0.03, batch_size=batch_size)
+            )
         )
 
     whole = estimates(0, 6)
@@ -131,7 +159,8 @@ def test_rare_failures_are_the_same_in_any_chunk(monkeypatch: pytest.MonkeyPatch
 
 
 def test_of_equal_logits_the_first_has_the_class() -> None:
-    """Two classes with the same weights, or none at all: the class stays, as mc has it, and no equality counts as a failure."""
+    """Two classes with the same weights, or none at all: the class stays, as mc has it, and no
+    equality counts as a failure."""
 
     def twins(x: Tensor) -> Tensor:
         score = x.flatten(1)[:, :3].sum(1)

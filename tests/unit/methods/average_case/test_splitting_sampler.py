@@ -1,4 +1,5 @@
-"""Multilevel splitting against probabilities that are known, and where scores tie, end or are not finite."""
+"""Multilevel splitting against probabilities that are known, and where scores tie, end or are not
+finite."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from robaudit.methods.average_case.splitting_sampler import Lane, Schedule, spli
 from tests.unit.numerics.problems import PROBLEMS, Problem, drawer
 
 
-def runs(problem: Problem, lanes: int, schedule: Schedule | None = None, *, seed: int = 1) -> list[Lane]:
+def runs(
+    problem: Problem, lanes: int, schedule: Schedule | None = None, *, seed: int = 1
+) -> list[Lane]:
     return split(problem.judge, drawer(seed), lanes, schedule or Schedule())
 
 
@@ -24,7 +27,8 @@ def probabilities(found: list[Lane]) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_unbiased_and_as_spread_as_theory_says(name: str) -> None:
-    """200 runs: no bias beyond three standard errors; the variance is the ideal one, and at most half more where copies mix slowly."""
+    """200 runs: no bias beyond three standard errors; the variance is the ideal one, and at most
+    half more where copies mix slowly."""
     problem = PROBLEMS[name]
     found = runs(problem, 200, seed=3)
     p = probabilities(found) / problem.p
@@ -50,7 +54,8 @@ def test_equal_scores_everywhere_end_it(value: float) -> None:
 
 
 def test_where_many_share_the_highest_score_the_factor_counts_them() -> None:
-    """Two scores, the higher with a probability of Phi(-1) = .1587, and no failure: that is the bound, not a tenth."""
+    """Two scores, the higher with a probability of Phi(-1) = .1587, and no failure: that is the
+    bound, not a tenth."""
     found = runs(Problem(lambda z: torch.where(z[:, 0] > 1, -1.0, -2.0).double(), 0.0), 8)
     assert {lane.state for lane in found} == {"stuck"}
     bounds = np.exp([lane.log_p for lane in found])

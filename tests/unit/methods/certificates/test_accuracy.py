@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.methods.certificates.accuracy import AccuracyAtRadii, Certificates, CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.methods.certificates.accuracy import (
+    AccuracyAtRadii,
+    Certificates,
+    CertifiedAccuracy,
+    certificates_of,
+    certified_accuracy,
+)
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.runs.rows import Row
@@ -44,7 +50,9 @@ def test_an_image_counts_where_its_label_is_certified() -> None:
     }
     half = found.at(0.5)
     assert (half.total, half.value) == (8, 3 / 8)
-    assert (known(half.estimate.lower), known(half.estimate.upper)) == pytest.approx([float(end) for end in clopper_pearson(3, 8)])
+    assert (known(half.estimate.lower), known(half.estimate.upper)) == pytest.approx(
+        [float(end) for end in clopper_pearson(3, 8)]
+    )
     assert (found.wrong.count, found.abstains.count, found.clean.count) == (1, 2, 6)
     assert found.mean.value == pytest.approx((0.2 + 0.4 + 0.5 + 0.5 + 0.9) / 8)
     assert found.median == pytest.approx((0.2 + 0.4) / 2)
@@ -54,7 +62,14 @@ def test_an_image_counts_where_its_label_is_certified() -> None:
 
 
 def test_images_without_a_label_are_left_out_and_those_without_a_radius_are_not_certified() -> None:
-    found = one([*MIXED, certificate(8, 3.0, label=None), certificate(9, math.nan), certificate(10, math.inf)])
+    found = one(
+        [
+            *MIXED,
+            certificate(8, 3.0, label=None),
+            certificate(9, math.nan),
+            certificate(10, math.inf),
+        ]
+    )
     assert (found.images, found.unlabelled, found.not_finite) == (10, 1, 2)
     made = certified_accuracy(found)
     assert (made.at(0).count, made.abstains.count, made.largest) == (5, 4, 0.9)
@@ -75,12 +90,16 @@ def test_what_the_rows_state_of_their_certainty_and_reach() -> None:
     assert found.false_at_most == pytest.approx(0.009)
     assert one([*stated, certificate(3, 0.1)]).possible == math.inf
     assert found.asked is None
-    assert one([certificate(0, 0.1, stated=stating(0.001, 0.5, 0.4)), certificate(1, 0.0, None)]).asked == 0.4
+    assert (
+        one([certificate(0, 0.1, stated=stating(0.001, 0.5, 0.4)), certificate(1, 0.0, None)]).asked
+        == 0.4
+    )
 
 
 IMAGES = st.lists(
     st.tuples(
-        st.sampled_from([0.0, 1e-9, 0.25, 0.5, 0.5, 1.0, 3.0]) | st.floats(0, 5, allow_subnormal=False),
+        st.sampled_from([0.0, 1e-9, 0.25, 0.5, 0.5, 1.0, 3.0])
+        | st.floats(0, 5, allow_subnormal=False),
         st.sampled_from([None, 0, 1]),
         st.sampled_from([0, 1]),
     ),
@@ -90,7 +109,9 @@ IMAGES = st.lists(
 
 
 @given(IMAGES)
-def test_the_curve_is_the_certified_accuracy_everywhere(images: list[tuple[float, int | None, int]]) -> None:
+def test_the_curve_is_the_certified_accuracy_everywhere(
+    images: list[tuple[float, int | None, int]],
+) -> None:
     found = accuracy([certificate(i, r, of, label) for i, (r, of, label) in enumerate(images)])
     curve = found.curve()
     assert curve.radii[0] == 0
@@ -99,19 +120,29 @@ def test_the_curve_is_the_certified_accuracy_everywhere(images: list[tuple[float
     for k, r in enumerate(curve.radii):
         share = found.at(float(r))
         assert (share.count, share.value) == (curve.counts[k], curve.values[k])
-        assert (known(share.estimate.lower), known(share.estimate.upper)) == pytest.approx((curve.lowers[k], curve.uppers[k]))
+        assert (known(share.estimate.lower), known(share.estimate.upper)) == pytest.approx(
+            (curve.lowers[k], curve.uppers[k])
+        )
         if k:
             between = found.at(float((curve.radii[k - 1] + r) / 2))
-            assert between.count in (curve.counts[k], curve.counts[k - 1])  # the middle of two neighbours may be one of them
+            # the middle of two neighbours may be one of them
+            assert between.count in (
+                curve.counts[k],
+                curve.counts[k - 1],
+            )
     assert found.at(float(curve.radii[-1]) + 1.0).count == 0
     assert found.at(0).count + found.wrong.count + found.abstains.count == len(images)
 
 
 @given(IMAGES)
-def test_the_mean_radius_is_the_area_under_the_curve(images: list[tuple[float, int | None, int]]) -> None:
+def test_the_mean_radius_is_the_area_under_the_curve(
+    images: list[tuple[float, int | None, int]],
+) -> None:
     found = accuracy([certificate(i, r, of, label) for i, (r, of, label) in enumerate(images)])
     curve = found.curve()
-    assert found.mean.value == pytest.approx(float(np.diff(curve.radii) @ curve.values[1:]), abs=1e-12)
+    assert found.mean.value == pytest.approx(
+        float(np.diff(curve.radii) @ curve.values[1:]), abs=1e-12
+    )
     assert found.largest == curve.radii[-1]
 
 
@@ -146,7 +177,10 @@ def test_the_document_has_what_was_computed() -> None:
     document = AccuracyAtRadii(found, [0.0, 0.5]).document()
     assert document["quantity"] == CERTIFIED.name
     assert (document["level"], document["norm"], document["images"]) == (AT.level, "l2", 9)
-    assert [(one["radius"], one["count"]) for one in document["certified_accuracy"]] == [(0.0, 6), (0.5, 3)]
+    assert [(one["radius"], one["count"]) for one in document["certified_accuracy"]] == [
+        (0.0, 6),
+        (0.5, 3),
+    ]
     assert document["largest_possible"] is None
     assert document["alpha"] == 0.01
     assert document["false_certificates_at_most"] == pytest.approx(0.09)

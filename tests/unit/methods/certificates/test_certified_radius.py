@@ -1,4 +1,5 @@
-"""`certified_radius`: linear models with known radii, its draws, its answers to a question, and what it refuses."""
+"""`certified_radius`: linear models with known radii, its draws, its answers to a question, and
+what it refuses."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def one(estimator: CertifiedRadius, batch: ImageBatch) -> Result:
 
 
 GREY = torch.full((1, 1, 4, 4), 0.5)
-EQUAL, FIRST = torch.full((16,), 0.25), torch.eye(16)[0]
+EQUAL = torch.full((16,), 0.25)
+FIRST = torch.eye(16)[0]
 CASES: dict[str, tuple[Noise, float, str, Tensor, float]] = {
     "gaussian": (Gaussian(), 0.5, "l2", EQUAL, 0.8),
     "laplace": (Laplace(), 0.5, "l1", FIRST, 0.4),
@@ -57,7 +59,8 @@ CASES: dict[str, tuple[Noise, float, str, Tensor, float]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_half_space(name: str) -> None:
-    """The radius of a half-space is its distance (for l1 noise along an axis); two seeds are below it, and as near as draws allow."""
+    """The radius of a half-space is its distance (for l1 noise along an axis); two seeds are below
+    it, and as near as draws allow."""
     form, level, norm, weights, distance = CASES[name]
     estimator = CertifiedRadius(samples=20_000, norm=norm)
     for seed in range(2):
@@ -66,16 +69,25 @@ def test_a_half_space(name: str) -> None:
         assert 0.93 * distance < found.value < distance
         assert proof.p_lower == float(p_lower(known(proof.kept), 20_000, 0.001))
         assert (proof.label, found.numbers["selected"], proof.draws) == (0, 0, 20_000)
-        assert (found.lower, found.upper, found.interval.kind, found.note) == (found.value, None, IntervalKind.LOWER_BOUND, "")
+        assert (found.lower, found.upper, found.interval.kind, found.note) == (
+            found.value,
+            None,
+            IntervalKind.LOWER_BOUND,
+            "",
+        )
         assert (found.forwards, found.backwards, found.flips_to) == (20_101, 0, None)
         assert proof.largest == largest_radius(theorem_of(form) or GAUSSIAN, level, 20_000, 0.001)
 
 
 def test_coverage_end_to_end() -> None:
-    """100 images of the half-space each at alpha .05: with and without a question at the true radius, few are above it."""
+    """100 images of the half-space each at alpha .05: with and without a question at the true
+    radius, few are above it."""
     x = GREY.expand(100, -1, -1, -1)
     batch = chunk(half_space(0.8, EQUAL), x, Gaussian(), 0.5)
-    for estimator in (CertifiedRadius(samples=400, alpha=0.05), CertifiedRadius(samples=400, alpha=0.05, decide=0.8000001)):
+    for estimator in (
+        CertifiedRadius(samples=400, alpha=0.05),
+        CertifiedRadius(samples=400, alpha=0.05, decide=0.8000001),
+    ):
         found = [value for (value,) in estimator.estimate(batch)]
         assert len({value.value for value in found}) > 1
         assert sum(value.value > 0.8 for value in found) <= binom.ppf(1 - 1e-6, 100, 0.05)
@@ -89,7 +101,9 @@ def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
     assert network.images == sum(value.forwards - 1 for value in found) == 5 * 352
     votes, first = (MonteCarlo(samples=n).estimate(batch) for n in (352, 48))
     for value, all_of_them, some in zip(found, votes, first, strict=True):
-        proof, whole, selected = known(value.certificate), known(all_of_them.votes).counts, known(some.votes).counts
+        proof = known(value.certificate)
+        whole = known(all_of_them.votes).counts
+        selected = known(some.votes).counts
         assert value.numbers["selected"] == selected.index(max(selected))
         assert proof.kept == whole[int(value.numbers["selected"])] - max(selected)
         assert proof.p_lower == float(p_lower(known(proof.kept), 304, 0.001))
@@ -98,7 +112,8 @@ def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
 
 
 def test_a_question_is_answered_as_by_all_draws() -> None:
-    """Images of a curved network: the same answers, from the first draws of the same ones; none of them chose the class, too."""
+    """Images of a curved network: the same answers, from the first draws of the same ones; none of
+    them chose the class, too."""
     network = Counter(curved(3, seed=2))
     batch = work_on(network, images=16)
     estimator = CertifiedRadius(samples=5000, decide=0.3)
@@ -111,12 +126,16 @@ def test_a_question_is_answered_as_by_all_draws() -> None:
         assert (few.value >= 0.3) == (many.value >= 0.3)
         assert few.numbers["selected"] == many.numbers["selected"]
         assert few.numbers["selection"] <= 100 >= known(proof.draws) - 4900
-        kept, draws = known(proof.kept), known(proof.draws)
+        kept = known(proof.kept)
+        draws = known(proof.draws)
         assert few.value == pytest.approx(GAUSSIAN.radius(known(proof.p_lower), 0.3), rel=1e-9)
         assert few.note == ("" if few.value >= 0.3 else few.note)
         assert kept <= draws
         if i < 3 and draws < 1000:
-            whole, some = (known(MonteCarlo(samples=n).estimate(batch)[i].votes).counts for n in (100 + draws, 100))
+            whole, some = (
+                known(MonteCarlo(samples=n).estimate(batch)[i].votes).counts
+                for n in (100 + draws, 100)
+            )
             assert kept == whole[int(few.numbers["selected"])] - some[int(few.numbers["selected"])]
     assert 0 < sum(value.value >= 0.3 for value in quick) < 16
     assert sum(value.forwards for value in quick) < sum(value.forwards for value in fixed) / 3
@@ -161,7 +180,9 @@ def test_copies_without_finite_logits_vote_for_no_class() -> None:
     lost = found.numbers["not_finite"]
     assert lost / 4100 == pytest.approx(share, abs=5 * error)
     assert known(known(found.certificate).kept) <= 4100 - lost
-    assert found.note == f"{lost} noisy copies gave non-finite logits, counted as votes for no class"
+    assert (
+        found.note == f"{lost} noisy copies gave non-finite logits, counted as votes for no class"
+    )
     assert 0 < found.value < 0.5 * 1.2815516
 
 
@@ -189,7 +210,9 @@ def test_options_that_make_no_sense(options: dict[str, Any], why: str) -> None:
     ],
 )
 def test_refuses(form: Noise, options: dict[str, Any], golden: Golden) -> None:
-    task = Task(CertifiedRadius.model_validate(options), "c", NoiseLevel("noise", 0.25, LevelName.SIGMA))
+    task = Task(
+        CertifiedRadius.model_validate(options), "c", NoiseLevel("noise", 0.25, LevelName.SIGMA)
+    )
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})
     golden(caught.value)

@@ -38,7 +38,8 @@ def test_usual_radii(largest: float, radii: tuple[float, ...]) -> None:
 
 
 def tables_of(*runs: Run, radius: Sequence[float] = ()) -> list[Table]:
-    section, ask = CertifiedSection(), Ask(options={"radius": radius})
+    section = CertifiedSection()
+    ask = Ask(options={"radius": radius})
     return list(section.tables(section.find(runs, ask), ask))
 
 
@@ -49,18 +50,30 @@ def plain_text(tables: Iterable[Table]) -> str:
 
 def test_one_norm_in_a_table() -> None:
     tables = tables_of(pictured(name="base"), pictured(12, name="new"))
-    assert [(table.heading.rpartition(" ")[2], len(table.columns) - 1) for table in tables] == [("l2", 4), ("linf", 2)]
+    assert [(table.heading.rpartition(" ")[2], len(table.columns) - 1) for table in tables] == [
+        ("l2", 4),
+        ("linf", 2),
+    ]
     text = plain_text(tables)
     assert text.count("At r: share of images") == 1
     assert "not certifiable" in text
-    assert [line.split()[-1] for line in text.splitlines() if line.startswith("largest possible")] == ["–"]
-    assert "certified_radius: a certificate is false with probability at most 0.001: at most 0.012 expected among as many." in text
+    assert [
+        line.split()[-1] for line in text.splitlines() if line.startswith("largest possible")
+    ] == ["–"]
+    assert (
+        "certified_radius: a certificate is false with probability at most 0.001: at most 0.012 "
+        "expected among as many." in text
+    )
 
 
 def test_the_numbers_of_a_table() -> None:
     rows = [*MIXED, certificate(8, 1.0, label=None)]
     text = plain_text(tables_of(run_of(rows), radius=[0.0, 0.5, 3.0]))
-    lines = {line.split("  ")[0].strip(): line.split("  ")[-1].strip() for line in text.splitlines() if "  " in line}
+    lines = {
+        line.split("  ")[0].strip(): line.split("  ")[-1].strip()
+        for line in text.splitlines()
+        if "  " in line
+    }
     assert lines["clean accuracy"] == "75.0% [34.9%, 96.9%]"
     assert lines["r > 0"] == "62.5% [24.4%, 91.5%]"
     assert lines["r >= 0.5"] == "37.5% [8.5%, 75.6%]"
@@ -78,12 +91,20 @@ def test_csv_has_every_number_once() -> None:
 
     def lines_of(ask: Ask) -> list[dict[str, str]]:
         name = "certified"
-        return list(csv.DictReader(io.StringIO(section_csv(name, section_of(name).find([pictured()], ask), ask))))
+        return list(
+            csv.DictReader(
+                io.StringIO(section_csv(name, section_of(name).find([pictured()], ask), ask))
+            )
+        )
 
     lines = lines_of(Ask(options={"radius": (0.0, 0.3)}))
     for one in found:
         key = one.certificates.key
-        mine = [line for line in lines if (line["estimator"], float(line["level"])) == (key.estimator, key.at.level)]
+        mine = [
+            line
+            for line in lines
+            if (line["estimator"], float(line["level"])) == (key.estimator, key.at.level)
+        ]
         assert [line["statistic"] for line in mine] == [
             "clean_accuracy",
             *["certified_accuracy"] * 2,
@@ -106,5 +127,13 @@ def test_csv_has_every_number_once() -> None:
 def test_a_radius_that_was_asked_about_is_shown_and_the_others_are_lower_bounds() -> None:
     rows = [certificate(i, 0.6, stated=stating(0.001, 0.9, 0.55)) for i in range(3)]
     text = plain_text(tables_of(run_of(rows)))
-    assert [line.split("  ")[0] for line in text.splitlines() if line.startswith("r ")] == ["r > 0", "r >= 0.25", "r >= 0.5", "r >= 0.55"]
-    assert "certified_radius at sigma 0.25: images stopped once r >= 0.55 was decided: lower bounds at other radii." in text
+    assert [line.split("  ")[0] for line in text.splitlines() if line.startswith("r ")] == [
+        "r > 0",
+        "r >= 0.25",
+        "r >= 0.5",
+        "r >= 0.55",
+    ]
+    assert (
+        "certified_radius at sigma 0.25: images stopped once r >= 0.55 was decided: lower bounds "
+        "at other radii." in text
+    )

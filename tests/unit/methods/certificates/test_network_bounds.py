@@ -1,4 +1,5 @@
-"""The Lipschitz bound of whole networks: never exceeded, exact where it can be, and refused by name where there is none."""
+"""The Lipschitz bound of whole networks: never exceeded, exact where it can be, and refused by name
+where there is none."""
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ def assert_holds(model: LogitModel, bound: Lipschitz, images: int = 40) -> None:
                 allowed = bound.margins[norm] * distance[:, None, None]
                 assert (change <= allowed * (1 + 1e-9) + 1e-9 * scale).all(), norm
                 size = moved.norm(dim=1) if norm == "l2" else moved.abs().amax(1)
-                assert (size <= bound.constant[norm] * distance * (1 + 1e-9) + 1e-9 * scale).all(), norm
+                assert (
+                    size <= bound.constant[norm] * distance * (1 + 1e-9) + 1e-9 * scale
+                ).all(), norm
 
 
 def _steepest(model: LogitModel, x: Tensor) -> Tensor:
@@ -90,7 +93,9 @@ class Block(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.bn, self.short = nn.Conv2d(2, 3, 3, 2, 1, bias=False), nn.BatchNorm2d(3), nn.Conv2d(2, 3, 1, 2)
+        self.conv = nn.Conv2d(2, 3, 3, 2, 1, bias=False)
+        self.bn = nn.BatchNorm2d(3)
+        self.short = nn.Conv2d(2, 3, 1, 2)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(self.bn(self.conv(x)) + self.short(x))
@@ -135,7 +140,9 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softshrink": F.softshrink,
     "abs": torch.abs,
     "clamp": lambda x: x.clamp(-0.5, 0.5),
-    "clamp by a wider tensor": lambda x: x[:, :1].clamp(min=torch.linspace(-1, 1, 5).to(x).reshape(1, 5, 1, 1)),
+    "clamp by a wider tensor": lambda x: x[:, :1].clamp(
+        min=torch.linspace(-1, 1, 5).to(x).reshape(1, 5, 1, 1)
+    ),
     "sin": torch.sin,
     "max pool": lambda x: F.max_pool2d(x, 3, 2, 1),
     "dilated max pool": lambda x: F.max_pool2d(x, 2, 1, 0, 2),
@@ -155,14 +162,18 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "twice": lambda x: x + x,
     "difference": lambda x: 3 - torch.sub(x, x.roll(1, 2), alpha=0.5),
     "broadcast sum": lambda x: x[:, :1] + torch.zeros(1, 3, 1, 1),
-    "broadcast product": lambda x: x.mean((2, 3), keepdim=True) * torch.arange(18.0).reshape(1, 2, 3, 3).double().to(x.dtype),
+    "broadcast product": lambda x: (
+        x.mean((2, 3), keepdim=True) * torch.arange(18.0).reshape(1, 2, 3, 3).double().to(x.dtype)
+    ),
     "sum of branches of other shapes": lambda x: x + x.mean((2, 3), keepdim=True),
     "joined": lambda x: torch.cat([x, F.relu(x), -x[:, :1]], 1),
     "stacked": lambda x: torch.stack([x, 2 * x], 1),
     "in pieces": lambda x: torch.cat([part * (i + 1) for i, part in enumerate(x.chunk(2, 1))], 1),
     "in uneven pieces": lambda x: torch.split(x.flatten(1), [1, 71], 1)[1],
     "unbound": lambda x: 2 * x.unbind(1)[1],
-    "with zeros of its shape": lambda x: torch.cat([x, torch.zeros_like(x), x.new_ones(x.shape)], 1),
+    "with zeros of its shape": lambda x: torch.cat(
+        [x, torch.zeros_like(x), x.new_ones(x.shape)], 1
+    ),
     "padded": lambda x: F.pad(x, (1, 2, 0, 1)),
     "reflected": lambda x: F.pad(x, (2, 2, 1, 1), mode="reflect"),
     "replicated": lambda x: F.pad(x, (2, 2, 1, 1), mode="replicate"),
@@ -178,40 +189,72 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "product from the right": lambda x: x @ torch.arange(12.0).reshape(6, 2).to(x),
     "product from the left": lambda x: torch.arange(12.0).reshape(2, 6).to(x) @ x,
     "matrix and vector": lambda x: (x.reshape(-1, 6) @ torch.arange(6.0).to(x)).reshape(len(x), -1),
-    "rows of one dimension": lambda x: F.max_pool1d(F.conv1d(x.flatten(2), torch.ones(2, 1, 5).to(x), groups=2), 3),
-    "without gradient": lambda x: x * 0.1 + _without_gradient(torch.no_grad, x) + x.detach() + x.data,
+    "rows of one dimension": lambda x: F.max_pool1d(
+        F.conv1d(x.flatten(2), torch.ones(2, 1, 5).to(x), groups=2), 3
+    ),
+    "without gradient": lambda x: (
+        x * 0.1 + _without_gradient(torch.no_grad, x) + x.detach() + x.data
+    ),
     "in inference mode": lambda x: x * 0.1 + _without_gradient(torch.inference_mode, x).clone(),
     "with a gradient of its own": Relu.apply,
-    "transposed": lambda x: F.conv_transpose2d(x, torch.arange(-12.0, 24.0).reshape(2, 2, 3, 3).to(x), stride=2, padding=1),
+    "transposed": lambda x: F.conv_transpose2d(
+        x, torch.arange(-12.0, 24.0).reshape(2, 2, 3, 3).to(x), stride=2, padding=1
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_pair_of_images_exceeds_the_bound(name: str) -> None:
-    model = from_module(seeded(lambda: Then(FUNCTIONS[name])), mean=[0.1, 0.2], std=[0.5, 0.25], dtype=torch.float64)
+    model = from_module(
+        seeded(lambda: Then(FUNCTIONS[name])), mean=[0.1, 0.2], std=[0.5, 0.25], dtype=torch.float64
+    )
     assert_holds(model, lipschitz_bound(model, IMAGE))
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 4)),
     "dense": lambda: mlp((72, 20, 10, 4)),
-    "convolutions": lambda: small_cnn(in_channels=2, image_size=6, channels=(3, 4), kernel=3, stride=2, hidden=8, num_classes=4),
+    "convolutions": lambda: small_cnn(
+        in_channels=2, image_size=6, channels=(3, 4), kernel=3, stride=2, hidden=8, num_classes=4
+    ),
     "batch norm and max pooling": lambda: nn.Sequential(
-        nn.Conv2d(2, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 4)
+        nn.Conv2d(2, 4, 3, 1, 1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(36, 4),
     ),
     "batch norm behind a transposed convolution": lambda: nn.Sequential(
-        nn.ConvTranspose2d(2, 4, 3, 2, 1, groups=2), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        nn.ConvTranspose2d(2, 4, 3, 2, 1, groups=2),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
     ),
-    "batch norm of features": lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 9), nn.BatchNorm1d(9), nn.PReLU(), nn.Linear(9, 4)),
-    "batch norm at the end": lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 4), nn.BatchNorm1d(4)),
+    "batch norm of features": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(72, 9), nn.BatchNorm1d(9), nn.PReLU(), nn.Linear(9, 4)
+    ),
+    "batch norm at the end": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(72, 4), nn.BatchNorm1d(4)
+    ),
     "grouped and dilated": lambda: nn.Sequential(
-        nn.Conv2d(2, 6, 3, 1, 2, dilation=2, groups=2), nn.Tanh(), nn.Conv2d(6, 4, (3, 2)), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 4)
+        nn.Conv2d(2, 6, 3, 1, 2, dilation=2, groups=2),
+        nn.Tanh(),
+        nn.Conv2d(6, 4, (3, 2)),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16, 4),
     ),
     "two branches": lambda: nn.Sequential(Block(), nn.Flatten(), nn.Linear(27, 4)),
-    "log-softmax": lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 9), nn.ReLU(), nn.Linear(9, 4), nn.LogSoftmax(1)),
+    "log-softmax": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(72, 9), nn.ReLU(), nn.Linear(9, 4), nn.LogSoftmax(1)
+    ),
     "one logit": lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 5), nn.ReLU(), nn.Linear(5, 1)),
     "residual network": lambda: CifarResnet(8, 4, 2),
-    "dropout and identity": lambda: nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Identity(), nn.Linear(72, 4)),
+    "dropout and identity": lambda: nn.Sequential(
+        nn.Flatten(), nn.Dropout(), nn.Identity(), nn.Linear(72, 4)
+    ),
 }
 
 
@@ -222,7 +265,9 @@ def test_networks(name: str) -> None:
     assert_holds(model, bound)
     other = ~torch.eye(len(bound.margins["l2"]), dtype=torch.bool)
     if name != "log-softmax":
-        assert (bound.margins["l2"][other] <= math.sqrt(2) * bound.constant["l2"] * (1 + 1e-9)).all()
+        assert (
+            bound.margins["l2"][other] <= math.sqrt(2) * bound.constant["l2"] * (1 + 1e-9)
+        ).all()
         assert (bound.margins["linf"][other] <= 2 * bound.constant["linf"] * (1 + 1e-9)).all()
     assert all((bound.margins[norm] == bound.margins[norm].T).all() for norm in NORMS)
     assert not bound.margins["l2"][~other].any()
@@ -258,8 +303,10 @@ def test_a_dense_network_has_the_product_of_the_norms() -> None:
 
 
 def test_a_batch_norm_is_folded_into_its_convolution() -> None:
-    """Channels of norm 1, 1 and scales 10, .1: the product of the norms would be near 10 sqrt 2, the folded one is 10."""
-    convolution, norm = nn.Conv2d(2, 2, 1, bias=False), nn.BatchNorm2d(2, eps=2**-20)
+    """Channels of norm 1, 1 and scales 10, .1: the product of the norms would be near 10 sqrt 2,
+    the folded one is 10."""
+    convolution = nn.Conv2d(2, 2, 1, bias=False)
+    norm = nn.BatchNorm2d(2, eps=2**-20)
     norm.running_var = torch.full((2,), 1 - 2**-20)
     convolution.weight.data = torch.tensor([[1.0, 0.0], [0.6, 0.8]]).reshape(2, 2, 1, 1)
     norm.weight.data = torch.tensor([10.0, 0.1])
@@ -267,7 +314,9 @@ def test_a_batch_norm_is_folded_into_its_convolution() -> None:
     found = lipschitz_bound(from_module(head.eval()), IMAGE).constant["l2"]
     folded = torch.tensor([[10.0, 0.0], [0.06, 0.08]], dtype=torch.float64)
     (last,) = weights_of(head)
-    assert found == pytest.approx(float(torch.linalg.svdvals(folded)[0] * torch.linalg.svdvals(last)[0]), rel=1e-6)
+    assert found == pytest.approx(
+        float(torch.linalg.svdvals(folded)[0] * torch.linalg.svdvals(last)[0]), rel=1e-6
+    )
 
 
 class Attention(nn.Module):
@@ -288,7 +337,9 @@ class Attention(nn.Module):
         lambda x: _changed(x, torch.ones(2, 6, 6)),
     ],
 )
-def test_what_the_operations_do_not_show(function: Callable[[Tensor], Tensor], golden: Golden) -> None:
+def test_what_the_operations_do_not_show(
+    function: Callable[[Tensor], Tensor], golden: Golden
+) -> None:
     model = from_module(Then(function).eval())
     with pytest.raises(ModelError) as error:
         lipschitz_bound(model, IMAGE)
@@ -394,21 +445,36 @@ def files_of(network: nn.Module, folder: Path, shape: tuple[int, ...]) -> dict[s
         warnings.simplefilter("ignore")
         torch.jit.trace(network, torch.rand(2, *shape)).save(str(found["torchscript"]))
         batch = torch.export.Dim("batch", min=2)
-        torch.export.save(torch.export.export(network, (torch.rand(4, *shape),), dynamic_shapes=({0: batch},)), found["pt2"])
+        torch.export.save(
+            torch.export.export(network, (torch.rand(4, *shape),), dynamic_shapes=({0: batch},)),
+            found["pt2"],
+        )
     return found
 
 
 @pytest.mark.parametrize("make", [digits_cnn, lambda: ShallowCnn(1, 8)])
-def test_all_formats_of_a_network_have_the_same_bound(make: Callable[[], nn.Module], tmp_path: Path) -> None:
-    network, image = seeded(make), torch.rand(1, 8, 8)
+def test_all_formats_of_a_network_have_the_same_bound(
+    make: Callable[[], nn.Module], tmp_path: Path
+) -> None:
+    network = seeded(make)
+    image = torch.rand(1, 8, 8)
     expected = lipschitz_bound(from_module(network, std=[0.5]), image)
     save_file(network.state_dict(), tmp_path / "model.safetensors")
     name = "digits_cnn" if isinstance(network, nn.Sequential) else "shallow_cnn"
     options = {} if isinstance(network, nn.Sequential) else {"image_size": 8}
     models = [load(path, std=[0.5]) for path in files_of(network, tmp_path, (1, 8, 8)).values()]
-    models.append(load(tmp_path / "model.safetensors", std=[0.5], architecture=f"robaudit:{name}", architecture_options=options))
+    models.append(
+        load(
+            tmp_path / "model.safetensors",
+            std=[0.5],
+            architecture=f"robaudit:{name}",
+            architecture_options=options,
+        )
+    )
     for model in models:
         found = lipschitz_bound(model, image)
         assert found.constant == pytest.approx(expected.constant, rel=1e-12)
         for norm in NORMS:
-            torch.testing.assert_close(found.margins[norm], expected.margins[norm], rtol=1e-12, atol=0)
+            torch.testing.assert_close(
+                found.margins[norm], expected.margins[norm], rtol=1e-12, atol=0
+            )

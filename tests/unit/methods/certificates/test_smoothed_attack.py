@@ -1,4 +1,5 @@
-"""`smoothed_attack`: closed forms on half-spaces, verified flips, and certificates that are never above what it finds."""
+"""`smoothed_attack`: closed forms on half-spaces, verified flips, and certificates that are never
+above what it finds."""
 
 from __future__ import annotations
 
@@ -32,15 +33,25 @@ def values(estimator: SmoothedAttack, batch: ImageBatch) -> list[Result]:
     return [value for (value,) in estimator.estimate(batch)]
 
 
-@pytest.mark.parametrize("form", [Gaussian(), Laplace(), Uniform()], ids=lambda form: type(form).__name__)
+@pytest.mark.parametrize(
+    "form", [Gaussian(), Laplace(), Uniform()], ids=lambda form: type(form).__name__
+)
 def test_a_half_space(form: Noise) -> None:
-    """The vote flips exactly at the distance under symmetric noise; what is found is verified to be beyond, by little."""
+    """The vote flips exactly at the distance under symmetric noise; what is found is verified to be
+    beyond, by little."""
     for seed in range(2):
-        (found,) = values(SmoothedAttack(restarts=0), chunk(half_space(0.8, EQUAL), GREY, form, 0.5, seed=seed))
+        (found,) = values(
+            SmoothedAttack(restarts=0), chunk(half_space(0.8, EQUAL), GREY, form, 0.5, seed=seed)
+        )
         search = known(found.search)
-        kept, other = known(search.kept), known(search.other)
+        kept = known(search.kept)
+        other = known(search.other)
         assert 0.8 < found.value < 0.8 * 1.08
-        assert (found.lower, found.upper, found.interval.kind) == (0.0, found.value, IntervalKind.UPPER_BOUND)
+        assert (found.lower, found.upper, found.interval.kind) == (
+            0.0,
+            found.value,
+            IntervalKind.UPPER_BOUND,
+        )
         assert (found.flips_to, search.label, found.note) == (1, 0, "")
         assert p_lower(other, other + kept, 0.001) > 0.5
         assert other + kept == 10_000
@@ -73,11 +84,14 @@ def test_the_class_is_that_of_the_vote_and_every_pass_is_counted() -> None:
 
 
 def test_a_soft_vote_for_another_class_at_the_image_itself() -> None:
-    """Class 0 in six of ten copies, but class 1 with a large margin in the others: the mean softmax is for class 1, the vote is not."""
+    """Class 0 in six of ten copies, but class 1 with a large margin in the others: the mean softmax
+    is for class 1, the vote is not."""
 
     def network(x: Tensor) -> Tensor:
         margin = 0.5 * 0.2533471 - (x - 0.5).flatten(1) @ EQUAL
-        return torch.stack([torch.where(margin > 0, 0.1 + 0.1 * margin, 50 * margin), torch.zeros_like(margin)], 1)
+        return torch.stack(
+            [torch.where(margin > 0, 0.1 + 0.1 * margin, 50 * margin), torch.zeros_like(margin)], 1
+        )
 
     (found,) = values(SmoothedAttack(restarts=0), chunk(network, GREY, Gaussian(), 0.5))
     assert known(found.search).label == 0
@@ -91,14 +105,24 @@ def test_an_undecided_vote_is_noted() -> None:
 
 
 def test_nothing_within_the_cap() -> None:
-    (found,) = values(SMALL.model_copy(update={"cap": 0.7}), chunk(half_space(0.8, EQUAL), GREY, Gaussian(), 0.5))
+    (found,) = values(
+        SMALL.model_copy(update={"cap": 0.7}), chunk(half_space(0.8, EQUAL), GREY, Gaussian(), 0.5)
+    )
     assert (found.value, found.upper, found.flips_to) == (0.7, None, None)
     assert found.interval.kind is IntervalKind.CENSORED
     assert known(found.search) == Searched(label=0)
 
 
 def test_a_constant_vote_is_never_lost() -> None:
-    (found,) = values(SMALL, chunk(lambda x: torch.stack([x[:, 0, 0, 0] * 0 + 1, x[:, 0, 0, 0] * 0], 1), GREY, Gaussian(), 0.5))
+    (found,) = values(
+        SMALL,
+        chunk(
+            lambda x: torch.stack([x[:, 0, 0, 0] * 0 + 1, x[:, 0, 0, 0] * 0], 1),
+            GREY,
+            Gaussian(),
+            0.5,
+        ),
+    )
     assert found.interval.kind is IntervalKind.CENSORED
     assert found.value == pytest.approx(4.0), "the largest distance of two images"
 
@@ -106,16 +130,22 @@ def test_a_constant_vote_is_never_lost() -> None:
 def test_within_the_pixels() -> None:
     """A boundary that only pixels outside of [0, 1] reach along its normal."""
     weights = torch.zeros(16)
-    weights[0], weights[1] = 0.8, 0.6
+    weights[0] = 0.8
+    weights[1] = 0.6
     batch = chunk(half_space(0.6, weights), GREY, Gaussian(), 0.1)
-    (free,), (clipped,) = (values(SMALL.model_copy(update={"clip": clip}), batch) for clip in (False, True))
+    (free,), (clipped,) = (
+        values(SMALL.model_copy(update={"clip": clip}), batch) for clip in (False, True)
+    )
     assert 0.6 < free.value < 0.66
     assert clipped.value > (0.5**2 + (0.2 / 0.6) ** 2) ** 0.5
 
 
 @pytest.mark.parametrize("form", [CorrelatedGaussian(length=2.0), Impulse(), Uniform(norm="l2")])
 def test_refuses_other_noise(form: Noise) -> None:
-    assert SmoothedAttack().unfit(form) == "it searches under gaussian, laplace and uniform noise in the box"
+    assert (
+        SmoothedAttack().unfit(form)
+        == "it searches under gaussian, laplace and uniform noise in the box"
+    )
 
 
 def offsets_of(batch: ImageBatch, copies: int) -> Tensor:
@@ -126,7 +156,8 @@ def offsets_of(batch: ImageBatch, copies: int) -> Tensor:
 
 @pytest.mark.parametrize("batch_size", [8, 64], ids=["in parts", "whole"])
 def test_the_gradient_of_the_soft_vote(batch_size: int) -> None:
-    """Against that of the formula by autograd, in float64; a point's copies may fill several passes."""
+    """Against that of the formula by autograd, in float64; a point's copies may fill several
+    passes."""
     network = curved(4).double()
     batch = work_on(network, images=3, dtype=torch.float64, batch_size=batch_size)
     offsets = offsets_of(batch, 24)
@@ -137,7 +168,8 @@ def test_the_gradient_of_the_soft_vote(batch_size: int) -> None:
 
     clean = torch.stack([vote(x, i) for i, x in enumerate(batch.x)]).detach()
     y = torch.stack([clean[0].argmin(), *clean[1:].argmax(1)])  # the first image needs a head start
-    image, rows = torch.tensor([0, 1, 2, 0]), torch.arange(4)
+    image = torch.tensor([0, 1, 2, 0])
+    rows = torch.arange(4)
     to = (y[image] + torch.tensor([1, 2, 3, 2])) % 4
     points = (batch.x[image] + 0.05).requires_grad_()
     logits = torch.stack([vote(point, i) for i, point in zip(image.tolist(), points, strict=True)])
@@ -146,7 +178,9 @@ def test_the_gradient_of_the_soft_vote(batch_size: int) -> None:
     start = torch.where(behind > 0, behind + 0.1, 0.0)
     soft = SoftVote(batch, y, torch.arange(3), 24, "test")
     found, slope = soft.slopes(image, points.detach(), to)
-    wanted = logits.detach() + torch.zeros(4, 4, dtype=torch.float64).scatter(1, y[image][:, None], start[image][:, None])
+    wanted = logits.detach() + torch.zeros(4, 4, dtype=torch.float64).scatter(
+        1, y[image][:, None], start[image][:, None]
+    )
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(soft.logits(image, points.detach()), wanted)
     torch.testing.assert_close(slope, expected)
@@ -164,5 +198,7 @@ def test_copies_without_finite_logits_have_no_say() -> None:
 
     other = replace(batch, engine=work_on(broken, images=1, dtype=torch.float64).engine)
     few = curved(3).double()(batch.x + kept).softmax(1).mean(0).detach()
-    found = SoftVote(other, few.argmax()[None], torch.arange(1), 16, "test").logits(torch.tensor([0]), batch.x)
+    found = SoftVote(other, few.argmax()[None], torch.arange(1), 16, "test").logits(
+        torch.tensor([0]), batch.x
+    )
     torch.testing.assert_close(found[0].exp(), few * len(kept) / 16)

@@ -56,7 +56,9 @@ def test_the_bound_covers_exactly(alpha: float, n: int) -> None:
         assert binom.pmf(k, n, p)[bounds > p].sum() <= alpha * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("k", "n", "alpha"), [(-1, 5, 0.1), (6, 5, 0.1), (1, 0, 0.1), (1, 2, 0.0), (1, 2, 1.0)])
+@pytest.mark.parametrize(
+    ("k", "n", "alpha"), [(-1, 5, 0.1), (6, 5, 0.1), (1, 0, 0.1), (1, 2, 0.0), (1, 2, 1.0)]
+)
 def test_impossible_counts(k: int, n: int, alpha: float) -> None:
     with pytest.raises(ValueError, match="p_lower: needs"):
         p_lower(k, n, alpha)
@@ -68,13 +70,17 @@ def test_radius_and_probability_are_inverse(name: str, p: float, level: float) -
     theorem = THEOREMS[name]
     assert theorem.probability(theorem.radius(p, level), level) == pytest.approx(p, abs=1e-9)
     assert theorem.radius(p, level) == pytest.approx(level * theorem.radius(p, 1.0))
-    assert theorem.radius(p, level) > 0 == theorem.radius(0.5, level) == theorem.radius(1 - p, level)
+    assert (
+        theorem.radius(p, level) > 0 == theorem.radius(0.5, level) == theorem.radius(1 - p, level)
+    )
 
 
 def least_share(name: str, shift: tuple[float, float], p: float, cells: int = 400) -> float:
-    """The smallest P[x + shift + e in A] over all sets A in the plane with P[x + e in A] = p, by the lemma of Neyman and Pearson.
+    """The smallest P[x + shift + e in A] over all sets A in the plane with P[x + e in A] = p, by
+    the lemma of Neyman and Pearson.
 
-    The plane is cut into cells of equal probability under e; A takes those first that the shift makes rarest.
+    The plane is cut into cells of equal probability under e; A takes those first that the shift
+    makes rarest.
     """
     law = LAWS[name]
     e = law.ppf((np.arange(cells) + 0.5) / cells)
@@ -85,9 +91,13 @@ def least_share(name: str, shift: tuple[float, float], p: float, cells: int = 40
 
 @pytest.mark.parametrize("name", THEOREMS)
 @pytest.mark.parametrize("p", [0.6, 0.98])
-def test_no_set_loses_its_majority_within_the_radius_and_one_does_at_it(name: str, p: float) -> None:
-    """Quadrature with cells of probability 1/400 on each axis: a share is off by one cell or so of each axis."""
-    theorem, slack = THEOREMS[name], 2 / 400
+def test_no_set_loses_its_majority_within_the_radius_and_one_does_at_it(
+    name: str, p: float
+) -> None:
+    """Quadrature with cells of probability 1/400 on each axis: a share is off by one cell or so of
+    each axis."""
+    theorem = THEOREMS[name]
+    slack = 2 / 400
     radius = theorem.radius(p, 1.0)
     for angle in np.linspace(0, math.pi / 2, 5):
         direction = np.array([math.cos(angle), math.sin(angle)])
@@ -119,13 +129,18 @@ def test_what_a_radius_needs_is_the_smallest_count(name: str, n: int, share: flo
     if not radius or share == 1.0:  # the largest radius itself is met to rounding
         return
     k = needed(theorem, 0.5, radius, n, ALPHA)
-    certified = [theorem.radius(float(p), 0.5) >= radius for p in p_lower(np.arange(n + 1), n, ALPHA)]
+    certified = [
+        theorem.radius(float(p), 0.5) >= radius for p in p_lower(np.arange(n + 1), n, ALPHA)
+    ]
     assert k == (certified.index(True) if any(certified) else None)
 
 
 def outcomes(question: Question, p: float) -> tuple[float, float, float]:
-    """Exactly: the chance of yes, of a reported bound above p, and the mean number of draws, by following the counts from look to look."""
-    weight, draws = np.ones(1), 0  # of the images still open, by draws kept
+    """Exactly: the chance of yes, of a reported bound above p, and the mean number of draws, by
+    following the counts from look to look."""
+    # of the images still open, by draws kept
+    weight = np.ones(1)
+    draws = 0
     yes = wrong = spent = 0.0
     while weight.sum() > 0:
         then = next_look(draws, question.draws)
@@ -148,7 +163,9 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: f"{one.radius} {one.draws} {one.alpha}")
+@pytest.mark.parametrize(
+    "question", QUESTIONS, ids=lambda one: f"{one.radius} {one.draws} {one.alpha}"
+)
 def test_questions_exactly(question: Question) -> None:
     """False answers, bounds above the truth, answers that n draws would have given, and draws."""
     threshold = question.theorem.probability(question.radius, question.level)

@@ -1,4 +1,5 @@
-"""`adversarial_loss` where the largest loss is known: linear models on balls, and transforms that can be counted."""
+"""`adversarial_loss` where the largest loss is known: linear models on balls, and transforms that
+can be counted."""
 
 from __future__ import annotations
 
@@ -25,22 +26,31 @@ from tests.levels import sigma
 from tests.unit.engine.tools import SHAPE, chunk, curved, known, linear, weights
 
 
-def work_under(network: nn.Module, form: Noise, level: float, dtype: torch.dtype = torch.float32) -> ImageBatch:
+def work_under(
+    network: nn.Module, form: Noise, level: float, dtype: torch.dtype = torch.float32
+) -> ImageBatch:
     """Six random images; labels 0, 1, 0, 1, ..."""
     x = torch.rand(6, *SHAPE, generator=torch.Generator().manual_seed(5)).to(dtype)
     return chunk(network, x, form, level, labels=torch.arange(6) % 2)
 
 
 def found(batch: ImageBatch, **options: object) -> Tensor:
-    return torch.tensor([one.value for one in AdversarialLoss.model_validate(options).estimate(batch)], dtype=torch.float64)
+    return torch.tensor(
+        [one.value for one in AdversarialLoss.model_validate(options).estimate(batch)],
+        dtype=torch.float64,
+    )
 
 
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_linear_models_of_two_classes(norm: str, clip: bool) -> None:
-    """s = w . x + b is largest at a corner of the box, or along w: eps |w|_1, eps |w|_2; l = log(1 + e^s)."""
-    network, eps = linear(2, dtype=torch.float64), 0.2
-    batch = work_under(network, Uniform.model_validate({"norm": norm, "clip": clip}), eps, dtype=torch.float64)
+    """s = w . x + b is largest at a corner of the box, or along w: eps |w|_1, eps |w|_2; l = log(1
+    + e^s)."""
+    network = linear(2, dtype=torch.float64)
+    eps = 0.2
+    batch = work_under(
+        network, Uniform.model_validate({"norm": norm, "clip": clip}), eps, dtype=torch.float64
+    )
     rows = weights(network)
     w = rows[1 - batch.labels] - rows[batch.labels]
     z = batch.logits
@@ -48,7 +58,8 @@ def test_linear_models_of_two_classes(norm: str, clip: bool) -> None:
     x = batch.x.flatten(1)
     corner = (x + eps * w.sign()).clamp(0, 1) if clip else x + eps * w.sign()
     gained = ((corner - x) * w).sum(1) if norm == "linf" else eps * w.norm(dim=1)
-    best, value = torch.log1p(torch.exp(s + gained)), found(batch, steps=20, restarts=4)
+    best = torch.log1p(torch.exp(s + gained))
+    value = found(batch, steps=20, restarts=4)
     if norm == "l2" and clip:
         assert (value <= best * (1 + 1e-9)).all()
         assert (value > torch.log1p(torch.exp(s))).all()
@@ -56,7 +67,11 @@ def test_linear_models_of_two_classes(norm: str, clip: bool) -> None:
         assert torch.allclose(value, best, rtol=1e-9)
 
 
-@pytest.mark.parametrize("form", [Uniform(), Uniform(norm="l2"), Uniform(clip=True), Spatial()], ids=["linf", "l2", "clip", "spatial"])
+@pytest.mark.parametrize(
+    "form",
+    [Uniform(), Uniform(norm="l2"), Uniform(clip=True), Spatial()],
+    ids=["linf", "l2", "clip", "spatial"],
+)
 def test_no_draw_of_the_noise_has_a_larger_loss(form: Noise) -> None:
     """And its class, its logarithm and its bounds belong to it."""
     batch = work_under(curved(), form, 0.3)
@@ -76,14 +91,21 @@ def test_no_draw_of_the_noise_has_a_larger_loss(form: Noise) -> None:
 
 def test_a_flip_has_two_losses() -> None:
     batch = work_under(curved(), Spatial(scale=0, rotation=0, crop=0), 1.0)
-    losses = torch.stack([nn.functional.cross_entropy(batch.model(x), batch.labels, reduction="none") for x in (batch.x, batch.x.flip(3))])
+    losses = torch.stack(
+        [
+            nn.functional.cross_entropy(batch.model(x), batch.labels, reduction="none")
+            for x in (batch.x, batch.x.flip(3))
+        ]
+    )
     assert torch.allclose(found(batch, steps=10, restarts=3), losses.amax(0).double(), rtol=1e-5)
 
 
 def test_against_the_predicted_class() -> None:
     batch = work_under(curved(), Uniform(), 0.3)
     other = replace(batch, labels=batch.predicted)
-    assert torch.equal(found(batch, steps=3, restarts=2, target="predicted"), found(other, steps=3, restarts=2))
+    assert torch.equal(
+        found(batch, steps=3, restarts=2, target="predicted"), found(other, steps=3, restarts=2)
+    )
     assert not AdversarialLoss(target="predicted").needs_labels
     assert AdversarialLoss().needs_labels
 

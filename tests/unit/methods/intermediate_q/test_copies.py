@@ -29,7 +29,14 @@ def about(centre: tuple[float, ...] | None, at: float, function: object = linear
     generator = torch.Generator().manual_seed(0)
     centres = torch.tensor(centre or (0.0, 0.0)).expand(1, IMAGES, 2)[: 1 if centre else 0]
     values = curved if function is curved else linear
-    return shifted(values, lambda: torch.randn(IMAGES * AT_ONCE, 2, generator=generator), 500, 500, centres, [at][: len(centres)])
+    return shifted(
+        values,
+        lambda: torch.randn(IMAGES * AT_ONCE, 2, generator=generator),
+        500,
+        500,
+        centres,
+        [at][: len(centres)],
+    )
 
 
 def at(t: float) -> Tensor:
@@ -37,13 +44,17 @@ def at(t: float) -> Tensor:
 
 
 @pytest.mark.parametrize("centre", [(2.0, 0.0), (-1.0, 3.0), None])
-def test_masses_are_unbiased_and_errors_are_what_they_say(centre: tuple[float, float] | None) -> None:
+def test_masses_are_unbiased_and_errors_are_what_they_say(
+    centre: tuple[float, float] | None,
+) -> None:
     copies = about(centre, 1.0, curved)
     for t in (0.5, 1.0, 1.5):
         log_mass, std_error, _ = copies.log_mass(at(t))
         relative = log_mass.exp() / math.exp(t * t / 2 - math.log1p(t / 2) / 2) - 1
         assert abs(float(relative.mean())) < 4 * float(relative.std()) / math.sqrt(IMAGES)
-        assert float(std_error.square().mean().sqrt()) == pytest.approx(float(relative.std()), rel=0.25)
+        assert float(std_error.square().mean().sqrt()) == pytest.approx(
+            float(relative.std()), rel=0.25
+        )
 
 
 def test_a_linear_log_loss_about_its_own_centre_has_no_error() -> None:
@@ -72,7 +83,9 @@ def test_copies_about_a_centre_tell_of_the_orders_next_to_it() -> None:
 @pytest.mark.parametrize(("d", "orders"), [(2, (1.0, 30.0, 1000.0)), (5, (1.0, 30.0))])
 def test_adapted_copies_cover(d: int, orders: tuple[float, ...]) -> None:
     """log l = -|z - 1|^2 / 2, whose tilted distributions become narrow."""
-    generator, images, grid = torch.Generator().manual_seed(d), 30, temperature_grid(1000.0, 80)
+    generator = torch.Generator().manual_seed(d)
+    images = 30
+    grid = temperature_grid(1000.0, 80)
 
     def values(_: Tensor, z: Tensor) -> Tensor:
         return (z.double() - 1).square().sum(1) / -2
@@ -89,5 +102,7 @@ def test_adapted_copies_cover(d: int, orders: tuple[float, ...]) -> None:
     for q, start, found in zip(orders, reached, copies_estimates(orders, reached), strict=True):
         truth = d / q * (math.log1p(q) / -2 - q / (1 + q) / 2)
         assert (start.temperature == q).double().mean() > 0.9
-        assert ((found.value - truth).abs() <= found.half_width)[start.temperature == q].double().mean() >= 0.85
+        assert ((found.value - truth).abs() <= found.half_width)[
+            start.temperature == q
+        ].double().mean() >= 0.85
         assert (found.gap == 0).all()

@@ -69,18 +69,26 @@ def column(found: list[tuple[Result, ...]], part: int) -> list[Result]:
 
 
 def errors(golden: Golden, found: list[Result], q: float) -> torch.Tensor:
-    return torch.tensor([math.log(one.value) for one in found], dtype=torch.float64) - golden.log_norm(q)
+    return torch.tensor(
+        [math.log(one.value) for one in found], dtype=torch.float64
+    ) - golden.log_norm(q)
 
 
 def covered(golden: Golden, found: list[Result], q: float) -> int:
     truth = math.exp(golden.log_norm(q))
-    return sum(one.lower <= truth <= one.upper for one in found if one.lower is not None and one.upper is not None)
+    return sum(
+        one.lower <= truth <= one.upper
+        for one in found
+        if one.lower is not None and one.upper is not None
+    )
 
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_the_closed_forms_are_those_of_the_table(name: str) -> None:
     for q, z in zip(ORDERS, TABLE[name], strict=True):
-        assert math.exp(GOLDENS[name].log_norm(q)) == pytest.approx(z, rel=2e-4 if name == "peak" else 1e-5)
+        assert math.exp(GOLDENS[name].log_norm(q)) == pytest.approx(
+            z, rel=2e-4 if name == "peak" else 1e-5
+        )
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -94,10 +102,14 @@ def test_the_loss_is_what_was_meant(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "temperatures", "gradients", "most"), [("tilt", 30, 496, {100.0: 0.022, 1000.0: 0.005}), ("peak", 60, 988, {100.0: 0.038})]
+    ("name", "temperatures", "gradients", "most"),
+    [("tilt", 30, 496, {100.0: 0.022, 1000.0: 0.005}), ("peak", 60, 988, {100.0: 0.038})],
 )
-def test_few_gradients(name: str, temperatures: int, gradients: int, most: dict[float, float]) -> None:
-    """A published study of one chain of 498 gradients for each q had these errors; here one run to q = 1000 serves all."""
+def test_few_gradients(
+    name: str, temperatures: int, gradients: int, most: dict[float, float]
+) -> None:
+    """A published study of one chain of 498 gradients for each q had these errors; here one run to
+    q = 1000 serves all."""
     estimator = QNormPath(q=tuple(most), temperatures=temperatures, steps=2)
     assert estimator.passes(2)[1] == gradients
     found = values(estimator, work_of(GOLDENS[name], 20))
@@ -131,17 +143,22 @@ def test_no_wider_than_plain_copies(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*GOLDENS, "curved", "Laplace margin", "sensor pixel"])
 def test_every_order_from_one_run(name: str) -> None:
-    golden, found = ALL[name], default_run(name)
+    golden = ALL[name]
+    found = default_run(name)
     for part, q in enumerate(ORDERS):
-        error, standard = errors(golden, column(found, part), q), [one.numbers["log_std_error"] for one in column(found, part)]
-        assert error.mean().abs() < 4 * max(float(error.std()), sum(standard) / 8) / math.sqrt(8) + 0.02 * (q == 10)
+        error = errors(golden, column(found, part), q)
+        standard = [one.numbers["log_std_error"] for one in column(found, part)]
+        assert error.mean().abs() < 4 * max(float(error.std()), sum(standard) / 8) / math.sqrt(
+            8
+        ) + 0.02 * (q == 10)
         assert covered(golden, column(found, part), q) >= binom.ppf(1e-3, 8, 0.95)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_intervals_cover(name: str) -> None:
-    """95 % of the values of 200 repetitions, less what a binomial count of 95 % would fall short of once in a thousand."""
+    """95 % of the values of 200 repetitions, less what a binomial count of 95 % would fall short of
+    once in a thousand."""
     golden = ALL[name]
     found = values(QNormPath(), work_of(golden, 200))
     for part, q in enumerate(ORDERS):
@@ -152,7 +169,8 @@ def test_intervals_cover(name: str) -> None:
 def test_copies_that_a_single_one_outweighs_have_no_upper_end() -> None:
     found = values(QNormMc(samples=500), work_of(GOLDENS["tilt"], 5))
     for of_image in found:
-        average, far = of_image[0], of_image[3]
+        average = of_image[0]
+        far = of_image[3]
         assert far.numbers["ess"] < 10
         assert (far.upper, far.std_error) == (None, None)
         assert far.note == "no upper end: one of 500 copies carries 100 % of the sum"
@@ -163,16 +181,21 @@ def test_copies_that_a_single_one_outweighs_have_no_upper_end() -> None:
 
 @pytest.mark.parametrize("name", [*GOLDENS, *(name for name in UNBOUNDED if name != "cliff")])
 def test_intervals_of_copies_cover_at_every_order(name: str) -> None:
-    """Upper ends that the copies cannot know are left out. No copy meets the bad region of ``cliff``."""
-    golden, images = ALL[name], 60
+    """Upper ends that the copies cannot know are left out. No copy meets the bad region of
+    ``cliff``."""
+    golden = ALL[name]
+    images = 60
     found = values(QNormMc(), work_of(golden, images))
     most = images * 0.025 + 4 * math.sqrt(images * 0.025 * 0.975)
     for part, q in enumerate(ORDERS):
-        truth, rows = math.exp(golden.log_norm(q)), column(found, part)
+        truth = math.exp(golden.log_norm(q))
+        rows = column(found, part)
         assert sum(one.upper is not None and one.upper < truth for one in rows) <= most
         assert sum(known(one.lower) > truth for one in rows) <= most
     if name in ("tilt", "flip"):
-        claimed = [sum(one.upper is not None for one in column(found, part)) for part in range(len(ORDERS))]
+        claimed = [
+            sum(one.upper is not None for one in column(found, part)) for part in range(len(ORDERS))
+        ]
         assert claimed == {"tilt": [images, 0, 0, 0], "flip": [images] * 4}[name]
 
 
@@ -184,7 +207,9 @@ def test_values_rise_with_the_order_and_stay_below_the_largest_loss() -> None:
             assert more.std_error is not None
             assert less.value <= more.value + 3 * (less.std_error + more.std_error)
         assert of_image[-1].value <= golden.highest * 1.01
-        assert all((known(one.loss).highest or 0.0) <= golden.highest * (1 + 1e-9) for one in of_image)
+        assert all(
+            (known(one.loss).highest or 0.0) <= golden.highest * (1 + 1e-9) for one in of_image
+        )
 
 
 def test_diagnostics() -> None:
@@ -208,10 +233,16 @@ def test_diagnostics() -> None:
 
 def test_chains_too_short_to_settle_give_no_value() -> None:
     """Twelve temperatures to q = 1000: the ways up and down differ."""
-    found = column(values(QNormPath(q=(10.0, 1000.0), temperatures=13, steps=1), work_of(GOLDENS["peak"], 10)), 0)
+    found = column(
+        values(QNormPath(q=(10.0, 1000.0), temperatures=13, steps=1), work_of(GOLDENS["peak"], 10)),
+        0,
+    )
     refused = [one for one in found if math.isnan(one.value)]
     assert refused
-    assert all(one.lower is None and one.upper is None and one.note.startswith("no value") for one in refused)
+    assert all(
+        one.lower is None and one.upper is None and one.note.startswith("no value")
+        for one in refused
+    )
 
 
 def test_a_cliff_that_plain_copies_never_meet() -> None:
@@ -220,7 +251,9 @@ def test_a_cliff_that_plain_copies_never_meet() -> None:
     ((plain,),) = values(QNormMc(q=(10.0,)), work_of(golden, 1))
     assert plain.numbers["ess"] > 1000
     assert math.log(plain.value) < golden.log_norm(10.0) - 6
-    given = [math.log(one.value) for one in column(default_run("cliff"), 1) if not math.isnan(one.value)]
+    given = [
+        math.log(one.value) for one in column(default_run("cliff"), 1) if not math.isnan(one.value)
+    ]
     assert len(given) >= 4
     assert all(log_z == pytest.approx(golden.log_norm(10.0), abs=0.3) for log_z in given)
 
@@ -230,13 +263,16 @@ def test_losses_against_the_predicted_class() -> None:
     work = work_on(curved())
     label = values(QNormPath(q=(1.0,), temperatures=20), work)
     predicted = values(QNormPath(q=(1.0,), temperatures=20, target="predicted"), work)
-    for one, other, t, p in zip(label, predicted, work.labels.tolist(), work.predicted.tolist(), strict=True):
+    for one, other, t, p in zip(
+        label, predicted, work.labels.tolist(), work.predicted.tolist(), strict=True
+    ):
         assert (known(one[0].loss).target, known(other[0].loss).target) == (t, p)
         assert (one[0].value == other[0].value) == (t == p)
 
 
 def test_tiny_losses_keep_their_gradient() -> None:
-    """A margin of 50: the cross-entropy is e^-50, which float32 cannot tell from 0 after a softmax."""
+    """A margin of 50: the cross-entropy is e^-50, which float32 cannot tell from 0 after a
+    softmax."""
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(24, 2))
     with torch.no_grad():
         network[1].weight.copy_(torch.stack([torch.full((24,), 0.5), torch.full((24,), -0.5)]))  # type: ignore[operator]
@@ -244,7 +280,9 @@ def test_tiny_losses_keep_their_gradient() -> None:
     for of_image in values(QNormPath(temperatures=40), work_on(network, sigma=0.1)):
         logs = [math.log(one.value) for one in of_image[:3]]
         errors = [one.numbers["log_std_error"] for one in of_image[:3] if one.numbers]
-        for q, log_z, error in zip(ORDERS[1:], logs[1:], errors[1:], strict=False):  # linear logits, log Z = mean + q variance / 2
+        for q, log_z, error in zip(
+            ORDERS[1:], logs[1:], errors[1:], strict=False
+        ):  # linear logits, log Z = mean + q variance / 2
             assert log_z - logs[0] == pytest.approx((q - 1) * 0.24 / 2, abs=6 * error + 0.02)
 
 
@@ -265,7 +303,16 @@ def test_wrong_options(options: dict[str, object], words: str) -> None:
 def test_a_loss_that_is_not_finite_is_not_a_value() -> None:
     class Breaks(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.stack([x.flatten(1).sum(1), torch.where(x[:, 0, 0, 0] > x[:, 0, 0, 1] + 0.3, torch.nan, 0.0)], dim=1)
+            return torch.stack(
+                [
+                    x.flatten(1).sum(1),
+                    torch.where(x[:, 0, 0, 0] > x[:, 0, 0, 1] + 0.3, torch.nan, 0.0),
+                ],
+                dim=1,
+            )
 
     for estimator in (QNormPath(temperatures=16), QNormMc(samples=200)):
-        assert any(math.isnan(of_image[0].value) for of_image in values(estimator, work_on(Breaks(), sigma=0.5)))
+        assert any(
+            math.isnan(of_image[0].value)
+            for of_image in values(estimator, work_on(Breaks(), sigma=0.5))
+        )

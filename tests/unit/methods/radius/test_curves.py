@@ -1,4 +1,5 @@
-"""Error curves and their summaries: goldens, ends that leave them open, and what cannot be summed up."""
+"""Error curves and their summaries: goldens, ends that leave them open, and what cannot be summed
+up."""
 
 from __future__ import annotations
 
@@ -10,7 +11,16 @@ import pytest
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.methods.radius.curves import CUTOFF, CurveKind, ValueRelation, asr, curve_changes, curves_of, ends_at, gamma_at_half
+from robaudit.methods.radius.curves import (
+    CUTOFF,
+    CurveKind,
+    ValueRelation,
+    asr,
+    curve_changes,
+    curves_of,
+    ends_at,
+    gamma_at_half,
+)
 from robaudit.methods.radius.curves import ams as ams_of
 from robaudit.numerics.images import Floats
 from robaudit.stats.bootstrap import REPLICATES, weights
@@ -33,7 +43,12 @@ def ams(errors: Sequence[float] | Floats, step: float) -> float:
 
 @pytest.mark.parametrize(
     ("errors", "step", "expected"),
-    [([0.02, 0.1, 0.4, 0.8, 1], 0.32, 0.7008), ([0, 0, 0, 1], 0.025, 0.0625), ([1.0], 0.32, 0.0), ([0.0, 1.0], 0.32, 0.16)],
+    [
+        ([0.02, 0.1, 0.4, 0.8, 1], 0.32, 0.7008),
+        ([0, 0, 0, 1], 0.025, 0.0625),
+        ([1.0], 0.32, 0.0),
+        ([0.0, 1.0], 0.32, 0.16),
+    ],
 )
 def test_asr(errors: Sequence[float], step: float, expected: float) -> None:
     assert asr(errors, step) == pytest.approx(expected, abs=1e-12)
@@ -48,7 +63,11 @@ def test_ams_is_never_negative() -> None:
     assert ams([0.6, 0.8, 0.2], 0.32) == 0.0
     run = curves_run(noise_rows([[3, 4, 3], [4, 4, 4], [0, 1, 0]], wrong=(0, 1)))
     summary = curves_of(run)[CurveKind.NOISE].summary
-    assert (summary.value, summary.relation, known(summary.estimate).lower) == (0.0, ValueRelation.AT_LEAST, 0.0)
+    assert (summary.value, summary.relation, known(summary.estimate).lower) == (
+        0.0,
+        ValueRelation.AT_LEAST,
+        0.0,
+    )
 
 
 def test_ams_where_nothing_rises() -> None:
@@ -67,7 +86,9 @@ def test_ams_where_nothing_rises() -> None:
         ([0.5], 10, -1),
     ],
 )
-def test_the_rule_that_ends_a_noise_curve(errors: Sequence[float], classes: int, expected: int) -> None:
+def test_the_rule_that_ends_a_noise_curve(
+    errors: Sequence[float], classes: int, expected: int
+) -> None:
     """The first error of at least (C - 1) / C - .03; the clean one does not count."""
     assert ends_at(np.array(errors), classes) == expected
     assert CUTOFF == 0.03
@@ -85,7 +106,9 @@ def test_the_rule_that_ends_a_noise_curve(errors: Sequence[float], classes: int,
     ],
 )
 def test_gamma(accuracy: Sequence[float], expected: float) -> None:
-    assert float(gamma_at_half(np.array([1.0, 0.75, 0.5, 0.25]), np.array(accuracy))) == pytest.approx(expected)
+    assert float(
+        gamma_at_half(np.array([1.0, 0.75, 0.5, 0.25]), np.array(accuracy))
+    ) == pytest.approx(expected)
 
 
 # --- from rows
@@ -93,7 +116,9 @@ def test_gamma(accuracy: Sequence[float], expected: float) -> None:
 
 def test_an_adversarial_curve() -> None:
     """Four images: misclassified, changed in the first, the third and the third ball."""
-    run = curves_run([attacked(0, 5, correct=False), attacked(1, 1), attacked(2, 3), attacked(3, 3)])
+    run = curves_run(
+        [attacked(0, 5, correct=False), attacked(1, 1), attacked(2, 3), attacked(3, 3)]
+    )
     curve = curves_of(run)[CurveKind.L2]
     assert curve.places.tolist() == [0.0, 0.32, 0.64, 0.96]
     assert curve.errors.tolist() == [0.25, 0.5, 0.5, 1.0]
@@ -125,7 +150,10 @@ def test_one_image_has_no_intervals() -> None:
     run = curves_run([attacked(0, 2), *noise_rows([[1], [5]]), noisy(0, fading(1.0), 0)])
     for curve in curves_of(run).values():
         assert curve.summary.value is not None
-        assert (known(curve.summary.estimate).lower, known(curve.summary.estimate).upper) == (None, None)
+        assert (known(curve.summary.estimate).lower, known(curve.summary.estimate).upper) == (
+            None,
+            None,
+        )
         assert np.array_equal(curve.lower, curve.errors)
 
 
@@ -170,7 +198,11 @@ def test_a_noise_curve_that_never_comes_near_chance() -> None:
 
 
 def test_a_linear_curve() -> None:
-    rows = [noisy(i, fading(share), right) for share, right in ((0.25, 5), (0.5, 4), (0.75, 1), (1.0, 0)) for i in range(3)]
+    rows = [
+        noisy(i, fading(share), right)
+        for share, right in ((0.25, 5), (0.5, 4), (0.75, 1), (1.0, 0))
+        for i in range(3)
+    ]
     curve = curves_of(curves_run(rows))[CurveKind.LINEAR]
     assert curve.places.tolist() == [1.0, 0.75, 0.5, 0.25, 0.0]
     assert np.allclose(curve.errors, [0, 0, 0.2, 0.8, 1.0])
@@ -178,13 +210,22 @@ def test_a_linear_curve() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right", "value", "relation"), [(True, 0, 1.0, ValueRelation.AT_LEAST), (False, 5, 0.5, ValueRelation.AT_MOST)]
+    ("wrong", "right", "value", "relation"),
+    [(True, 0, 1.0, ValueRelation.AT_LEAST), (False, 5, 0.5, ValueRelation.AT_MOST)],
 )
-def test_an_accuracy_that_does_not_cross_one_half(wrong: bool, right: int, value: float, relation: ValueRelation) -> None:
+def test_an_accuracy_that_does_not_cross_one_half(
+    wrong: bool, right: int, value: float, relation: ValueRelation
+) -> None:
     rows = [noisy(i, fading(0.5), right, correct=not wrong) for i in range(3)]
     summary = curves_of(curves_run(rows))[CurveKind.LINEAR].summary
     assert (summary.value, summary.relation) == (value, relation)
-    assert 0 <= known(known(summary.estimate).lower) <= value <= known(known(summary.estimate).upper) <= 1
+    assert (
+        0
+        <= known(known(summary.estimate).lower)
+        <= value
+        <= known(known(summary.estimate).upper)
+        <= 1
+    )
 
 
 def test_the_intervals_are_those_of_the_bootstrap_by_brute_force() -> None:
@@ -195,19 +236,27 @@ def test_the_intervals_are_those_of_the_bootstrap_by_brute_force() -> None:
     found = curves_of(curves_run([*rows, *noise_rows(lost, wrong=(3,))]))
     drawn = np.concatenate([*weights(8)]).astype(int)
     assert len(drawn) == REPLICATES
-    attacks, noises = [], []
+    attacks = []
+    noises = []
     for one in drawn:
         images = np.repeat(np.arange(8), one)
         errors = [np.mean([i == 3 or balls[i] <= j for i in images]) for j in range(7)]
         attacks.append(asr(errors, 0.32))
-        noise = [np.mean(images == 3), *(np.mean([of_level[i] / 5 for i in images]) for of_level in lost)]
+        noise = [
+            np.mean(images == 3),
+            *(np.mean([of_level[i] / 5 for i in images]) for of_level in lost),
+        ]
         end = next(j for j, error in enumerate(noise) if j and error >= 0.87 - 1e-9)
         noises.append(ams(noise[: end + 1], 0.32))
     for kind, values in ((CurveKind.L2, attacks), (CurveKind.NOISE, noises)):
         ranked = np.sort(values)
         summary = found[kind].summary
-        assert known(summary.estimate).lower == pytest.approx(ranked[math.ceil(0.025 * REPLICATES - 1e-9) - 1])
-        assert known(summary.estimate).upper == pytest.approx(ranked[math.ceil(0.975 * REPLICATES - 1e-9) - 1])
+        assert known(summary.estimate).lower == pytest.approx(
+            ranked[math.ceil(0.025 * REPLICATES - 1e-9) - 1]
+        )
+        assert known(summary.estimate).upper == pytest.approx(
+            ranked[math.ceil(0.975 * REPLICATES - 1e-9) - 1]
+        )
 
 
 # --- which rows
@@ -227,12 +276,16 @@ def test_levels_that_are_no_grid_make_no_noise_curve(golden: Golden) -> None:
     with pytest.raises(RunError) as caught:
         curves_of(curves_run(rows))
     golden(caught.value)
-    assert CurveKind.NOISE in curves_of(curves_run([noisy(0, sigma(level), 3) for level in (0.1, 0.2, 0.3)]))
+    assert CurveKind.NOISE in curves_of(
+        curves_run([noisy(0, sigma(level), 3) for level in (0.1, 0.2, 0.3)])
+    )
 
 
 def test_other_noise_and_other_radii_are_no_curves(golden: Golden) -> None:
     with pytest.raises(RunError) as caught:
-        curves_of(curves_run([radius_found(0, 1.0), noisy(0, sigma(0.1), 5)], {"gaussian": "laplace"}))
+        curves_of(
+            curves_run([radius_found(0, 1.0), noisy(0, sigma(0.1), 5)], {"gaussian": "laplace"})
+        )
     golden(caught.value)
 
 
@@ -240,16 +293,24 @@ def test_other_noise_and_other_radii_are_no_curves(golden: Golden) -> None:
 
 
 def test_curves_of_two_runs_differ_on_the_images_that_both_have() -> None:
-    base, new = ([attacked(i, at + k, correct=i != 0) for i, at in enumerate((1, 1, 2, 3, 4))] for k in (0, 1))
+    base, new = (
+        [attacked(i, at + k, correct=i != 0) for i, at in enumerate((1, 1, 2, 3, 4))]
+        for k in (0, 1)
+    )
     changes = curve_changes(curves_run(base), curves_run(new[1:]))
     (change,) = changes.values()
     assert change.images == 4
     assert change.estimate.value == pytest.approx(0.32)
-    assert (change.estimate.lower, change.estimate.upper, change.p_value) == pytest.approx((0.32, 0.32, 0.001)), (
-        "paired: all images differ alike"
-    )
+    assert (change.estimate.lower, change.estimate.upper, change.p_value) == pytest.approx(
+        (0.32, 0.32, 0.001)
+    ), "paired: all images differ alike"
     same = curve_changes(curves_run(base), curves_run(base))[CurveKind.L2]
-    assert (same.estimate.value, same.estimate.lower, same.estimate.upper, same.p_value) == (0.0, 0.0, 0.0, 1.0)
+    assert (same.estimate.value, same.estimate.lower, same.estimate.upper, same.p_value) == (
+        0.0,
+        0.0,
+        0.0,
+        1.0,
+    )
 
 
 def test_a_noise_curve_that_does_not_end_opens_its_difference() -> None:

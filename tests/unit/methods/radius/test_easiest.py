@@ -22,17 +22,41 @@ EASE = (0.5, 3.0, -1.0, 2.0)
 
 def counted(index: int, at: NoiseLevel, hits: int, estimator: str = "mc") -> Row:
     wrong = EASE[index] < 0
-    about = {"estimator": estimator, "quantity": "p_robust", "interval": Interval.parse("clopper-pearson"), "lower": 0.0, "upper": 1.0}
-    return row(index, hits / 10, at, votes=Votes((hits, 10 - hits)), predicted=int(wrong), correct=not wrong, **about)
+    about = {
+        "estimator": estimator,
+        "quantity": "p_robust",
+        "interval": Interval.parse("clopper-pearson"),
+        "lower": 0.0,
+        "upper": 1.0,
+    }
+    return row(
+        index,
+        hits / 10,
+        at,
+        votes=Votes((hits, 10 - hits)),
+        predicted=int(wrong),
+        correct=not wrong,
+        **about,
+    )
 
 
 def difficulty(index: int) -> Row:
-    return row(index, EASE[index], estimator="difficulty", quantity=DIFFICULTY.name, correct=EASE[index] > 0)
+    return row(
+        index,
+        EASE[index],
+        estimator="difficulty",
+        quantity=DIFFICULTY.name,
+        correct=EASE[index] > 0,
+    )
 
 
 HITS = {0: 6, 1: 10, 2: 1, 3: 9}
 ROWS = [
-    *(counted(i, at, max(0, hits - 2 * k)) for i, hits in HITS.items() for k, at in enumerate(RAIN)),
+    *(
+        counted(i, at, max(0, hits - 2 * k))
+        for i, hits in HITS.items()
+        for k, at in enumerate(RAIN)
+    ),
     *(counted(i, SNOW[0], hits - 1) for i, hits in HITS.items()),
     *map(difficulty, range(4)),
 ]
@@ -41,7 +65,13 @@ LABEL = [{"name": "difficulty", "options": {"target": "label"}}]
 
 def test_the_easiest_come_first() -> None:
     found = easiest_errors(run_of(ROWS, LABEL))
-    assert (found.estimator, found.levels, found.images, found.clean, found.last) == ("mc", tuple(RAIN), 4, 0.25, 0)
+    assert (found.estimator, found.levels, found.images, found.clean, found.last) == (
+        "mc",
+        tuple(RAIN),
+        4,
+        0.25,
+        0,
+    )
     assert found.errors[:, 0] == pytest.approx([0.0, 0.1, 0.4, 0.9])  # images 1, 3, 0, 2
     assert found.errors[:, 1] == pytest.approx([0.2, 0.3, 0.6, 1.0])
     assert found.kept()[:, 0] == pytest.approx(np.cumsum([0.0, 0.1, 0.4, 0.9]) / np.arange(1, 5))

@@ -25,7 +25,8 @@ class Network:
     """Logits W f(x), with f the identity or a sine; row by row, so that no row sees the others."""
 
     def __init__(self, weights: Tensor, *, bend: float = 0.0) -> None:
-        self.weights, self.bend = weights, bend
+        self.weights = weights
+        self.bend = bend
 
     def logits(self, image: Tensor, pixels: Tensor) -> Tensor:
         flat = pixels.flatten(1)
@@ -35,16 +36,22 @@ class Network:
 
     def slopes(self, image: Tensor, pixels: Tensor, to: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         flat = pixels.flatten(1)
-        slope = (self.weights[to] - self.weights[y[image]]) * (1 + 7 * self.bend * torch.cos(7 * flat))
+        slope = (self.weights[to] - self.weights[y[image]]) * (
+            1 + 7 * self.bend * torch.cos(7 * flat)
+        )
         return self.logits(image, pixels), slope.view(pixels.shape)
 
 
 def starts(image: Tensor, ball: int) -> Tensor:
     """Three points of each image in the unit ball of either norm."""
-    return torch.stack([(random(3, *SHAPE, seed=100 * ball + i) - 0.5) / math.sqrt(PIXELS) for i in image.tolist()])
+    return torch.stack(
+        [(random(3, *SHAPE, seed=100 * ball + i) - 0.5) / math.sqrt(PIXELS) for i in image.tolist()]
+    )
 
 
-def hunt(network: Network, x: Tensor, grid: Grid, *, images: Tensor | None = None) -> tuple[Flips, Tensor]:
+def hunt(
+    network: Network, x: Tensor, grid: Grid, *, images: Tensor | None = None
+) -> tuple[Flips, Tensor]:
     """The escapes of chosen images, each with its own starts, and the classes of these images."""
     chosen = torch.arange(len(x)) if images is None else images
     part = x[chosen]
@@ -70,7 +77,8 @@ def two_classes() -> tuple[Network, Tensor]:
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("clipped", [False, True])
 def test_the_point_is_in_the_ball_and_a_flip(norm: Norm, clipped: bool) -> None:
-    network, x = Network(random(5, PIXELS, seed=3) - 0.5, bend=0.1), random(10, *SHAPE, seed=4)
+    network = Network(random(5, PIXELS, seed=3) - 0.5, bend=0.1)
+    x = random(10, *SHAPE, seed=4)
     grid = Grid(norm, 0.04, 60, steps=30, clipped=clipped)
     found, y = hunt(network, x, grid)
     escaped = found.found

@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robaudit.methods.radius.minimal_norm import Flips, Logits, Search, Slopes, passes_of, shared_flips
+from robaudit.methods.radius.minimal_norm import (
+    Flips,
+    Logits,
+    Search,
+    Slopes,
+    passes_of,
+    shared_flips,
+)
 from robaudit.methods.radius.norm_steps import FeasibleSet, Norm, dots, size
 from robaudit.numerics.rowwise import total
 
@@ -27,14 +34,20 @@ class Uniform:
 
     def __call__(self, restart: int) -> Tensor:
         """(images, *shape)."""
-        return torch.stack([torch.rand(self.shape, generator=generator(1000 * int(i) + restart)) for i in self.numbers])
+        return torch.stack(
+            [
+                torch.rand(self.shape, generator=generator(1000 * int(i) + restart))
+                for i in self.numbers
+            ]
+        )
 
 
 class Linear:
     """z = W x + b, row by row in the same order of sums."""
 
     def __init__(self, w: Tensor, b: Tensor) -> None:
-        self.w, self.b = w, b
+        self.w = w
+        self.b = b
 
     def __call__(self, _: Tensor, pixels: Tensor) -> Tensor:
         return total(pixels.flatten(1)[:, None] * self.w) + self.b
@@ -62,7 +75,9 @@ def differentiated(logits: Logits, y: Tensor) -> tuple[Logits, Slopes]:
     def slopes(image: Tensor, pixels: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
         points = pixels.clone().requires_grad_(True)
         z = logits(image, points)
-        (w,) = torch.autograd.grad((z.gather(1, other[:, None]) - z.gather(1, y[image][:, None])).sum(), points)
+        (w,) = torch.autograd.grad(
+            (z.gather(1, other[:, None]) - z.gather(1, y[image][:, None])).sum(), points
+        )
         return z.detach(), w
 
     return logits, slopes
@@ -91,7 +106,8 @@ def hunt(passes: tuple[Logits, Slopes], x: Tensor, y: Tensor, search: Search) ->
 @pytest.mark.parametrize(("norm", "radius"), [("l2", 0.67082039), ("linf", 0.5)])
 def test_three_classes_in_the_plane(norm: Norm, radius: float) -> None:
     model = Linear(torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), torch.zeros(3))
-    x, y = torch.tensor([[1.0, 0.5]]), torch.tensor([0])
+    x = torch.tensor([[1.0, 0.5]])
+    y = torch.tensor([0])
     found = hunt(model.passes(y), x, y, Search(norm))
     assert found.label.tolist() == [1]
     assert radius <= float(found.radius[0]) * (1 + 1e-6)
@@ -111,10 +127,14 @@ def ball(radius: float, inside: bool) -> Logits:
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_spheres(inside: bool) -> None:
-    """From a point off the centre, to the sphere: | |x| - R | in l2, and by bisection of the l_inf ball's nearest point or corner."""
-    d, radius = 20, 2.0
+    """From a point off the centre, to the sphere: | |x| - R | in l2, and by bisection of the l_inf
+    ball's nearest point or corner."""
+    d = 20
+    radius = 2.0
     x = torch.randn(6, d, generator=generator(4), dtype=torch.float64)
-    x *= (torch.linspace(0.3, 1.6, 6) if inside else torch.linspace(2.5, 6.0, 6))[:, None] / x.norm(dim=1, keepdim=True)
+    x *= (torch.linspace(0.3, 1.6, 6) if inside else torch.linspace(2.5, 6.0, 6))[:, None] / x.norm(
+        dim=1, keepdim=True
+    )
     y = torch.zeros(6, dtype=torch.int64)
     found = hunt(differentiated(ball(radius, inside), y), x, y, Search("l2"))
     known = (radius - x.norm(dim=1)).abs()
@@ -122,7 +142,8 @@ def test_spheres(inside: bool) -> None:
     assert (found.radius >= known - 1e-9).all()
     found = hunt(differentiated(ball(radius, inside), y), x, y, Search("linf"))
     corner = x.abs() if inside else -x.abs()
-    low, high = torch.zeros(6), torch.full((6,), 10.0)
+    low = torch.zeros(6)
+    high = torch.full((6,), 10.0)
     for _ in range(60):
         middle = (low + high) / 2
         reached = (
@@ -130,16 +151,20 @@ def test_spheres(inside: bool) -> None:
             if inside
             else (-corner - middle[:, None]).clamp_min(0).square().sum(1) <= radius**2
         )
-        low, high = torch.where(reached, low, middle), torch.where(reached, middle, high)
+        low = torch.where(reached, low, middle)
+        high = torch.where(reached, middle, high)
     assert torch.allclose(found.radius, high.double(), rtol=2e-3)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_pixels_stay_in_the_box(norm: Norm) -> None:
-    """The only useful pixel can move by .2; the rest has to come from one that counts a tenth as much."""
+    """The only useful pixel can move by .2; the rest has to come from one that counts a tenth as
+    much."""
     w = torch.zeros(2, 3)
     w[1] = torch.tensor([1.0, 0.1, 0.0])
-    model, x, y = Linear(w, torch.tensor([0.0, -1.2])), torch.tensor([[0.8, 0.5, 0.5]]), torch.tensor([0])
+    model = Linear(w, torch.tensor([0.0, -1.2]))
+    x = torch.tensor([[0.8, 0.5, 0.5]])
+    y = torch.tensor([0])
     found = hunt(model.passes(y), x, y, Search(norm, clipped=True))
     assert float(found.radius[0]) == math.inf  # even (1, 1, .) has 1.1 - 1.2 < 0
     model = Linear(w, torch.tensor([0.0, -1.08]))
@@ -179,13 +204,18 @@ def network(seed: int) -> Logits:
     """A bent boundary: a layer of tanh, in fixed sums."""
     first = torch.randn(16, 12, generator=generator(seed), dtype=torch.float64)
     second = torch.randn(4, 16, generator=generator(seed + 1), dtype=torch.float64)
-    return lambda _, pixels: total(torch.tanh(total(pixels.flatten(1)[:, None] * first))[:, None] * second)
+    return lambda _, pixels: total(
+        torch.tanh(total(pixels.flatten(1)[:, None] * first))[:, None] * second
+    )
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 10**6), st.floats(0.0, 2.0), st.sampled_from(NORMS))
-def test_the_nearest_point_of_a_half_space_in_a_box(pixels: int, seed: int, needed: float, norm: Norm) -> None:
-    """It reaches what is needed or the far corner, and no other point of the box that does is nearer."""
+def test_the_nearest_point_of_a_half_space_in_a_box(
+    pixels: int, seed: int, needed: float, norm: Norm
+) -> None:
+    """It reaches what is needed or the far corner, and no other point of the box that does is
+    nearer."""
     w = torch.randn(1, pixels, generator=generator(seed), dtype=torch.float64)
     x = torch.rand(1, pixels, generator=generator(seed + 1), dtype=torch.float64)
     rooms = FeasibleSet(norm, -x, 1 - x)
@@ -194,7 +224,8 @@ def test_the_nearest_point_of_a_half_space_in_a_box(pixels: int, seed: int, need
     most = float(torch.where(w > 0, w * (1 - x), -w * x).sum())
     reached = float(dots(w, d))
     if most <= needed:
-        assert reached >= most - 0.3 * abs(most)  # Newton's steps from below may end before the corner
+        # Newton's steps from below may end before the corner
+        assert reached >= most - 0.3 * abs(most)
         return
     assert reached <= needed + 1e-9
     others = 2 * torch.rand(200, pixels, generator=generator(seed + 2), dtype=torch.float64) - 1
@@ -204,11 +235,14 @@ def test_the_nearest_point_of_a_half_space_in_a_box(pixels: int, seed: int, need
 
 
 def test_a_flip_in_one_norm_counts_in_the_other() -> None:
-    """Each alone finds no more than both together; no norm is farther than the other's flip proves, on any image."""
+    """Each alone finds no more than both together; no norm is farther than the other's flip proves,
+    on any image."""
     x = torch.rand(20, 12, generator=generator(14), dtype=torch.float64)
     y = network(15)(torch.empty(0), x).argmax(1)
     searches = [Search(norm, steps=4, restarts=1, polish=2) for norm in NORMS]
-    both = shared_flips(*differentiated(network(15), y), x, y, searches, Uniform(torch.arange(20), x.shape[1:]))
+    both = shared_flips(
+        *differentiated(network(15), y), x, y, searches, Uniform(torch.arange(20), x.shape[1:])
+    )
     assert torch.equal(both[0].found, both[1].found)
     assert both[0].found.any()
     for search, mine in zip(searches, both, strict=True):
@@ -219,7 +253,8 @@ def test_a_flip_in_one_norm_counts_in_the_other() -> None:
 
 
 def test_what_one_norm_cannot_reach_the_other_finds() -> None:
-    """The slope leads to the flip in steps of equal pixels alone: l2's chain follows a pixel that does nothing, and only its rays flip."""
+    """The slope leads to the flip in steps of equal pixels alone: l2's chain follows a pixel that
+    does nothing, and only its rays flip."""
 
     def logits(_: Tensor, pixels: Tensor) -> Tensor:
         far = pixels.flatten(1)[:, :3].amin(1)
@@ -229,7 +264,8 @@ def test_what_one_norm_cannot_reach_the_other_finds() -> None:
         lead = torch.tensor([1e-6, 1e-6, 1e-6, 1.0], dtype=pixels.dtype)
         return logits(image, pixels), lead.expand(len(pixels), 4).clone()
 
-    x, y = torch.zeros(1, 4, dtype=torch.float64), torch.tensor([0])
+    x = torch.zeros(1, 4, dtype=torch.float64)
+    y = torch.tensor([0])
     few = [Search(norm, restarts=0, polish=0) for norm in NORMS]
     (alone,) = shared_flips(logits, slopes, x, y, few[:1], Uniform(torch.arange(1), x.shape[1:]))
     assert alone.found.all()

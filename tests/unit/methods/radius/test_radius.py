@@ -30,7 +30,8 @@ def corner() -> nn.Sequential:
     with torch.no_grad():
         layer.weight.zero_()
         layer.bias.zero_()
-        layer.weight[0, 0], layer.weight[1, 1] = 2.0, 1.0
+        layer.weight[0, 0] = 2.0
+        layer.weight[1, 1] = 1.0
     return nn.Sequential(nn.Flatten(), layer)
 
 
@@ -53,7 +54,9 @@ def test_a_step_of_the_radius_reaches_the_boundary_and_none_is_shorter(classes: 
     network = linear(classes, dtype=torch.float64)
     batch = work_on(network, dtype=torch.float64, images=20)
     w = weights(network)
-    for x, y, estimates in zip(batch.x.flatten(1), batch.predicted.tolist(), values(RadiusExact(), batch), strict=True):
+    for x, y, estimates in zip(
+        batch.x.flatten(1), batch.predicted.tolist(), values(RadiusExact(), batch), strict=True
+    ):
         for one, norm in zip(estimates, (2.0, math.inf), strict=True):
             assert one.flips_to is not None
             across = w[one.flips_to] - w[y]
@@ -61,23 +64,38 @@ def test_a_step_of_the_radius_reaches_the_boundary_and_none_is_shorter(classes: 
             logits = network(torch.stack([x + f * one.value * step for f in (1 - 1e-9, 1 + 1e-9)]))
             assert logits.argmax(1).tolist() == [y, one.flips_to]
             z = network(x[None])[0].detach()
-            radii = [float((z[y] - z[j]) / (w[y] - w[j]).norm(2 if norm == 2 else 1)) for j in range(classes) if j != y]
+            radii = [
+                float((z[y] - z[j]) / (w[y] - w[j]).norm(2 if norm == 2 else 1))
+                for j in range(classes)
+                if j != y
+            ]
             assert one.value == pytest.approx(min(radii), rel=1e-12)
 
 
 def test_random_directions_are_above_the_attack_and_that_above_the_truth() -> None:
-    """On every image; the attack exceeds the truth by 0.1 % at the median and 1 % at the 99th percentile, at most."""
+    """On every image; the attack exceeds the truth by 0.1 % at the median and 1 % at the 99th
+    percentile, at most."""
     generator = torch.Generator().manual_seed(3)
     layer = nn.Linear(784, 10)
     with torch.no_grad():
         layer.weight.copy_(torch.randn(10, 784, generator=generator) / 28)
         layer.bias.copy_(torch.randn(10, generator=generator) / 10)
-    batch = chunk(nn.Sequential(nn.Flatten(), layer), torch.rand(16, 1, 28, 28, generator=generator), level=0.1)
-    exact, attack, rays = (values(one, batch) for one in (RadiusExact(), RadiusAttack(), RadiusRandom(directions=60)))
+    batch = chunk(
+        nn.Sequential(nn.Flatten(), layer),
+        torch.rand(16, 1, 28, 28, generator=generator),
+        level=0.1,
+    )
+    exact, attack, rays = (
+        values(one, batch) for one in (RadiusExact(), RadiusAttack(), RadiusRandom(directions=60))
+    )
     slack = 1e-6 * batch.logits.abs().amax().item()  # logits of float32 are no better
     for part in range(2):
-        slope = torch.tensor([known(known(one[part].clean).margin) / one[part].value for one in exact])
-        truth, found, far = (torch.tensor([one[part].value for one in some]) for some in (exact, attack, rays))
+        slope = torch.tensor(
+            [known(known(one[part].clean).margin) / one[part].value for one in exact]
+        )
+        truth, found, far = (
+            torch.tensor([one[part].value for one in some]) for some in (exact, attack, rays)
+        )
         assert (found >= truth - slack / slope).all()
         assert (far > found).all()
         ratio = found / truth
@@ -87,13 +105,16 @@ def test_random_directions_are_above_the_attack_and_that_above_the_truth() -> No
 
 def test_a_flip_is_one_in_a_plain_pass() -> None:
     """Of the network in its own precision, at the pixels that were found."""
-    network, x = curved(), torch.rand(12, *SHAPE, generator=torch.Generator().manual_seed(9))
+    network = curved()
+    x = torch.rand(12, *SHAPE, generator=torch.Generator().manual_seed(9))
     batch = work_on(network, images=12)
     field = Objective(batch, batch.predicted)
     for norm in ("l2", "linf"):
         for clipped in (False, True):
             search = Search(norm, clipped, steps=10)
-            (flips,) = shared_flips(field.logits, field.slopes, batch.x, batch.predicted, [search], Seeded(x))
+            (flips,) = shared_flips(
+                field.logits, field.slopes, batch.x, batch.predicted, [search], Seeded(x)
+            )
             with torch.no_grad():
                 label = network(flips.pixels).argmax(1)
             assert flips.found.any()
@@ -132,7 +153,8 @@ class Rounded(nn.Module):
 @pytest.mark.parametrize("restarts", [0, 9])
 def test_no_image_is_censored_where_another_search_finds_a_flip(restarts: int) -> None:
     batch = work_on(Rounded(), images=8)
-    attack, rays = values(RadiusAttack(restarts=restarts), batch), values(RadiusRandom(directions=250), batch)
+    attack = values(RadiusAttack(restarts=restarts), batch)
+    rays = values(RadiusRandom(directions=250), batch)
     assert all(one.interval.kind is not IntervalKind.CENSORED for row in rays for one in row)
     assert all(one.interval.kind is not IntervalKind.CENSORED for row in attack for one in row)
 
@@ -146,16 +168,27 @@ class Doubled(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scale, self.weight = nn.Parameter(torch.full((2, 1, 1), 3.0)), nn.Parameter(torch.rand(24, 4))
+        self.scale = nn.Parameter(torch.full((2, 1, 1), 3.0))
+        self.weight = nn.Parameter(torch.rand(24, 4))
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = torch.einsum("nd,dk->nk", ((x - 0.5) / 0.25 * self.scale + x).permute(0, 2, 3, 1).reshape(len(x), -1), self.weight)
+        out: Tensor = torch.einsum(
+            "nd,dk->nk",
+            ((x - 0.5) / 0.25 * self.scale + x).permute(0, 2, 3, 1).reshape(len(x), -1),
+            self.weight,
+        )
         return out
 
 
 AFFINE: dict[str, nn.Module] = {
     "linear": linear(4),
-    "convolution": affine(nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(6, 4)),
+    "convolution": affine(
+        nn.Conv2d(2, 3, 3, padding=1),
+        nn.BatchNorm2d(3),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(6, 4),
+    ),
     "products with fixed weights": Doubled(),
 }
 OTHERS: dict[str, nn.Module] = {
@@ -203,13 +236,17 @@ def test_another_network_is_not(name: str, golden: Golden) -> None:
         (lambda x: torch.div(x.flatten(1)[:, :4], 3, rounding_mode="floor"), "div"),
     ],
 )
-def test_pixels_times_pixels_are_not_affine(forward: Callable[[Tensor], Tensor], operation: str) -> None:
+def test_pixels_times_pixels_are_not_affine(
+    forward: Callable[[Tensor], Tensor], operation: str
+) -> None:
     assert other_operation(forward, IMAGE) == f"its graph has the operation {operation}"
 
 
 def test_batch_statistics_are_not_affine() -> None:
     network = nn.Sequential(nn.BatchNorm2d(2), nn.Flatten())
-    assert other_operation(network.train(), torch.rand(SHAPE)).endswith("operation native_batch_norm")
+    assert other_operation(network.train(), torch.rand(SHAPE)).endswith(
+        "operation native_batch_norm"
+    )
     assert other_operation(network.eval(), torch.rand(SHAPE)) == ""
 
 
@@ -229,12 +266,19 @@ def test_random_directions_say_where_the_network_gives_no_numbers() -> None:
         return torch.where(away[:, None], torch.nan, inner(x))
 
     rows = values(RadiusRandom(directions=50), work_on(network))
-    assert all(one.numbers["not_finite"] > 0 and "points gave non-finite logits, counted as no flips" in one.note for one, _ in rows)
-    assert not any(one.note for row in values(RadiusRandom(directions=50), work_on(inner)) for one in row)
+    assert all(
+        one.numbers["not_finite"] > 0
+        and "points gave non-finite logits, counted as no flips" in one.note
+        for one, _ in rows
+    )
+    assert not any(
+        one.note for row in values(RadiusRandom(directions=50), work_on(inner)) for one in row
+    )
 
 
 def test_a_network_that_never_changes_its_mind_is_beyond_the_diameter() -> None:
-    """Every class has the same weights: infinity is exact, and so is the lower end of the censored row."""
+    """Every class has the same weights: infinity is exact, and so is the lower end of the censored
+    row."""
     layer = nn.Linear(24, 3)
     with torch.no_grad():
         layer.weight.fill_(0.5)
@@ -242,4 +286,9 @@ def test_a_network_that_never_changes_its_mind_is_beyond_the_diameter() -> None:
     for l2, linf in values(RadiusExact(), work_on(nn.Sequential(nn.Flatten(), layer))):
         assert l2.value == pytest.approx(math.sqrt(24))
         assert (l2.lower, l2.upper, l2.interval.kind) == (l2.value, None, IntervalKind.CENSORED)
-        assert (linf.value, linf.lower, linf.flips_to, linf.interval.kind) == (1.0, 1.0, None, IntervalKind.CENSORED)
+        assert (linf.value, linf.lower, linf.flips_to, linf.interval.kind) == (
+            1.0,
+            1.0,
+            None,
+            IntervalKind.CENSORED,
+        )

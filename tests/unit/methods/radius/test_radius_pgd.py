@@ -17,10 +17,12 @@ from tests.unit.engine.tools import SHAPE, curved, known, linear, values, work_o
 
 
 def test_on_linear_networks_the_second_class_is_reached_in_the_first_ball_that_can() -> None:
-    """Two classes: the exact radius, rounded up to the grid. More: never less, as the target may not be the nearest."""
+    """Two classes: the exact radius, rounded up to the grid. More: never less, as the target may
+    not be the nearest."""
     for classes in (2, 6):
         work = work_on(linear(classes), images=8)
-        found, exact = values(RadiusPgd(step=0.1, cap=4, steps=40), work), values(RadiusExact(), work)
+        found = values(RadiusPgd(step=0.1, cap=4, steps=40), work)
+        exact = values(RadiusExact(), work)
         for image, truth in zip(found, exact, strict=True):
             for one, other in zip(image, truth, strict=True):
                 assert one.interval.kind is IntervalKind.UPPER_BOUND
@@ -47,7 +49,12 @@ def test_beyond_the_cap() -> None:
     work = work_on(linear(3), images=4)
     for image in values(RadiusPgd(step=1e-5, cap=3.05e-5, steps=3, restarts=2), work):
         for one in image:
-            assert (one.value, one.interval.kind, one.flips_to, one.upper) == (3e-5, IntervalKind.CENSORED, None, None)
+            assert (one.value, one.interval.kind, one.flips_to, one.upper) == (
+                3e-5,
+                IntervalKind.CENSORED,
+                None,
+                None,
+            )
             assert one.backwards == 2 * 3 * 2 * 3
     estimator = RadiusPgd(step=1e-5, cap=3.05e-5, steps=3, restarts=2)
     assert estimator.limit("l2", SHAPE) == 3e-5
@@ -82,4 +89,7 @@ def test_refused(options: dict[str, Any], says: str) -> None:
 
 
 def test_fractions_are_numbers() -> None:
-    assert RadiusPgd.model_validate({"step": "8/255", "cap": "16/255", "norm": "linf"}).balls("linf") == 2
+    assert (
+        RadiusPgd.model_validate({"step": "8/255", "cap": "16/255", "norm": "linf"}).balls("linf")
+        == 2
+    )

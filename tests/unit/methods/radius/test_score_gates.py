@@ -17,7 +17,11 @@ def test_scores_of_upper_bounds_pass_from_above_only(population: bool) -> None:
     assert (one.verdict, one.estimate.lower) == ("inconclusive", 0.0)
     assert one.estimate.value == pytest.approx(2.295)
     assert "upper bounds" in one.evidence
-    for text, verdict in (("r_m <= 4", "pass"), ("r_nu >= 0.1", "inconclusive"), ("r_nu >= 9", "fail")):
+    for text, verdict in (
+        ("r_m <= 4", "pass"),
+        ("r_nu >= 0.1", "inconclusive"),
+        ("r_nu >= 9", "fail"),
+    ):
         assert decided(many, text, population=population).verdict == verdict, text
     for text in ("relative_variation <= 0.9", "r_squared >= 0.1", "easy_less_hard >= 0"):
         assert decided(many, text, population=population).verdict == "inconclusive", text
@@ -29,5 +33,7 @@ def test_scores_of_exact_radii() -> None:
     assert (one.verdict, one.exact) == ("pass", True)
     over = decided(exact, "r_m >= 2.295", population=True)
     (group,) = summarise(exact, LENGTHS)
-    assert (over.verdict, over.estimate.bounds) == ("inconclusive", group.mean.population.bounds), "one number has one interval"
+    assert (over.verdict, over.estimate.bounds) == ("inconclusive", group.mean.population.bounds), (
+        "one number has one interval"
+    )
     assert decided(exact, "easy_less_hard_r_m >= 0").verdict == "pass"

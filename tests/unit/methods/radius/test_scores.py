@@ -1,4 +1,5 @@
-"""Scores of radii: the formulas, linear models, what is left out, what censored images leave open, and pairs of runs."""
+"""Scores of radii: the formulas, linear models, what is left out, what censored images leave open,
+and pairs of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.methods.radius.scores import MEANINGS, Radii, Score, Scores, radii_of, score_changes, scores_of, weighted
+from robaudit.methods.radius.scores import (
+    MEANINGS,
+    Radii,
+    Score,
+    Scores,
+    radii_of,
+    score_changes,
+    scores_of,
+    weighted,
+)
 from robaudit.numerics.margins import ease
 from robaudit.quantities import DIFFICULTY, TOLERANCE, Interval
 from robaudit.results import CleanImage
@@ -50,7 +60,8 @@ MIXED = [
 
 
 def test_formulas() -> None:
-    """A misclassified image counts as 0 whatever its row says; a correct one with g <= 0 is in no ratio."""
+    """A misclassified image counts as 0 whatever its row says; a correct one with g <= 0 is in no
+    ratio."""
     found_ = scores(MIXED)
     assert value(found_, Score.R_M) == pytest.approx((2 + 3 + 0 + 0.5 + 1) / 5)
     assert value(found_, Score.R_W) == 0
@@ -62,7 +73,9 @@ def test_formulas() -> None:
     assert value(found_, Score.SLOPE) == pytest.approx(slope)
     rest = (2 - 4 * slope) ** 2 + (3 - 3 * slope) ** 2 + (1 - slope) ** 2
     assert value(found_, Score.R_SQUARED) == pytest.approx(1 - rest / 2)
-    assert value(found_, Score.R_MARGIN) == pytest.approx((2 / 5 + 3 / 6 + 0 + 0.5 / 0.25 + 1 / 2) / 5)
+    assert value(found_, Score.R_MARGIN) == pytest.approx(
+        (2 / 5 + 3 / 6 + 0 + 0.5 / 0.25 + 1 / 2) / 5
+    )
 
 
 def test_halves_are_those_of_the_loss_and_the_middle_image_is_in_neither() -> None:
@@ -76,8 +89,16 @@ def test_halves_are_those_of_the_loss_and_the_middle_image_is_in_neither() -> No
 
 
 def test_the_label_sorts_misclassified_images_where_it_is_known() -> None:
-    rows = [radius(0, 1.0, 2.0), radius(1, 4.0, 0.1), radius(2, 7.0, 3.0, correct=False), radius(3, 2.0, -3.0)]
-    of_label = [row(i, g, estimator="difficulty", quantity=DIFFICULTY.name, correct=i != 2) for i, g in enumerate((2.0, 0.1, -0.5, -3.0))]
+    rows = [
+        radius(0, 1.0, 2.0),
+        radius(1, 4.0, 0.1),
+        radius(2, 7.0, 3.0, correct=False),
+        radius(3, 2.0, -3.0),
+    ]
+    of_label = [
+        row(i, g, estimator="difficulty", quantity=DIFFICULTY.name, correct=i != 2)
+        for i, g in enumerate((2.0, 0.1, -0.5, -3.0))
+    ]
     spec = [{"name": "difficulty", "options": {"target": "label"}}]
     (last,) = radii_of(run_of(rows))
     (sorted_,) = radii_of(run_of([*rows, *of_label], spec))
@@ -94,8 +115,14 @@ def test_difficulty_of_another_result() -> None:
     undefined = scores(rows)
     assert value(undefined, Score.R_M) == 1.5
     assert undefined.values[Score.R_NU].value is None
-    assert undefined.values[Score.R_NU].why == "the difficulty of 2 images is unknown: add difficulty to the estimators"
-    others = [row(i, 4.0, estimator="difficulty", quantity=DIFFICULTY.name, clean=CleanImage(8.0)) for i in range(2)]
+    assert (
+        undefined.values[Score.R_NU].why
+        == "the difficulty of 2 images is unknown: add difficulty to the estimators"
+    )
+    others = [
+        row(i, 4.0, estimator="difficulty", quantity=DIFFICULTY.name, clean=CleanImage(8.0))
+        for i in range(2)
+    ]
     (known,) = radii_of(run_of([*rows, *others]))
     assert value(scores_of(known), Score.R_NU) == pytest.approx(1.5 / 4)
     assert value(scores_of(known), Score.R_MARGIN) == pytest.approx(1.5 / 8)
@@ -113,18 +140,23 @@ def test_golden_of_a_linear_model() -> None:
     assert value(found_, Score.R_NU) == pytest.approx(0.67082039 / 1.02592302, rel=1e-7)
     assert value(found_, Score.SLOPE) == pytest.approx(r2 / g)
     assert value(found_, Score.R_MARGIN) == pytest.approx(r2 / 1.5)
-    assert known(found_.values[Score.R_M].population).lower is None  # one image says nothing about others
+    # one image says nothing about others
+    assert known(found_.values[Score.R_M].population).lower is None
 
 
 @settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(4, 40), st.floats(0.1, 20))
 def test_binary_logistic_regression(seed: int, images: int, norm: float) -> None:
-    """r = g / |beta| for every correct image: R_nu = accuracy / |beta|, on easy and hard ones alike."""
+    """r = g / |beta| for every correct image: R_nu = accuracy / |beta|, on easy and hard ones
+    alike."""
     random = np.random.default_rng(seed)
     score = random.normal(size=images) * 3
     correct = random.random(images) < 0.8
     correct[:2] = True
-    rows = [radius(i, abs(s) / norm, abs(s), correct=bool(c)) for i, (s, c) in enumerate(zip(score, correct, strict=True))]
+    rows = [
+        radius(i, abs(s) / norm, abs(s), correct=bool(c))
+        for i, (s, c) in enumerate(zip(score, correct, strict=True))
+    ]
     given_ = scores(rows)
     assert value(given_, Score.R_NU) == pytest.approx(correct.mean() / norm)
     assert value(given_, Score.R_MARGIN) == pytest.approx(correct.mean() / norm)
@@ -156,11 +188,15 @@ def test_a_censored_image_leaves_what_it_enters_open_above() -> None:
 
 
 def test_a_median_below_the_censored_ratios_is_known() -> None:
-    rows = [radius(i, 1.0, 2.0) for i in range(3)] + [beyond(9, 30.0, 3.0, estimator="radius_exact:norm=l2", lower=None)]
+    rows = [radius(i, 1.0, 2.0) for i in range(3)] + [
+        beyond(9, 30.0, 3.0, estimator="radius_exact:norm=l2", lower=None)
+    ]
     median = scores(rows).values[Score.MEDIAN_RATIO]
     assert (median.value, known(median.measured).upper) == (0.5, 0.5)
     assert not median.at_least
-    low = [radius(i, 1.0, 2.0) for i in range(3)] + [beyond(9, 0.1, 3.0, estimator="radius_exact:norm=l2", lower=None) for _ in range(4)]
+    low = [radius(i, 1.0, 2.0) for i in range(3)] + [
+        beyond(9, 0.1, 3.0, estimator="radius_exact:norm=l2", lower=None) for _ in range(4)
+    ]
     assert scores(low).values[Score.MEDIAN_RATIO].at_least
 
 
@@ -172,25 +208,39 @@ def test_a_censored_image_that_is_misclassified_opens_nothing() -> None:
 
 
 @settings(max_examples=30)
-@given(st.lists(st.tuples(st.floats(0.01, 9), st.floats(-3, 9), st.booleans(), st.booleans()), min_size=2, max_size=12))
-def test_larger_radii_behind_the_cap_stay_within_what_is_known(images: list[tuple[float, float, bool, bool]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 9), st.floats(-3, 9), st.booleans(), st.booleans()),
+        min_size=2,
+        max_size=12,
+    )
+)
+def test_larger_radii_behind_the_cap_stay_within_what_is_known(
+    images: list[tuple[float, float, bool, bool]],
+) -> None:
     """Whatever the censored radii really are, the scores are between their measured ends."""
-    capped, whole = [], []
+    capped = []
+    whole = []
     for i, (r, g, correct, censored) in enumerate(images):
         make = beyond if censored else found
         capped.append(make(i, r, g, correct=correct))
         whole.append(found(i, r * 7 if censored else r, g, correct=correct))
-    some, true = scores(capped), scores(whole)
+    some = scores(capped)
+    true = scores(whole)
     for score in Score:
-        measured, real = some.values[score].measured, true.values[score].value
+        measured = some.values[score].measured
+        real = true.values[score].value
         if measured is None or measured.bounds is None or real is None:
             continue
         assert measured.bounds[0] - 1e-9 <= real <= measured.bounds[1] + 1e-9, score
 
 
 def test_replicates_with_censored_images_open_the_interval() -> None:
-    """The median of ten ratios is known, but with six in ten of them below the cap, many replicates have a censored one in the middle."""
-    rows = [found(i, 1.0 + i / 10, 2.0) for i in range(6)] + [beyond(9 + i, 3.0, 2.0) for i in range(4)]
+    """The median of ten ratios is known, but with six in ten of them below the cap, many replicates
+    have a censored one in the middle."""
+    rows = [found(i, 1.0 + i / 10, 2.0) for i in range(6)] + [
+        beyond(9 + i, 3.0, 2.0) for i in range(4)
+    ]
     median = scores(rows).values[Score.MEDIAN_RATIO]
     assert known(median.measured).upper == median.value == pytest.approx(0.725)
     assert known(median.population).upper == math.inf
@@ -198,12 +248,21 @@ def test_replicates_with_censored_images_open_the_interval() -> None:
 
 
 def test_measured_radii_give_measured_scores() -> None:
-    about: dict[str, Any] = {"quantity": TOLERANCE.name, "interval": Interval.parse("bisection"), "estimator": "noise_tolerance"}
-    rows = [radius(i, r, 2.0, lower=r - 0.1, upper=r + 0.2, **about) for i, r in enumerate((1.0, 2.0, 3.0))]
+    about: dict[str, Any] = {
+        "quantity": TOLERANCE.name,
+        "interval": Interval.parse("bisection"),
+        "estimator": "noise_tolerance",
+    }
+    rows = [
+        radius(i, r, 2.0, lower=r - 0.1, upper=r + 0.2, **about)
+        for i, r in enumerate((1.0, 2.0, 3.0))
+    ]
     given_ = scores(rows)
     assert given_.radii.measured
     mean = given_.values[Score.R_M]
-    assert (mean.value, known(mean.measured).lower, known(mean.measured).upper) == pytest.approx((2.0, 1.9, 2.2))
+    assert (mean.value, known(mean.measured).lower, known(mean.measured).upper) == pytest.approx(
+        (2.0, 1.9, 2.2)
+    )
 
 
 # --- what is refused or not defined
@@ -212,7 +271,13 @@ def test_measured_radii_give_measured_scores() -> None:
 def test_every_image_misclassified() -> None:
     given_ = scores([radius(i, 1.0, 2.0, correct=False) for i in range(3)])
     assert value(given_, Score.R_M) == value(given_, Score.R_NU) == value(given_, Score.R_W) == 0
-    for score in (Score.R_W_CORRECT, Score.MEDIAN_RATIO, Score.SLOPE, Score.R_SQUARED, Score.VARIATION_R_M):
+    for score in (
+        Score.R_W_CORRECT,
+        Score.MEDIAN_RATIO,
+        Score.SLOPE,
+        Score.R_SQUARED,
+        Score.VARIATION_R_M,
+    ):
         assert given_.values[score].value is None
         assert given_.values[score].why == "every image is misclassified"
 
@@ -251,7 +316,9 @@ def test_scores_of_weights_are_those_of_repeated_images() -> None:
     random = np.random.default_rng(3)
     rows = [
         radius(i, float(r), float(g), correct=bool(c))
-        for i, (r, g, c) in enumerate(zip(*random.random((2, 9)), random.random(9) < 0.7, strict=True))
+        for i, (r, g, c) in enumerate(
+            zip(*random.random((2, 9)), random.random(9) < 0.7, strict=True)
+        )
     ]
     radii = one(rows)
     drawn = next(weights(9))[:20]
@@ -272,21 +339,26 @@ def test_the_difference_of_two_runs_is_that_of_the_images_they_share() -> None:
     change = score_changes(base, new)[Score.R_M]
     assert change.images == 4
     assert change.estimate.value == pytest.approx(0.5)
+    # paired: all images differ alike
     assert (change.estimate.lower, change.estimate.upper, change.p_value) == pytest.approx(
         (0.5, 0.5, 0.001)
-    )  # paired: all images differ alike
+    )
     assert score_changes(base, base)[Score.R_M].p_value == 1.0
     assert score_changes(base.chosen([0]), new.chosen([3])) == {}
 
 
 def test_p_values_are_those_of_the_intervals() -> None:
-    """Under no difference, p <= .05 exactly where the interval excludes 0, which is about one time in twenty."""
-    random, small = np.random.default_rng(8), 0
+    """Under no difference, p <= .05 exactly where the interval excludes 0, which is about one time
+    in twenty."""
+    random = np.random.default_rng(8)
+    small = 0
     for _ in range(20):
         values = random.normal(size=(2, 30)) + 5.0
         base, new = (one([radius(i, float(r), 2.0) for i, r in enumerate(side)]) for side in values)
         change = score_changes(base, new)[Score.R_M]
-        assert (known(change.p_value) <= 0.05) == (known(change.estimate.lower) > 0 or known(change.estimate.upper) < 0)
+        assert (known(change.p_value) <= 0.05) == (
+            known(change.estimate.lower) > 0 or known(change.estimate.upper) < 0
+        )
         small += known(change.p_value) <= 0.05
     assert small <= 20 * 0.075 + 3 * math.sqrt(20 * 0.075)
 
@@ -297,7 +369,9 @@ def test_easy_less_hard_has_a_sign() -> None:
     assert value(found_, Score.EASY_LESS_HARD_R_M) == pytest.approx(3.5 - 1.5)
     other = scores([radius(i, 1.0 + i, 8.0 - i) for i in range(4)])
     assert value(other, Score.EASY_LESS_HARD_R_M) == pytest.approx(1.5 - 3.5)
-    open_ = scores([*(found(i, 4.0 - i, 8.0 - i) for i in range(3)), beyond(3, 1.0, 5.0)]).values[Score.EASY_LESS_HARD_R_M]
+    open_ = scores([*(found(i, 4.0 - i, 8.0 - i) for i in range(3)), beyond(3, 1.0, 5.0)]).values[
+        Score.EASY_LESS_HARD_R_M
+    ]
     assert known(open_.measured).lower == -math.inf
 
 
@@ -313,8 +387,12 @@ def test_a_censored_image_opens_the_difference_on_its_side() -> None:
 
 def test_a_score_of_one_image_has_no_interval() -> None:
     alone = scores_of(one([radius(0, 1.0, 2.0)])).values
-    assert all(score.population is None or not score.population.has_interval for score in alone.values())
-    ratios = scores_of(one([radius(0, 1.0, 2.0), *(radius(i, 1.0, 2.0, correct=False) for i in range(1, 5))])).values
+    assert all(
+        score.population is None or not score.population.has_interval for score in alone.values()
+    )
+    ratios = scores_of(
+        one([radius(0, 1.0, 2.0), *(radius(i, 1.0, 2.0, correct=False) for i in range(1, 5))])
+    ).values
     assert known(ratios[Score.MEDIAN_RATIO].population).ends == (None, None)
     assert ratios[Score.MEDIAN_RATIO].value == 0.5
     assert known(ratios[Score.SLOPE].population).ends == (None, None)
@@ -322,10 +400,19 @@ def test_a_score_of_one_image_has_no_interval() -> None:
 
 
 def test_the_smallest_radius_differs_by_an_unknown_amount_where_it_is_censored() -> None:
-    base, new = one([found(i, 1.0 + i, 2.0) for i in range(3)]), one([beyond(i, 4.0, 2.0) for i in range(3)])
+    base = one([found(i, 1.0 + i, 2.0) for i in range(3)])
+    new = one([beyond(i, 4.0, 2.0) for i in range(3)])
     change = score_changes(base, new)[Score.R_W_CORRECT]
-    assert (change.estimate.value, change.estimate.lower, change.estimate.upper) == (3.0, 3.0, math.inf)
+    assert (change.estimate.value, change.estimate.lower, change.estimate.upper) == (
+        3.0,
+        3.0,
+        math.inf,
+    )
     change = score_changes(new, base)[Score.R_W_CORRECT]
     assert (change.estimate.lower, change.estimate.upper) == (-math.inf, -3.0)
     change = score_changes(base, base)[Score.R_W_CORRECT]
-    assert (change.estimate.value, change.estimate.lower, change.estimate.upper) == (0.0, None, None)
+    assert (change.estimate.value, change.estimate.lower, change.estimate.upper) == (
+        0.0,
+        None,
+        None,
+    )

@@ -43,7 +43,9 @@ def batch(network: nn.Module, images: int = 5, pixels: int = 4, classes: int = 3
     return Batch(network, x, torch.arange(images) % classes)
 
 
-W = torch.tensor([[1.0, -2.0, 0.5, 0.0], [0.5, 1.0, -1.0, 2.0], [-1.0, 0.0, 1.5, 1.0]], dtype=torch.float64)
+W = torch.tensor(
+    [[1.0, -2.0, 0.5, 0.0], [0.5, 1.0, -1.0, 2.0], [-1.0, 0.0, 1.5, 1.0]], dtype=torch.float64
+)
 
 
 class LogLoss(nn.Module):
@@ -82,18 +84,26 @@ def test_cross_entropy_has_the_gradient_of_logistic_regression() -> None:
 
 
 def test_augmentation_is_the_mean_loss_under_noise() -> None:
-    """E softplus(s), s ~ N(0, 0.3^2 |w|^2) with |w| = 2, by quadrature; the label is of no account by symmetry."""
-    case = Batch(linear(torch.tensor([[2.0], [0.0]])), torch.zeros((20_000, 1, 1, 1), dtype=torch.float64), torch.arange(20_000) % 2)
+    """E softplus(s), s ~ N(0, 0.3^2 |w|^2) with |w| = 2, by quadrature; the label is of no account
+    by symmetry."""
+    case = Batch(
+        linear(torch.tensor([[2.0], [0.0]])),
+        torch.zeros((20_000, 1, 1, 1), dtype=torch.float64),
+        torch.arange(20_000) % 2,
+    )
     s = 0.6 * torch.linspace(-8, 8, 4001, dtype=torch.float64)
     density = torch.exp(-s.square() / (2 * 0.36))
     mean, square = ((F.softplus(s) ** power * density).sum() / density.sum() for power in (1, 2))
     error = math.sqrt(float(square - mean**2) / 20_000)
-    assert objective("augmentation", noise=SIGMA).loss(case).item() == pytest.approx(float(mean), abs=4 * error)
+    assert objective("augmentation", noise=SIGMA).loss(case).item() == pytest.approx(
+        float(mean), abs=4 * error
+    )
 
 
 @pytest.mark.parametrize("clip", [False, True])
 def test_copies_are_clipped_where_the_noise_is(clip: bool) -> None:
-    form, images = objective("augmentation", noise={"sigma": [2.0], "clip": clip}), batch(linear(W)).images
+    form = objective("augmentation", noise={"sigma": [2.0], "clip": clip})
+    images = batch(linear(W)).images
     copies = form.noisy(images, form.normals(images))  # type: ignore[attr-defined]
     assert bool(((copies >= 0) & (copies <= 1)).all()) is clip
 
@@ -103,14 +113,17 @@ def test_gradient_norm_of_a_linear_model() -> None:
     flat = case.images.flatten(1)
     slopes = ((flat @ W.T).softmax(1) - F.one_hot(case.labels, 3)) @ W
     expected = F.cross_entropy(flat @ W.T, case.labels) + 0.3 * slopes.square().sum(1).mean()
-    assert objective("gradient_norm", weight=0.3).loss(case).item() == pytest.approx(expected.item(), rel=1e-12)
+    assert objective("gradient_norm", weight=0.3).loss(case).item() == pytest.approx(
+        expected.item(), rel=1e-12
+    )
     assert objective("gradient_norm", weight=0.0).loss(case).item() == pytest.approx(
         objective("cross_entropy").loss(case).item(), rel=1e-12
     )
 
 
 def test_qnorm_is_the_mean_at_1_and_the_largest_at_infinity() -> None:
-    case, m = batch(linear(W)), 50
+    case = batch(linear(W))
+    m = 50
     form = objective("qnorm_mc", noise=SIGMA, samples=m)
 
     def at(q: float) -> float:
@@ -129,12 +142,17 @@ def test_qnorm_is_the_mean_at_1_and_the_largest_at_infinity() -> None:
 def test_qnorm_path_meets_the_golden_numbers() -> None:
     for q, exact in ((1.0, 0.052127), (10.0, 0.075586)):
         found = golden("qnorm_path", q=q)
-        assert found.mean().item() == pytest.approx(math.log(exact), abs=4 * found.std().item() / math.sqrt(len(found)))
+        assert found.mean().item() == pytest.approx(
+            math.log(exact), abs=4 * found.std().item() / math.sqrt(len(found))
+        )
 
 
 def test_qnorm_path_is_nearer_to_large_norms_than_copies() -> None:
     for q, exact in ((100.0, 0.742032), (1000.0, 4.682119)):
-        path, copies = (math.log(exact) - golden(name, q=q, repeats=2).mean().item() for name in ("qnorm_path", "qnorm_mc"))
+        path, copies = (
+            math.log(exact) - golden(name, q=q, repeats=2).mean().item()
+            for name in ("qnorm_path", "qnorm_mc")
+        )
         assert 0 < path < 0.1 * copies  # both are too low: the chains lag
 
 
@@ -151,7 +169,9 @@ def test_pgd_finds_the_worst_point_of_a_linear_model(norm: str, dual: int) -> No
 
 def test_pgd_keeps_to_the_box_of_pixels() -> None:
     case = Batch(
-        linear(torch.tensor([[1.0], [0.0]])), torch.full((2, 1, 1, 1), 0.05, dtype=torch.float64), torch.zeros(2, dtype=torch.int64)
+        linear(torch.tensor([[1.0], [0.0]])),
+        torch.full((2, 1, 1, 1), 0.05, dtype=torch.float64),
+        torch.zeros(2, dtype=torch.int64),
     )
     loss = objective("pgd", eps=0.2).loss(case)
     assert loss.item() == pytest.approx(math.log(2))  # at the pixel 0
@@ -159,18 +179,32 @@ def test_pgd_keeps_to_the_box_of_pixels() -> None:
 
 def test_hinge_and_mcr_by_hand() -> None:
     case = Batch(
-        linear(torch.eye(3, dtype=torch.float64)), torch.tensor([[[[0.9, 0.5, 0.1]]], [[[0.2, 0.3, 1.0]]]]).double(), torch.tensor([0, 1])
+        linear(torch.eye(3, dtype=torch.float64)),
+        torch.tensor([[[[0.9, 0.5, 0.1]]], [[[0.2, 0.3, 1.0]]]]).double(),
+        torch.tensor([0, 1]),
     )
-    assert objective("hinge", d=0.5).loss(case).item() == pytest.approx(((0.1 + 0) + (0.4 + 1.2)) / 2)
+    assert objective("hinge", d=0.5).loss(case).item() == pytest.approx(
+        ((0.1 + 0) + (0.4 + 1.2)) / 2
+    )
     radii = (0.4 / (ROOT2 * 2), -0.7 / (ROOT2 * 2))
-    assert objective("mcr", d=0.5, lipschitz=2.0).loss(case).item() == pytest.approx(sum(0.5 - r for r in radii) / 2)
-    assert objective("mcr", d=0.1, lipschitz=2.0).loss(case).item() == pytest.approx((0.1 - radii[1]) / 2)
+    assert objective("mcr", d=0.5, lipschitz=2.0).loss(case).item() == pytest.approx(
+        sum(0.5 - r for r in radii) / 2
+    )
+    assert objective("mcr", d=0.1, lipschitz=2.0).loss(case).item() == pytest.approx(
+        (0.1 - radii[1]) / 2
+    )
 
 
 def test_smoothed_objectives_of_a_linear_model() -> None:
-    """The golden numbers of Clark's formula: means 1 and 0.5, deviations 1 and 0.7; the label's class has 3 and 0.5."""
-    bias, deviations = torch.tensor([1.0, 0.5, 3.0]), torch.tensor([1.0, 0.7, 0.5])
-    case = Batch(linear(torch.diag(deviations).double(), bias), torch.zeros((2, 1, 1, 3), dtype=torch.float64), torch.tensor([2, 2]))
+    """The golden numbers of Clark's formula: means 1 and 0.5, deviations 1 and 0.7; the label's
+    class has 3 and 0.5."""
+    bias = torch.tensor([1.0, 0.5, 3.0])
+    deviations = torch.tensor([1.0, 0.7, 0.5])
+    case = Batch(
+        linear(torch.diag(deviations).double(), bias),
+        torch.zeros((2, 1, 1, 3), dtype=torch.float64),
+        torch.tensor([2, 2]),
+    )
     mscr = objective("mscr", d=5.0, sigma=1.0).loss(case).item()
     assert mscr == pytest.approx(5 + (1.277263 - 3) / ROOT2, abs=1e-6)
     zhen = objective("zhen", d=5.0, sigma=1.0).loss(case).item()
@@ -184,19 +218,25 @@ def test_moments_through_relu_are_those_of_samples() -> None:
     torch.manual_seed(3)
     network = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)).double()
     orthogonalise(network, "")  # so that hidden values are independent, and variances exact
-    x, draws, sigma = torch.rand((1, 1, 2, 3), dtype=torch.float64), 50_000, 0.8
+    x = torch.rand((1, 1, 2, 3), dtype=torch.float64)
+    draws = 50_000
+    sigma = 0.8
     with torch.no_grad():
         mean, variance = logit_moments(network, x, sigma)
         samples = network(x + sigma * torch.randn((draws, 1, 2, 3), dtype=torch.float64))
     assert torch.all((samples.mean(0) - mean[0]).abs() < 5 * (samples.var(0) / draws).sqrt())
     fourth = (samples - samples.mean(0)).pow(4).mean(0)
-    assert torch.all((samples.var(0) - variance[0]).abs() < 5 * ((fourth - samples.var(0) ** 2) / draws).sqrt())
+    assert torch.all(
+        (samples.var(0) - variance[0]).abs() < 5 * ((fourth - samples.var(0) ** 2) / draws).sqrt()
+    )
 
 
 def test_moments_need_a_chain_of_linear_layers(golden: Golden) -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.Flatten(), nn.Linear(8, 2))
     with pytest.raises(ModelError) as caught:
-        objective("zhen").check(Batch(network, torch.zeros(1, 1, 2, 2), torch.zeros(1, dtype=torch.int64)))
+        objective("zhen").check(
+            Batch(network, torch.zeros(1, 1, 2, 2), torch.zeros(1, dtype=torch.int64))
+        )
     golden(caught.value)
 
 
@@ -208,7 +248,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def finite_difference(loss: Callable[[], Tensor], parameters: list[Tensor], along: list[Tensor], h: float = 1e-6) -> float:
+def finite_difference(
+    loss: Callable[[], Tensor], parameters: list[Tensor], along: list[Tensor], h: float = 1e-6
+) -> float:
     """The slope of a loss along a direction in the space of the weights."""
     values = []
     for step in (h, -2 * h):
@@ -222,9 +264,11 @@ def finite_difference(loss: Callable[[], Tensor], parameters: list[Tensor], alon
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     torch.manual_seed(5)
-    hidden = [] if name == "pgd" else [nn.Linear(4, 6), nn.ReLU()]  # where the worst point stays a corner
+    # where the worst point stays a corner
+    hidden = [] if name == "pgd" else [nn.Linear(4, 6), nn.ReLU()]
     network = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(6 if hidden else 4, 3)).double()
-    case, tested = batch(network), objective(name, **CASES[name])
+    case = batch(network)
+    tested = objective(name, **CASES[name])
 
     def loss() -> Tensor:
         torch.manual_seed(7)

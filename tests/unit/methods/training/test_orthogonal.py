@@ -1,4 +1,5 @@
-"""Björck's iteration: orthogonal weights, the gradient on the way there, and plain weights at the end."""
+"""Björck's iteration: orthogonal weights, the gradient on the way there, and plain weights at the
+end."""
 
 from __future__ import annotations
 
@@ -29,11 +30,15 @@ def test_the_nearest_orthogonal_matrix(shape: tuple[int, int], scale: float) -> 
 def test_the_gradient_is_that_of_the_polar_factor(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(2)
     weight = nearest(torch.randn(shape, generator=generator, dtype=torch.float64))
-    downstream, along = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+    downstream, along = (
+        torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
     leaf = weight.clone().requires_grad_(True)
     (gradient,) = torch.autograd.grad((Orthogonal()(leaf) * downstream).sum(), leaf)
     h = 1e-5
-    slope = ((nearest(weight + h * along) - nearest(weight - h * along)) * downstream).sum() / (2 * h)
+    slope = ((nearest(weight + h * along) - nearest(weight - h * along)) * downstream).sum() / (
+        2 * h
+    )
     assert (gradient * along).sum().item() == pytest.approx(slope.item(), rel=1e-6)
 
 

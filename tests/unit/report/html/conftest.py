@@ -18,7 +18,8 @@ from tests.unit.report.html.tools import HOSTILE
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """40 images of noise at two levels by mc, logit_gaussian and softmax; classes and samples have hostile names."""
+    """40 images of noise at two levels by mc, logit_gaussian and softmax; classes and samples have
+    hostile names."""
     folder = tmp_path_factory.mktemp("html")
     names = [*HOSTILE, *(f"class {i}" for i in range(len(HOSTILE), 10))]
     images = np.random.default_rng(3).integers(0, 256, (40, 1, 8, 8), dtype=np.uint8)
@@ -57,4 +58,7 @@ def html_file(html: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of hand-made runs are about their text; pictures have tests of their own."""
-    monkeypatch.setattr("robaudit.report.pictures.inline.inline", lambda kind, _: f'<svg role="img" data-kind="{kind}"></svg>')
+    monkeypatch.setattr(
+        "robaudit.report.pictures.inline.inline",
+        lambda kind, _: f'<svg role="img" data-kind="{kind}"></svg>',
+    )

@@ -1,4 +1,5 @@
-"""The page in a real browser: nothing fails, nothing is fetched, and it fits screen, dark, phone and paper."""
+"""The page in a real browser: nothing fails, nothing is fetched, and it fits screen, dark, phone
+and paper."""
 
 from __future__ import annotations
 
@@ -19,12 +20,16 @@ TRANSPARENT = "rgba(0, 0, 0, 0)"
 @pytest.fixture
 def browser() -> Iterator[Browser]:
     """The system's Chromium; playwright's own is not asked for."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed", exc_type=ImportError)
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed", exc_type=ImportError
+    )
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.skip(f"no chromium ({', '.join(NAMES)}) on the PATH")
     with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        chromium = started.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
         try:
             yield chromium
         finally:
@@ -42,13 +47,15 @@ def contrast(page: Page, selector: str) -> float:
     """The contrast of a text with its card or its own ground (WCAG 2)."""
     script = """name => {
       const element = document.querySelector(name), own = getComputedStyle(element).backgroundColor;
-      const ground = own === 'rgba(0, 0, 0, 0)' ? getComputedStyle(document.querySelector('.panel')).backgroundColor : own;
+      const panel = getComputedStyle(document.querySelector('.panel')).backgroundColor;
+      const ground = own === 'rgba(0, 0, 0, 0)' ? panel : own;
       const luminance = (text) => {
         const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map(Number).map((c) => c / 255)
           .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
       };
-      const [low, high] = [luminance(getComputedStyle(element).color), luminance(ground)].sort((a, b) => a - b);
+      const both = [luminance(getComputedStyle(element).color), luminance(ground)];
+      const [low, high] = both.sort((a, b) => a - b);
       return (high + 0.05) / (low + 0.05);
     }"""
     return float(page.evaluate(script, selector))

@@ -1,4 +1,5 @@
-"""A run as Markdown: the same numbers, hostile text as text, and never longer than a comment may be."""
+"""A run as Markdown: the same numbers, hostile text as text, and never longer than a comment may
+be."""
 
 from __future__ import annotations
 
@@ -71,7 +72,10 @@ def test_never_longer_than_a_comment(most: int, monkeypatch: pytest.MonkeyPatch)
     """First fewer samples are listed, then the end is cut off."""
     monkeypatch.setattr("robaudit.report.html.markdown.MOST", most)
     name = "é" * 100
-    many = [replace(row, sample_id=f"{name}{row.sample_id}") for row in rows([0.1 + 0.3 * i / 300 for i in range(300)], classes=20)]
+    many = [
+        replace(row, sample_id=f"{name}{row.sample_id}")
+        for row in rows([0.1 + 0.3 * i / 300 for i in range(300)], classes=20)
+    ]
     data = {"where": "x", "class_names": [f"{name}{i}" for i in range(20)], "labelled": 300}
     text = markdown_report(gather([hand_made(many, data=data)]))
     assert len(text.encode()) <= most
@@ -94,5 +98,11 @@ def test_headings_stand_alone(values: list[float]) -> None:
 def test_gates_come_first(content: Content) -> None:
     gate = {**DECISION, "covers": "nothing"}
     text = markdown_report(replace(content, views=(replace(content.views[0], decisions=(gate,)),)))
-    assert r"| mean &gt;= 0.9 | **fail** | 0.5000 \[0.4000, 0.6000\] (95%) | these 12 images |" in text
-    assert text.index("1 gate: 1 failed") < text.index("With gaussian noise") < text.index("## Results")
+    assert (
+        r"| mean &gt;= 0.9 | **fail** | 0.5000 \[0.4000, 0.6000\] (95%) | these 12 images |" in text
+    )
+    assert (
+        text.index("1 gate: 1 failed")
+        < text.index("With gaussian noise")
+        < text.index("## Results")
+    )

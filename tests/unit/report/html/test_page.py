@@ -1,4 +1,5 @@
-"""The page of a run: each number is the summary's, nothing is loaded, and text from data stays text."""
+"""The page of a run: each number is the summary's, nothing is loaded, and text from data stays
+text."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ from tests.rows import summarise
 from tests.unit.engine.tools import known
 from tests.unit.report.html.tools import DECISION, HOSTILE, Page, hand_made, rows
 
-LINK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""", re.IGNORECASE)
+LINK = re.compile(
+    r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""",
+    re.IGNORECASE,
+)
 
 
 def listed(found: Page) -> int:
@@ -51,11 +55,19 @@ def test_every_tag_is_closed_and_the_headings_are_in_order(html: str) -> None:
 def test_nothing_is_loaded(html: str) -> None:
     links = [one or other for one, other in LINK.findall(html)]
     assert links
-    assert [link for link in links if not link.startswith(("#", "data:image/png;base64,", "data:image/jpeg;base64,"))] == []
+    assert [
+        link
+        for link in links
+        if not link.startswith(("#", "data:image/png;base64,", "data:image/jpeg;base64,"))
+    ] == []
     assert "<link" not in html
     assert "@import" not in html
     found = Page.of(html)
-    (policy,) = [attributes["content"] or "" for tag, attributes in found.tags if "http-equiv" in attributes and tag == "meta"]
+    (policy,) = [
+        attributes["content"] or ""
+        for tag, attributes in found.tags
+        if "http-equiv" in attributes and tag == "meta"
+    ]
     assert policy.split("; ")[:2] == ["default-src 'none'", "img-src data:"]
     assert "script" not in policy
 
@@ -71,7 +83,8 @@ def test_names_from_data_stay_text(html: str) -> None:
 
 
 def test_every_sample_and_the_provenance_are_there(content: Content, html: str) -> None:
-    found, (view,) = Page.of(html), content.views
+    found = Page.of(html)
+    (view,) = content.views
     for flagged in content.flagged(view):
         assert f"{flagged.beyond} of {flagged.total} samples are below 0.5" in found.text("flagged")
     assert listed(found) == sum(len(flagged.samples) for flagged in content.flagged(view))
@@ -94,8 +107,14 @@ def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str
 
 @pytest.mark.families
 def test_a_choice_narrows_everything(run: Run, without_pictures: None, golden: Golden) -> None:
-    chosen = gather([run], Ask(estimators=("softmax",), levels=LevelChoice(levels=(0.3,)), threshold=1.0), most=2)
-    assert [(group.key.estimator, group.key.at.level) for group in chosen.views[0].groups] == [("softmax", 0.3)]
+    chosen = gather(
+        [run],
+        Ask(estimators=("softmax",), levels=LevelChoice(levels=(0.3,)), threshold=1.0),
+        most=2,
+    )
+    assert [(group.key.estimator, group.key.at.level) for group in chosen.views[0].groups] == [
+        ("softmax", 0.3)
+    ]
     text, _ = page(chosen, images=False, title="<b>Mine</b>")
     found = Page.of(text)
     assert listed(found) == 2
@@ -112,7 +131,9 @@ def test_several_runs_are_side_by_side_in_every_section(run: Run, without_pictur
     text, _ = page(content, images=False)
     found = Page.of(text)
     assert found.open == []
-    assert [attributes["id"] for tag, attributes in found.tags if tag == "section"].count("summary") == 1
+    assert [attributes["id"] for tag, attributes in found.tags if tag == "section"].count(
+        "summary"
+    ) == 1
     for section in ("verdict", "summary", "classes"):
         assert "0 [0, 0]" in found.text(section), "the difference of a run from itself"
     for section in ("verdict", "summary", "levels", "classes", "confusion", "flagged", "made"):
@@ -122,7 +143,17 @@ def test_several_runs_are_side_by_side_in_every_section(run: Run, without_pictur
 
 def test_much_is_folded(without_pictures: None) -> None:
     """Of more than three lists the others."""
-    many = gather([hand_made([row for sigma in (0.1, 0.2, 0.3, 0.4, 0.5) for row in rows([0.2, 0.8] * 2, level=sigma)])])
+    many = gather(
+        [
+            hand_made(
+                [
+                    row
+                    for sigma in (0.1, 0.2, 0.3, 0.4, 0.5)
+                    for row in rows([0.2, 0.8] * 2, level=sigma)
+                ]
+            )
+        ]
+    )
     found = Page.of(page(many, images=False)[0])
     assert found.open == []
     part = many.part("flagged")
@@ -153,7 +184,16 @@ def test_data_without_labels(without_pictures: None) -> None:
 
 
 def test_without_intervals_nothing_is_confirmed(without_pictures: None) -> None:
-    run = hand_made(rows([0.2, 0.7, 0.9, 0.6], lower=None, upper=None, std_error=None, interval=NO_INTERVAL, estimator="taylor"))
+    run = hand_made(
+        rows(
+            [0.2, 0.7, 0.9, 0.6],
+            lower=None,
+            upper=None,
+            std_error=None,
+            interval=NO_INTERVAL,
+            estimator="taylor",
+        )
+    )
     found = Page.of(page(gather([run]), images=False)[0])
     assert "1 of 4 images is flagged (1 without an interval)" in found.text("verdict")
     assert "~" in found.text("verdict")
@@ -166,7 +206,9 @@ def test_one_class(without_pictures: None) -> None:
 
 
 def test_many_classes(without_pictures: None) -> None:
-    content = gather([hand_made(rows([0.3 + 0.6 * (i % 40) / 40 for i in range(160)], classes=40))], most=30)
+    content = gather(
+        [hand_made(rows([0.3 + 0.6 * (i % 40) / 40 for i in range(160)], classes=40))], most=30
+    )
     found = Page.of(page(content, images=False)[0])
     assert "The 20 least and the 5 most robust of 40 classes" in found.text("classes")
     (lines,) = [lines for caption, lines in found.tables.items() if "by label" in caption]
@@ -175,9 +217,21 @@ def test_many_classes(without_pictures: None) -> None:
 
 
 def test_failures_on_a_log_scale(without_pictures: None) -> None:
-    common: dict[str, Any] = {"quantity": "log10_p_fail", "estimator": "splitting", "interval": Interval.parse("lognormal:4 repeats")}
-    bounded = rows([-12.0], **common | {"lower": None, "upper": -12.0, "interval": Interval.parse("upper bound")})
-    run = hand_made([*rows([-0.1, -3.0, -6.0, -5.0], classes=2, **common), *(replace(row, sample_id="b") for row in bounded)])
+    common: dict[str, Any] = {
+        "quantity": "log10_p_fail",
+        "estimator": "splitting",
+        "interval": Interval.parse("lognormal:4 repeats"),
+    }
+    bounded = rows(
+        [-12.0],
+        **common | {"lower": None, "upper": -12.0, "interval": Interval.parse("upper bound")},
+    )
+    run = hand_made(
+        [
+            *rows([-0.1, -3.0, -6.0, -5.0], classes=2, **common),
+            *(replace(row, sample_id="b") for row in bounded),
+        ]
+    )
     found = Page.of(page(gather([run]), images=False)[0])
     verdict = found.text("verdict")
     assert "the prediction changes in at most 1 of" in verdict
@@ -224,12 +278,30 @@ def test_losses_by_q_have_a_section_of_their_own(without_pictures: None) -> None
         for row in rows([factor * (1 + i / 10) for i in range(20)], estimator=name, **fields)
     ]
     quantities = [one.document() for one in (P_ROBUST, LOSS)]
-    found = Page.of(page(gather([hand_made((*rows([0.2, 0.8] * 10), *losses), quantities=quantities)]), images=False)[0])
+    found = Page.of(
+        page(
+            gather([hand_made((*rows([0.2, 0.8] * 10), *losses), quantities=quantities)]),
+            images=False,
+        )[0]
+    )
     head, *lines = found.tables["Mean loss by q (nats, lower is better)"]
-    assert head == ["noise", "estimator", "q", "mean [95% interval]", "[these images]", "median", "95th %ile"]
-    means = [numbers.mean_estimate(group.mean, 0.0, LOSS.high) for group in summarise(losses, {LOSS.name: LOSS})]
+    assert head == [
+        "noise",
+        "estimator",
+        "q",
+        "mean [95% interval]",
+        "[these images]",
+        "median",
+        "95th %ile",
+    ]
+    means = [
+        numbers.mean_estimate(group.mean, 0.0, LOSS.high)
+        for group in summarise(losses, {LOSS.name: LOSS})
+    ]
     names = [["qnorm_path", "1"], ["qnorm_path", "10"], ["adversarial_loss", "max"]]
-    assert [line[1:4] for line in lines] == [[*name, mean] for name, mean in zip(names, means, strict=True)]
+    assert [line[1:4] for line in lines] == [
+        [*name, mean] for name, mean in zip(names, means, strict=True)
+    ]
     assert not any(caption.startswith("loss: ") for caption in found.tables)
     assert "p_robust" in found.text("summary")
     assert "Images with the highest loss, qnorm_path, uniform eps 0.1" in found.text("losses")
@@ -238,21 +310,42 @@ def test_losses_by_q_have_a_section_of_their_own(without_pictures: None) -> None
 def test_the_run_s_own_gates() -> None:
     run = hand_made(rows([0.2, 0.8]))
     assert decisions_of(run) == ((), "")
-    (now,), problem = decisions_of(replace(run, info=changed(run.info, spec={"gates": ["mean >= 0.9"]})))
+    (now,), problem = decisions_of(
+        replace(run, info=changed(run.info, spec={"gates": ["mean >= 0.9"]}))
+    )
     assert problem == ""
     assert now["gate"] == "mean(estimator=mc, sigma=0.1) >= 0.9"
     assert (now["verdict"], now["value"]) == ("fail", 0.5)
-    none, problem = decisions_of(replace(run, info=changed(run.info, spec={"gates": ["mean(estimator=taylor) >= 0.9"]})))
+    none, problem = decisions_of(
+        replace(run, info=changed(run.info, spec={"gates": ["mean(estimator=taylor) >= 0.9"]}))
+    )
     assert none == ()
     assert "the run has no taylor for this gate; known: mc" in problem
 
 
 def test_what_is_not_known_is_a_dash() -> None:
     """A number that is not finite is null."""
-    unknown = {"value": None, "lower": None, "upper": None, "covers": "nothing", "about": "these 12 images", "verdict": "inconclusive"}
+    unknown = {
+        "value": None,
+        "lower": None,
+        "upper": None,
+        "covers": "nothing",
+        "about": "these 12 images",
+        "verdict": "inconclusive",
+    }
     table = facts.decision_table([{**DECISION, **unknown}])
-    assert [cell.text for cell in table.rows[0]] == ["mean >= 0.9", "inconclusive", "–", "these 12 images"]
+    assert [cell.text for cell in table.rows[0]] == [
+        "mean >= 0.9",
+        "inconclusive",
+        "–",
+        "these 12 images",
+    ]
     assert "| mean &gt;= 0.9 | inconclusive | – | these 12 images |" in markdown_rows(table)
-    assert facts.decision_table([{**DECISION, "lower": None}]).rows[0][2].text == "0.5000 [..., 0.6000] (95%)"
+    assert (
+        facts.decision_table([{**DECISION, "lower": None}]).rows[0][2].text
+        == "0.5000 [..., 0.6000] (95%)"
+    )
     exact = dict.fromkeys(("value", "lower", "upper"), 128 / 150)
-    assert facts.decision_table([{**DECISION, **exact}]).rows[0][2].text == "0.8533", "the ends of an exact value are not rounded outwards"
+    assert facts.decision_table([{**DECISION, **exact}]).rows[0][2].text == "0.8533", (
+        "the ends of an exact value are not rounded outwards"
+    )

@@ -1,4 +1,5 @@
-"""What the tests of reports share: hand-made runs, and what a reader sees of a page, section by section."""
+"""What the tests of reports share: hand-made runs, and what a reader sees of a page, section by
+section."""
 
 from __future__ import annotations
 
@@ -126,7 +127,9 @@ class Page(HTMLParser):
         if self.open and self.open[-1] in ("th", "td"):
             self._lines[-1][-1] += data.replace("\xa0", " ")
         if data.strip() and self.open[-1] != "style":
-            self.texts.setdefault(self._sections[-1] if self._sections else "", []).append(" ".join(data.split()))
+            self.texts.setdefault(self._sections[-1] if self._sections else "", []).append(
+                " ".join(data.split())
+            )
 
     def text(self, section: str) -> str:
         """What is read in a section, parts joined by a space."""
@@ -137,6 +140,11 @@ class Page(HTMLParser):
         wanted = {key.rstrip("_"): value for key, value in attributes.items()}
         return sum(
             found == tag
-            and all(value in (attrs.get(key) or "").split() if key == "class" else attrs.get(key) == value for key, value in wanted.items())
+            and all(
+                value in (attrs.get(key) or "").split()
+                if key == "class"
+                else attrs.get(key) == value
+                for key, value in wanted.items()
+            )
             for found, attrs in self.tags
         )

@@ -31,7 +31,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"noise_tolerance": {"noise": "gaussian", "tolerance": 1, "most": 1000}},
             {"certified_radius": {"samples": 30, "noise": "gaussian"}},
             {"qnorm_mc": {"samples": 20, "q": [1, 10], "noise": "gaussian"}},
-            {"radius_pgd": {"label": "pgd", "norm": "l2", "step": 1.0, "cap": 3.0, "steps": 3, "restarts": 1}},
+            {
+                "radius_pgd": {
+                    "label": "pgd",
+                    "norm": "l2",
+                    "step": 1.0,
+                    "cap": 3.0,
+                    "steps": 3,
+                    "restarts": 1,
+                }
+            },
         ],
     )
     return audit(write(where, document), out=where / "run").path

@@ -40,11 +40,32 @@ def unreadable(figure: Figure) -> list[str]:
     from matplotlib.text import Text
 
     figure.draw_without_rendering()
-    hidden = {id(label) for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for label in beyond_the_ends(axis)}
-    shown = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_visible() and text.get_text().strip()]
-    boxes = [(text.get_text(), text.get_window_extent().padded(-1)) for text in shown if id(text) not in hidden]
-    outside = [text for text, box in boxes if not (figure.bbox.contains(*box.min) and figure.bbox.contains(*box.max))]
-    return outside + [f"{one} | {two}" for (one, box), (two, other) in combinations(boxes, 2) if box.overlaps(other)]
+    hidden = {
+        id(label)
+        for ax in figure.axes
+        for axis in (ax.xaxis, ax.yaxis)
+        for label in beyond_the_ends(axis)
+    }
+    shown = [
+        text
+        for text in figure.findobj(Text)
+        if isinstance(text, Text) and text.get_visible() and text.get_text().strip()
+    ]
+    boxes = [
+        (text.get_text(), text.get_window_extent().padded(-1))
+        for text in shown
+        if id(text) not in hidden
+    ]
+    outside = [
+        text
+        for text, box in boxes
+        if not (figure.bbox.contains(*box.min) and figure.bbox.contains(*box.max))
+    ]
+    return outside + [
+        f"{one} | {two}"
+        for (one, box), (two, other) in combinations(boxes, 2)
+        if box.overlaps(other)
+    ]
 
 
 def beyond_the_ends(axis: Axis) -> list[Text]:
@@ -57,25 +78,56 @@ def beyond_the_ends(axis: Axis) -> list[Text]:
 
 def row(number: int, value: float, **fields: Any) -> Row:
     """A result of ``mc`` at sigma 0.1 without an interval; the fields change it."""
-    of = {"sample_id": str(number), "label": number % 2, "predicted": number % 2, "lower": None, "upper": None, "flips_to": None}
-    return replace(ROW, value=value, **{**of, "std_error": None, "forwards": 11, "interval": NO_INTERVAL, "votes": None, **fields})
+    of = {
+        "sample_id": str(number),
+        "label": number % 2,
+        "predicted": number % 2,
+        "lower": None,
+        "upper": None,
+        "flips_to": None,
+    }
+    return replace(
+        ROW,
+        value=value,
+        **{
+            **of,
+            "std_error": None,
+            "forwards": 11,
+            "interval": NO_INTERVAL,
+            "votes": None,
+            **fields,
+        },
+    )
 
 
 def run(rows: Iterable[Row]) -> Run:
     """A finished run of these rows."""
     rows = tuple(rows)
-    data = {"where": "nowhere", "class_names": None, "labelled": sum(one.label is not None for one in rows)}
+    data = {
+        "where": "nowhere",
+        "class_names": None,
+        "labelled": sum(one.label is not None for one in rows),
+    }
     quantities = [one.document() for one in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS)]
     return hand_made(rows, name="made", data=data, quantities=quantities)
 
 
-def usual(estimators: Sequence[str] = ("mc", "logit_gaussian"), sigmas: Sequence[float] = (0.05, 0.1)) -> Run:
+def usual(
+    estimators: Sequence[str] = ("mc", "logit_gaussian"), sigmas: Sequence[float] = (0.05, 0.1)
+) -> Run:
     """Eight images of four classes, with intervals; worse where there is more noise."""
     rows = []
     for number in range(8):
         for sigma in sigmas:
             value = (0.5 + number / 20) ** (10 * sigma)
-            ends = {"lower": 0.9 * value, "upper": min(1.0, value + 0.03), "interval": Interval.parse("jackknife:approximate")}
+            ends = {
+                "lower": 0.9 * value,
+                "upper": min(1.0, value + 0.03),
+                "interval": Interval.parse("jackknife:approximate"),
+            }
             label = {"label": number % 4, "predicted": number % 4}
-            rows += [row(number, value, **label, **ends, level=sigma, estimator=estimator) for estimator in estimators]
+            rows += [
+                row(number, value, **label, **ends, level=sigma, estimator=estimator)
+                for estimator in estimators
+            ]
     return run(rows)

@@ -32,7 +32,9 @@ pytestmark = pytest.mark.families
 LABELS = ("first of all", "second of all", "third of all")
 
 
-@pytest.mark.parametrize(("kind", "ending"), [("flagged", "svg"), ("scores", "png"), ("scores", "pdf")])
+@pytest.mark.parametrize(
+    ("kind", "ending"), [("flagged", "svg"), ("scores", "png"), ("scores", "pdf")]
+)
 def test_it_is_a_file_and_the_same_one_whatever_the_settings_of_the_user(
     made: Run, kind: str, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,7 +42,15 @@ def test_it_is_a_file_and_the_same_one_whatever_the_settings_of_the_user(
 
     sketch = sketch_of(kind, [made], Ask(bottom=2) if kind == "flagged" else Ask())
     first = picture(sketch, ending, look_of(7.0))
-    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none", "pdf.fonttype": 3, "text.parse_math": True}):
+    with mpl.rc_context(
+        {
+            "font.size": 30,
+            "axes.facecolor": "red",
+            "svg.fonttype": "none",
+            "pdf.fonttype": 3,
+            "text.parse_math": True,
+        }
+    ):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
         assert picture(sketch, ending, look_of(7.0)) == first
         assert mpl.rcParams["font.size"] == 30
@@ -58,10 +68,20 @@ def test_an_image_stands_clean_beside_its_first_noisy_copy(made: Run) -> None:
     from matplotlib.image import AxesImage
 
     columns = next(iter(made.groups(["mc"]).values()))
-    name, at = columns.names[int(columns.values.argmin())], columns.key.at
-    sketch = sketch_of("flagged", [made], Ask(estimators=("mc",), levels=LevelChoice(levels=(at.number,)), bottom=1))
-    (drawn,) = (found for found in figure_of(sketch, look_of(7.0)).findobj(AxesImage) if isinstance(found, AxesImage))
-    pixels, images = np.asarray(drawn.get_array())[..., :3], RunImages(made, [name])
+    name = columns.names[int(columns.values.argmin())]
+    at = columns.key.at
+    sketch = sketch_of(
+        "flagged",
+        [made],
+        Ask(estimators=("mc",), levels=LevelChoice(levels=(at.number,)), bottom=1),
+    )
+    (drawn,) = (
+        found
+        for found in figure_of(sketch, look_of(7.0)).findobj(AxesImage)
+        if isinstance(found, AxesImage)
+    )
+    pixels = np.asarray(drawn.get_array())[..., :3]
+    images = RunImages(made, [name])
     clean = images.clean(name)
     noisy = sized(images.noisy(name, clean, at))
     assert not np.array_equal(sized(clean), noisy)
@@ -84,15 +104,25 @@ def test_it_takes_several_runs_at_the_width_of_a_column(made: Run, kind: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [3.3, 7.0])
 @pytest.mark.parametrize("kind", kinds_of_picture())
-def test_all_words_can_be_read_however_long_the_names_are(made: Run, kind: str, width: float) -> None:
-    names = [f"the class of number {i}, which has a name that is long enough to fill a line" for i in range(10)]
+def test_all_words_can_be_read_however_long_the_names_are(
+    made: Run, kind: str, width: float
+) -> None:
+    names = [
+        f"the class of number {i}, which has a name that is long enough to fill a line"
+        for i in range(10)
+    ]
     run = replace(made, info=changed(made.info, data={"class_names": names}))
-    labels = [f"a-network-that-was-trained-for-many-days-with-the-settings-of-experiment-{i}" for i in range(2)]
+    labels = [
+        f"a-network-that-was-trained-for-many-days-with-the-settings-of-experiment-{i}"
+        for i in range(2)
+    ]
     for runs, ask in (([run], Ask()), ([run] * 2, Ask(label=labels))):
         assert unreadable(figure_of(sketch_of(kind, runs, ask), look_of(width))) == []
 
 
-def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_text(made: Run) -> None:
+def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_text(
+    made: Run,
+) -> None:
     names = [*HOSTILE, *(f"class {i}" for i in range(len(HOSTILE), 10))]
     hostile = replace(made, info=changed(made.info, name=HOSTILE[1], data={"class_names": names}))
     ids: list[str] = []
@@ -113,7 +143,19 @@ def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_t
         for word in ("<metadata", "<style", "<script", "<?xml", "xlink", "DejaVu"):
             assert word not in markup
         tags = {element.tag.rpartition("}")[2] for element in root.iter()}
-        assert tags <= {"svg", "title", "defs", "g", "path", "text", "tspan", "clipPath", "rect", "use", "image"}
+        assert tags <= {
+            "svg",
+            "title",
+            "defs",
+            "g",
+            "path",
+            "text",
+            "tspan",
+            "clipPath",
+            "rect",
+            "use",
+            "image",
+        }
         links = re.findall(r'href="([^"]*)"', markup) + re.findall(r"url\(([^)]*)\)", markup)
         assert all(link.startswith(("#", "data:image/png;base64,")) for link in links)
         known = re.findall(r'\sid="([^"]*)"', markup)
@@ -121,7 +163,9 @@ def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_t
         ids += known
         assert sketch.caption.endswith(".")
         assert sketch.caption[:40] not in svg
-        words += ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        words += [
+            "".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")
+        ]
     assert len(ids) == len(set(ids)), "pictures on a page share none"
     assert any("$\\frac{1}{0}$" in word for word in words), "no formula"
     assert all(word.isprintable() for word in words)
@@ -129,7 +173,9 @@ def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_t
 
 def test_title_and_caption_can_be_left_out(made: Run) -> None:
     sketch = sketch_of("scores", [made], Ask())
-    whole, bare = (figure_of(sketch, look_of(7.0, title=kept, caption=kept)) for kept in (True, False))
+    whole, bare = (
+        figure_of(sketch, look_of(7.0, title=kept, caption=kept)) for kept in (True, False)
+    )
     heights = [figure.get_figheight() for figure in (whole, bare)]
     assert heights[0] > heights[1] + 0.5
     assert [figure.get_figwidth() for figure in (whole, bare)] == [7.0, 7.0]
@@ -137,7 +183,10 @@ def test_title_and_caption_can_be_left_out(made: Run) -> None:
 
 
 def test_what_differs_stays_in_a_legend() -> None:
-    assert told_apart([("run", "mc", "sigma 0.1"), ("run", "mc", "sigma 0.2")]) == ["sigma 0.1", "sigma 0.2"]
+    assert told_apart([("run", "mc", "sigma 0.1"), ("run", "mc", "sigma 0.2")]) == [
+        "sigma 0.1",
+        "sigma 0.2",
+    ]
     assert told_apart([("a", "mc"), ("b", "mc"), ("b", "mmse")]) == ["a, mc", "b, mc", "b, mmse"]
     assert told_apart([("run", "mc")]) == ["mc"]
     long = [f"an-experiment-with-a-long-name-of-{name}" for name in ("resnet", "vgg")]

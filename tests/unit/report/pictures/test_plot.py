@@ -1,4 +1,5 @@
-"""`robaudit plot`: files from one run or several, options that fit the kind, and refusals in a line."""
+"""`robaudit plot`: files from one run or several, options that fit the kind, and refusals in a
+line."""
 
 from __future__ import annotations
 
@@ -29,7 +30,19 @@ def test_files_of_one_run_and_of_several(run_cli: RunCli, folder: Path, tmp_path
     column = ["--width", "3.3", "--no-title", "--no-caption"]
     for options in (
         [folder, "--kind", "summary", "--estimator", "pgd", "--threshold", "0.7", "-o", "a.png"],
-        [folder, folder, "--kind", "scores", "--label", "one", "--label", "two", *column, "-o", "b.pdf"],
+        [
+            folder,
+            folder,
+            "--kind",
+            "scores",
+            "--label",
+            "one",
+            "--label",
+            "two",
+            *column,
+            "-o",
+            "b.pdf",
+        ],
         [folder, "--kind", "flagged", "--max-images", "1", *column, "-o", "c.svg"],
     ):
         outcome = run_cli("plot", *options)
@@ -42,13 +55,17 @@ def test_runs_on_other_images_are_named(run_cli: RunCli, tmp_path: Path, kind: s
     """As ``robaudit show --with`` does: in the picture, and where the caption is left out."""
     for name, split in (("one", "test"), ("two", "train")):
         document = digits(dataset={"kind": "digits", "split": split, "limit": 3})
-        assert run_cli("estimate", write(tmp_path, document, f"{name}.yaml"), "--out", name).code == 0
+        assert (
+            run_cli("estimate", write(tmp_path, document, f"{name}.yaml"), "--out", name).code == 0
+        )
     says = "two: other images or other noise than one, so nothing is compared."
     assert says in run_cli("show", "one", kind, "--with", "two").out
     outcome = run_cli("plot", "one", "two", "--kind", kind, "--no-caption", "-o", "a.png")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", f"note: {says}\n")
     runs = [read_run(tmp_path / "one"), read_run(tmp_path / "two")]
-    assert says in " ".join(" ".join(texts(figure_of(sketch_of(kind, runs, Ask()), PictureSize()))).split())
+    assert says in " ".join(
+        " ".join(texts(figure_of(sketch_of(kind, runs, Ask()), PictureSize()))).split()
+    )
     assert run_cli("plot", "one", "one", "--kind", kind, "-o", "b.png").err == ""
 
 
@@ -59,7 +76,17 @@ def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> N
             found = set()
             for seed in ("1", "2"):
                 target = tmp_path / f"{seed}.{ending}"
-                command = [sys.executable, "-m", "robaudit", "plot", str(folder), "--kind", kind, "-o", str(target)]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "robaudit",
+                    "plot",
+                    str(folder),
+                    "--kind",
+                    kind,
+                    "-o",
+                    str(target),
+                ]
                 subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
                 found.add(target.read_bytes())
             assert len(found) == 1, (kind, ending)
@@ -72,10 +99,15 @@ def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> N
         (("-o", "gone/it.png"), "its folder does not exist"),
         (("-o", "it.png", "--estimator", "nothing"), "has no estimator nothing; it has mc, "),
         (("-o", "it.png", "--width", "1"), "does not fit a page"),
-        (("-o", "it.png", "--threshold", "0.5"), "does not apply to --kind classes; use it with summary or flagged"),
+        (
+            ("-o", "it.png", "--threshold", "0.5"),
+            "does not apply to --kind classes; use it with summary or flagged",
+        ),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_line(run_cli: RunCli, folder: Path, tmp_path: Path, args: tuple[str, ...], says: str) -> None:
+def test_what_makes_no_sense_is_refused_in_a_line(
+    run_cli: RunCli, folder: Path, tmp_path: Path, args: tuple[str, ...], says: str
+) -> None:
     (tmp_path / "it.png").write_bytes(b"old")
     outcome = run_cli("plot", folder, "--kind", "classes", *args)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
@@ -83,15 +115,24 @@ def test_what_makes_no_sense_is_refused_in_a_line(run_cli: RunCli, folder: Path,
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"it.png": b"old"}
 
 
-def test_other_refusals(run_cli: RunCli, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "shows one spec, not 2" in run_cli("plot", "a.yaml", "b.yaml", "--kind", "noise", "-o", "it.png").err
+def test_other_refusals(
+    run_cli: RunCli, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (
+        "shows one spec, not 2"
+        in run_cli("plot", "a.yaml", "b.yaml", "--kind", "noise", "-o", "it.png").err
+    )
     assert (
         "does not apply to --kind noise; use it with the others"
         in run_cli("plot", "a.yaml", "--kind", "noise", "--estimator", "mc", "-o", "it.png").err
     )
     monkeypatch.setattr(pictures_module, "find_spec", lambda _: None)
     outcome = run_cli("plot", folder, "--kind", "levels", "-o", "it.png")
-    assert (outcome.code, outcome.err) == (2, "error: -o it.png: needs matplotlib, which is not installed; pip install 'robaudit[plot]'\n")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "error: -o it.png: needs matplotlib, which is not installed; pip install "
+        "'robaudit[plot]'\n",
+    )
     assert tree(tmp_path) == {}
 
 
@@ -99,9 +140,17 @@ def test_other_refusals(run_cli: RunCli, folder: Path, tmp_path: Path, monkeypat
     ("made", "kinds"),
     [
         (run([row(0, 1.0)]), ("summary", "levels", "classes")),
-        (run(row(i, 0.5, label=None, correct=None) for i in range(3)), ("summary", "levels", "classes")),
+        (
+            run(row(i, 0.5, label=None, correct=None) for i in range(3)),
+            ("summary", "levels", "classes"),
+        ),
         (run(row(i, 0.4, label=i // 2, predicted=3) for i in range(80)), ("classes",)),
-        (run(row(i, 0.4, label=i, votes=Votes((*(0,) * i, 4, 6)), predicted=0) for i in range(40)), ("confusion",)),
+        (
+            run(
+                row(i, 0.4, label=i, votes=Votes((*(0,) * i, 4, 6)), predicted=0) for i in range(40)
+            ),
+            ("confusion",),
+        ),
         (usual([f"estimator_number_{i}" for i in range(9)], [0.01, 1.0]), ("summary", "levels")),
     ],
     ids=["one image", "unlabelled", "40 classes", "confusion of 41 classes", "many estimators"],
@@ -117,4 +166,7 @@ def test_the_estimator_and_level_that_are_drawn_are_named_with_or_without_a_titl
     for ask, about in ((Ask(), "mc at sigma 0.1"), (chosen, "logit_gaussian at sigma 0.1")):
         sketch = sketch_of("classes", [made], ask)
         assert f"Robustness by class: {about}" in texts(figure_of(sketch, PictureSize()))
-        assert any(text.startswith(f"{about}. ") for text in texts(figure_of(sketch, PictureSize(title=False))))
+        assert any(
+            text.startswith(f"{about}. ")
+            for text in texts(figure_of(sketch, PictureSize(title=False)))
+        )
