@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         NoiseLevel as NoiseLevel,
     )
     from robaudit.names import Part as Part, PartName as PartName
-    from robaudit.noise.base import AdditiveNoise as AdditiveNoise, Noise as Noise
+    from robaudit.noise.noise import AdditiveNoise as AdditiveNoise, Noise as Noise
     from robaudit.numerics.intervals import clopper_pearson as clopper_pearson
     from robaudit.numerics.margins import margins as margins
     from robaudit.quantities import (
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         Votes as Votes,
     )
     from robaudit.runs.rows import Row as Row
-    from robaudit.spec.load import load_spec as load_spec
+    from robaudit.spec.read import load_spec as load_spec
     from robaudit.spec.model import AuditSpec as AuditSpec
 
 _HOMES = {
@@ -77,7 +77,7 @@ _HOMES = {
     "ImageBatch": "robaudit.engine.batch",
     **dict.fromkeys(("LevelChoice", "LevelName", "NoiseLevel"), "robaudit.levels"),
     **dict.fromkeys(("Part", "PartName"), "robaudit.names"),
-    **dict.fromkeys(("AdditiveNoise", "Noise"), "robaudit.noise.base"),
+    **dict.fromkeys(("AdditiveNoise", "Noise"), "robaudit.noise.noise"),
     "clopper_pearson": "robaudit.numerics.intervals",
     "margins": "robaudit.numerics.margins",
     **dict.fromkeys(
@@ -95,7 +95,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("Certificate", "LossNorm", "Result", "Searched", "Votes"), "robaudit.results"),
     "Row": "robaudit.runs.rows",
-    "load_spec": "robaudit.spec.load",
+    "load_spec": "robaudit.spec.read",
     "AuditSpec": "robaudit.spec.model",
 }
 __all__ = list(_HOMES)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from robaudit.levels import LevelName
 from robaudit.quantities import Interval, Quantity
 from robaudit.results import LARGEST, Certificate, Votes
-from robaudit.runs.frame import Columns, Frame
 from robaudit.runs.rows import Row
 from robaudit.runs.serialise import rows_csv, rows_json
-from robaudit.stats import classes, flags, summary
+from robaudit.runs.table import Columns, ResultTable
+from robaudit.stats import class_differences, flags, summary
 
 ROW = Row(
     sample_id="a",
@@ -95,12 +95,12 @@ ROWS = st.builds(
 def summarise(
     rows: Iterable[Row], quantities: Mapping[str, Quantity] | None = None
 ) -> tuple[summary.GroupSummary, ...]:
-    return summary.summarise(Frame.of(rows), quantities)
+    return summary.summarise(ResultTable.of(rows), quantities)
 
 
 def flag(rows: Iterable[Row], **options: Any) -> flags.Flagged:
     return flags.flag(Columns.of(rows), **options)
 
 
-def class_bias(rows: Iterable[Row], **options: Any) -> classes.ClassBias:
-    return classes.class_bias(Columns.of(rows), **options)
+def class_bias(rows: Iterable[Row], **options: Any) -> class_differences.ClassBias:
+    return class_differences.class_bias(Columns.of(rows), **options)

@@ -49,6 +49,6 @@ def document(
             "limit": limit,
         },
         "noise": {"sigma": [0.05]},
-        "estimators": [{"mc": {"samples": 100}}],
+        "estimators": [{"mc": {"draws": 100}}],
         **sections,
     }

@@ -14,9 +14,9 @@ import numpy as np
 import yaml
 
 from robaudit.runs.rows import COLUMNS
-from robaudit.spec.load import validated
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.origin import Origin
+from robaudit.spec.read import validated
 
 WEIGHTS = Path(str(files("robaudit.demo") / "digits_cnn.safetensors"))
 NETWORK = {"path": str(WEIGHTS), "architecture": "robaudit:digits_cnn"}
@@ -29,7 +29,7 @@ def digits(*, limit: int = 8, **sections: Any) -> dict[str, Any]:
         "model": dict(NETWORK),
         "dataset": {"kind": "digits", "limit": limit},
         "noise": {"sigma": [0.2]},
-        "estimators": [{"mc": {"samples": 20}}],
+        "estimators": [{"mc": {"draws": 20}}],
         **sections,
     }
     return {key: value for key, value in document.items() if value is not None}

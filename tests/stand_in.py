@@ -35,21 +35,21 @@ class StandIn(Estimator):
     prefer = "where there is nothing else"
     source = "Clopper and Pearson 1934"
 
-    samples: int = Field(1000, ge=1, description="noisy copies of each image")
+    draws: int = Field(1000, ge=1, description="noisy copies of each image")
 
     @property
     def fixed_draws(self) -> int:
         """The copies."""
-        return self.samples
+        return self.draws
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, and one for each copy."""
-        return 1 + self.samples, 0
+        return 1 + self.draws, 0
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Count the votes."""
         predicted = batch.predicted.tolist()
-        draws = self.samples if batch.noise.random else 1
+        draws = self.draws if batch.noise.random else 1
         same = torch.empty((len(predicted), draws), dtype=torch.bool, device=batch.x.device)
         votes = count_votes(batch, range(len(predicted)), 0, draws, same).tolist()
         texts = packed(same) if draws <= MOST_STORED_DRAWS else [None] * len(predicted)

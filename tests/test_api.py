@@ -65,7 +65,8 @@ IMPORTS = {
         "robaudit.load_spec; print(sorted(found | {'torch', 'numpy'} & set(sys.modules)))"
     ),
     "runs and gates without torch": (
-        "import robaudit, robaudit.auditing.until, robaudit.compare.gates, sys; robaudit.read_run; "
+        "import robaudit, robaudit.auditing.until, robaudit.compare.gate_changes, sys; "
+        "robaudit.read_run; "
         "print(sorted({'torch'} & set(sys.modules)))"
     ),
 }

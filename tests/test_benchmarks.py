@@ -97,8 +97,8 @@ def test_replay_gives_what_the_engine_gives() -> None:
     network = digits_network()
     replay = Replay(network.engine(3))
     for name, options in (
-        ("mc", {"samples": 64}),
-        ("mc", {"samples": 32}),
+        ("mc", {"draws": 64}),
+        ("mc", {"draws": 32}),
         ("logit_gaussian", {}),
     ):
         chosen = estimator(name, **options)
@@ -114,7 +114,7 @@ def test_the_published_way_agrees_with_ours() -> None:
     ours = [e.value for e in estimator("taylor").estimate(network.batch(0.3))]
     assert published.taylor(network.model, network.x, 0.3) == pytest.approx(ours, abs=5e-3)
     torch.manual_seed(0)
-    many = [e.value for e in estimator("mc", samples=600).estimate(network.batch(0.3))]
+    many = [e.value for e in estimator("mc", draws=600).estimate(network.batch(0.3))]
     assert published.monte_carlo(network.model, network.x, 0.3, 600) == pytest.approx(
         many, abs=0.12
     )

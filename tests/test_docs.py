@@ -14,7 +14,7 @@ from robaudit.methods.training import TrainingSpec
 from robaudit.methods.training.network import objective_class
 from robaudit.methods.training.spec import NetworkSpec
 from robaudit.plugins import OBJECTIVES, installed
-from robaudit.spec.gates import QUANTITIES
+from robaudit.spec.gate_grammar import QUANTITIES
 from robaudit.spec.schema import spec_schema
 from tests import commands_page as commands
 from tests.research import rooms

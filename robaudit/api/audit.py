@@ -12,16 +12,16 @@ from robaudit.api.listening import PythonListener
 from robaudit.api.run import Run, TemporaryFolder, of_stored
 from robaudit.errors import ModelError, NothingLeftError, SpecError
 from robaudit.progress import Listener, parse_duration
-from robaudit.spec.load import load_spec, validated
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
 from robaudit.spec.origin import Location, Origin
+from robaudit.spec.read import load_spec, validated
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from robaudit.auditing.run import Kept
-    from robaudit.datasets.base import Dataset
+    from robaudit.auditing.audit import Kept
+    from robaudit.datasets.dataset import Dataset
     from robaudit.datasets.in_memory import Layout
     from robaudit.runs import run as stored
     from robaudit.runs.info import UntilDecided
@@ -92,7 +92,7 @@ def audit(
         sigma: standard deviations of Gaussian noise, in pixel units ([0, 1]); ``"8/255"`` is
             understood.
         noise: other noises, as in a spec: ``{"kind": "uniform", "eps": [8/255]}``.
-        estimators: names, or names with options: ``{"mc": {"samples": 2000}}``. Default: mc.
+        estimators: names, or names with options: ``{"mc": {"draws": 2000}}``. Default: mc.
         gates: thresholds such as ``"mean >= 0.9"``; :meth:`Run.gate` decides them.
         mean, std: of the network's normalisation, applied after the noise; none where the network
             does that itself.
@@ -178,7 +178,7 @@ def audit(
         )
     import torch
 
-    from robaudit.auditing.run import audit as run_audit
+    from robaudit.auditing.audit import audit as run_audit
     from robaudit.auditing.until import sample_until_decided
     from robaudit.gates.sources import parsed, refuse_beyond
 

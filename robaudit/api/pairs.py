@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robaudit.api import arguments
-from robaudit.api.results import Decisions, Results
+from robaudit.api.printed import Decisions, Results
 from robaudit.api.run import Numbers, Texts
 from robaudit.compare.result import Comparison, GroupComparison
 from robaudit.gates.decide import Verdict
 from robaudit.gates.sources import confidence_of
-from robaudit.report.comparison import comparison_tables
+from robaudit.report.comparison_tables import comparison_tables
 from robaudit.runs import run as stored
 
 if TYPE_CHECKING:
-    from robaudit.auditing.verify import Verification
+    from robaudit.auditing.verification import Verification
     from robaudit.progress import Listener
 
 AnyRun = stored.Run | str | Path
@@ -52,8 +52,8 @@ class Compared(Results[GroupComparison]):
         Raises:
             SpecError: a gate is not valid, or does not say which results it is about.
         """
-        from robaudit.compare.gates import QUANTITIES, decide
-        from robaudit.spec.gates import parse_gate
+        from robaudit.compare.gate_changes import QUANTITIES, decide
+        from robaudit.spec.gate_grammar import parse_gate
 
         written = [
             text
@@ -143,6 +143,6 @@ def verify_run(
     Raises:
         RobauditError: the model or the data have changed, or cannot be read.
     """
-    from robaudit.auditing.verify import verify
+    from robaudit.auditing.verification import verify
 
     return verify(_read(run), samples, seed=seed, device=device, trust=trust, listener=listener)

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robaudit.api import arguments
-from robaudit.api.results import Decisions, Page, Results
+from robaudit.api.printed import Decisions, Page, Results
 from robaudit.errors import RobauditError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
 from robaudit.report.sections import (
     ROWS,
-    Ask,
     Entry,
+    SectionRequest,
     refuse_unused,
     section_names,
     section_of,
     section_options,
 )
-from robaudit.report.summary import SummarySection, group_mean, headline
+from robaudit.report.summary_section import SummarySection, group_mean, headline
 from robaudit.report.tables import markdown
 from robaudit.runs import run as stored
 from robaudit.stats.summary import GroupSummary, summary_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow
     from matplotlib.figure import Figure
 
-    from robaudit.datasets.base import Dataset
+    from robaudit.datasets.dataset import Dataset
 
 Texts = str | Sequence[str] | None
 Numbers = float | str | Sequence[float | str] | None
@@ -171,15 +171,17 @@ class Run(stored.Run):
             key: option.read(tuple(map(str, arguments.several(options.pop(key)))), key)
             for key, option in own.items()
         }
-        ask = replace(_ask(estimator, noise, level, sigma, label=label, **options), options=values)
-        refuse_unused(name, ask)
-        entries = view.find([self, *with_], ask)
-        return Results((entry.record for entry in entries), view.shown(entries, ask))
+        request = replace(
+            _request(estimator, noise, level, sigma, label=label, **options), options=values
+        )
+        refuse_unused(name, request)
+        entries = view.find([self, *with_], request)
+        return Results((entry.record for entry in entries), view.shown(entries, request))
 
     def summary(self) -> Results[GroupSummary]:
         """Mean, quantiles and shares for each estimator and noise level, with intervals."""
         groups = summary_of(self)
-        return Results(groups, SummarySection().tables([Entry("", self, groups)], Ask()))
+        return Results(groups, SummarySection().tables([Entry("", self, groups)], SectionRequest()))
 
     @arguments.naming_arguments()
     def gate(
@@ -258,7 +260,8 @@ class Run(stored.Run):
         suffix = "html" if path is None else Path(path).suffix.lower().lstrip(".")
         arguments.choose("path", suffix, ("html", "htm", "md", "markdown"))
         content = gather(
-            [self, *with_], _ask(estimator, noise, level, sigma, threshold=threshold, label=label)
+            [self, *with_],
+            _request(estimator, noise, level, sigma, threshold=threshold, label=label),
         )
         if suffix.startswith("m"):
             from robaudit.report.html.markdown import markdown_report
@@ -310,16 +313,16 @@ class Run(stored.Run):
 
         can_draw(required=True, where="plot")
         from robaudit.report.pictures import FORMATS
-        from robaudit.report.pictures.kinds import figure_of, look_of, picture, sketch_of
+        from robaudit.report.pictures.kinds import drawing_of, figure_of, look_of, picture
 
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
             arguments.choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
-        ask = _ask(
+        request = _request(
             estimator, noise, level, sigma, threshold=threshold, bottom=max_images, label=label
         )
-        drawing = sketch_of(kind, [self, *with_], ask)
+        drawing = drawing_of(kind, [self, *with_], request)
         if path is not None:
             _written(Path(path), picture(drawing, format_, look))
         return figure_of(drawing, look)
@@ -392,7 +395,7 @@ def of_stored(
     if home is not None and isinstance(run.rows, stored.StoredRows):
         run.rows.owner = home
     same = Run(run.path, run.info, run.rows, data, home)
-    return same.with_columns(run.frame) if "frame" in vars(run) else same
+    return same.with_columns(run.table) if "table" in vars(run) else same
 
 
 def _written(path: Path, content: bytes) -> Path:
@@ -407,12 +410,12 @@ def _written(path: Path, content: bytes) -> Path:
 
 _OPTIONS = [
     option.name
-    for option in fields(Ask)
+    for option in fields(SectionRequest)
     if option.name not in ("estimators", "levels", "data", "label", "options")
 ]
 
 
-def _ask(
+def _request(
     estimator: Texts,
     noise: Texts,
     level: Numbers,
@@ -420,8 +423,8 @@ def _ask(
     *,
     label: Texts = None,
     **options: Any,
-) -> Ask:
-    """The arguments as an :class:`Ask`; None: not set.
+) -> SectionRequest:
+    """The arguments as an :class:`SectionRequest`; None: not set.
 
     Raises:
         SpecError: an option is unknown or has an invalid value.
@@ -438,7 +441,7 @@ def _ask(
         elif name == "id":
             values[name] = tuple(map(str, arguments.several(value)))
     chosen = arguments.levels(noise, level, sigma)
-    return Ask(
+    return SectionRequest(
         estimators=arguments.several(estimator),
         levels=chosen,
         label=arguments.several(label),

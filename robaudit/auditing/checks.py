@@ -15,7 +15,7 @@ from robaudit.auditing.environment import image_digest
 from robaudit.auditing.mistakes import Labelled, accuracy_warnings
 from robaudit.auditing.preparations import Preparation, further_samples
 from robaudit.auditing.units import Finding, accepted, pixel_findings
-from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
+from robaudit.datasets.dataset import Dataset, Labels, Sample, first_samples
 from robaudit.engine.passes import Engine, rows_by_rule
 from robaudit.errors import DataError, ModelError
 from robaudit.levels import NoiseLevel

@@ -15,7 +15,7 @@ import torch
 from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.environment import image_digest
 from robaudit.datasets.ahead import Read, read_ahead
-from robaudit.datasets.base import Dataset, Sample
+from robaudit.datasets.dataset import Dataset, Sample
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.passes import Engine
 from robaudit.engine.registry import Task

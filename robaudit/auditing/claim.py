@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robaudit.datasets.load import column_of
+from robaudit.datasets.open_dataset import column_of
 from robaudit.errors import RunError
+from robaudit.noise.installed import build
 from robaudit.noise.process import NoiseProcess
-from robaudit.noise.registry import build
 from robaudit.runs.run import Run
-from robaudit.spec.load import validated
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec
 from robaudit.spec.origin import Origin
+from robaudit.spec.read import validated
 
 
 def spec_of(run: Run) -> AuditSpec:
@@ -52,7 +52,7 @@ def column_of_run(run: Run, name: str, data: AuditSpec | None) -> dict[str, str]
         RobauditError: the data set has no such column, or lacks a sample.
     """
     spec = data or spec_of(run)
-    return column_of(spec.dataset, name, base_dir=spec.base_dir, ids=list(run.frame.ids))
+    return column_of(spec.dataset, name, base_dir=spec.base_dir, ids=list(run.table.ids))
 
 
 def noises_of(run: Run, spec: AuditSpec) -> tuple[NoiseProcess, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from robaudit.datasets.base import Sample
+from robaudit.datasets.dataset import Sample
 from robaudit.engine.registry import registered
 from robaudit.errors import ModelError, SpecError
 from robaudit.runs.info import Plugin

@@ -133,7 +133,7 @@ def lowered(
     """The spec with fewer draws, and if that is not enough fewer images, so that it takes at most
     ``seconds``.
 
-    The draws of all estimators with ``samples`` are lowered in the same proportion, none below 100.
+    The draws of all estimators with ``draws`` are lowered in the same proportion, none below 100.
 
     Args:
         spec: the requested spec.
@@ -167,11 +167,11 @@ def lowered(
     before = registry.build(spec.estimators)
     after = registry.build(fewer.estimators)
     draws = [
-        (label, *(getattr(each, "samples", 0) for each in (estimator, after[label])))
+        (label, *(getattr(each, "draws", 0) for each in (estimator, after[label])))
         for label, estimator in before.items()
     ]
     lines = [
-        f"{label}: {before:,} -> {after:,} samples"
+        f"{label}: {before:,} -> {after:,} draws"
         for label, before, after in draws
         if after != before
     ]
@@ -200,29 +200,29 @@ def _with_share(spec: AuditSpec, share: float, classes: int) -> AuditSpec:
         spec.estimators, registry.build(spec.estimators).values(), strict=True
     ):
         fewer = _fewer(estimator, share, classes)
-        changed.append(entry if fewer is None else _with_samples(entry, fewer))
+        changed.append(entry if fewer is None else registry.with_draws(entry, fewer))
     return spec.model_copy(update={"estimators": tuple(changed)})
 
 
 def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
-    """About this share of an estimator's samples, to two figures; None if it has none, or fewer
+    """About this share of an estimator's draws, to two figures; None if it has none, or fewer
     cost no less."""
-    samples = getattr(estimator, "samples", None)
-    if not isinstance(samples, int):
+    draws = getattr(estimator, "draws", None)
+    if not isinstance(draws, int):
         return None
-    least = min(samples, FEWEST_DRAWS)
-    wanted = max(least, int(share * samples))
+    least = min(draws, FEWEST_DRAWS)
+    wanted = max(least, int(share * draws))
     step = 10 ** max(0, len(str(wanted)) - 2)
     rounded = max(least, wanted // step * step)
     for number in (
         *range(rounded, least - 1, -1),
-        *range(rounded + 1, samples),
+        *range(rounded + 1, draws),
     ):  # an estimator may take multiples of 16 only
-        fewer = estimator.having(samples=number)
+        fewer = estimator.having(draws=number)
         if fewer is not None:
             return (
                 number
-                if number < samples and fewer.passes(classes) != estimator.passes(classes)
+                if number < draws and fewer.passes(classes) != estimator.passes(classes)
                 else None
             )
     return None
@@ -267,15 +267,15 @@ def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:
         spec: the requested spec.
         begun: the ``spec`` in the run's run.json.
     """
-    samples = {entry["label"]: entry["options"].get("samples") for entry in begun["estimators"]}
+    entries = [EstimatorSpec.model_validate(entry) for entry in begun["estimators"]]
+    draws = {
+        label: getattr(estimator, "draws", None)
+        for label, estimator in registry.build(entries).items()
+    }
     changed = []
     for entry in spec.estimators:
-        number = samples.get(entry.label)
-        changed.append(entry if number is None else _with_samples(entry, number))
+        number = draws.get(entry.label)
+        changed.append(entry if number is None else registry.with_draws(entry, number))
     chosen_images = {key: begun["dataset"][key] for key in ("limit", "sample", "ids")}
     dataset = type(spec.dataset).model_validate(spec.dataset.model_dump() | chosen_images)
     return spec.model_copy(update={"estimators": tuple(changed), "dataset": dataset})
-
-
-def _with_samples(entry: EstimatorSpec, samples: int) -> EstimatorSpec:
-    return entry.model_copy(update={"options": {**entry.options, "samples": samples}})

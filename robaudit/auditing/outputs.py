@@ -16,7 +16,6 @@ from robaudit.errors import NothingLeftError
 from robaudit.files import Sink, file_sha256, writing
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.runs.folder import OUTPUTS, RunFolder
-from robaudit.runs.frame import FrameBuilder
 from robaudit.runs.info import (
     DataInfo,
     NoisyAccuracyInfo,
@@ -32,6 +31,7 @@ from robaudit.runs.run import SMALL, Run, StoredRows
 from robaudit.runs.serialise import SCHEMA_VERSION, csv_lines, lines_json, pieces
 from robaudit.runs.state import NAME as STATE
 from robaudit.runs.state import SampleResults
+from robaudit.runs.table import TableBuilder
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.summary import GroupSummary, summarise, summary_json
 from robaudit.text import distinct
@@ -127,7 +127,7 @@ class _Tally:
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
-        self.results = FrameBuilder()
+        self.results = TableBuilder()
         self.few: list[Row] | None = []
         reviews = {
             at_and_name: task.estimator.review() for task in tasks for at_and_name in task.names
@@ -214,7 +214,7 @@ def finish(
                 f"all {len(skipped)} samples were skipped",
                 f"the first: {skipped[0].reason}" if skipped else "",
             )
-        frame = tally.results.frame()
+        frame = tally.results.table()
         summaries = summarise(frame, tally.quantities)
         summary.write(summary_json(summaries).encode())
         digests = {

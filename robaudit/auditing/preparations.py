@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from robaudit.datasets.base import Dataset, Sample, first_samples
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.dataset import Dataset, Sample, first_samples
+from robaudit.datasets.open_dataset import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.errors import RobauditError
 from robaudit.models.pretrained import published_geometry

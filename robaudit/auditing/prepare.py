@@ -19,8 +19,8 @@ from robaudit.auditing.environment import device_name, versions
 from robaudit.auditing.preparations import overridden, preparations
 from robaudit.auditing.units import Finding, accepted, level_findings, mean_findings, within_unit
 from robaudit.datasets.ahead import readers
-from robaudit.datasets.base import Dataset, Sample, first_samples
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.dataset import Dataset, Sample, first_samples
+from robaudit.datasets.open_dataset import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.engine.estimator import Need
 from robaudit.engine.passes import Engine, fitting_passes
@@ -28,13 +28,13 @@ from robaudit.engine.registry import Task, check_model, refuse_unfit, tasks_of, 
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
 from robaudit.levels import NONE
 from robaudit.memory import free_bytes, memory_limit
-from robaudit.models.base import Source
-from robaudit.models.load import from_module, load_model
+from robaudit.models.formats import Source
+from robaudit.models.load_model import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel, for_noisy_passes
-from robaudit.noise.base import shape_of
 from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.installed import build as build_noises
+from robaudit.noise.noise import shape_of
 from robaudit.noise.process import NoiseProcess
-from robaudit.noise.registry import build as build_noises
 from robaudit.plugins import reference
 from robaudit.progress import Listener
 from robaudit.runs.info import Measured, ModelInfo, RowBits

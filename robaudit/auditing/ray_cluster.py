@@ -26,7 +26,7 @@ from torch import nn
 from robaudit.auditing.chunks import Chunk, Progress, Step, step_name
 from robaudit.auditing.prepare import Request
 from robaudit.auditing.worker import RayWorker, Report, RestartedError
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from robaudit.engine.registry import Task
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.progress import Listener
@@ -128,7 +128,7 @@ class _Member:
     opening: Any = None
 
 
-class Crew:
+class RayWorkers:
     """Several Ray workers that share the chunks of an audit, and take over the chunks of those that
     are lost.
 
@@ -366,7 +366,7 @@ def ray_workers(
     listener: Listener,
     address: str | None = None,
     devices: Sequence[torch.device] = (),
-) -> Iterator[Crew]:
+) -> Iterator[RayWorkers]:
     """Start as many workers as the spec asks for or the cluster has room for; they end with the
     block.
 
@@ -415,7 +415,7 @@ def ray_workers(
                 (kind.options(scheduling_strategy=placement).remote(), name) for name in names
             ]
             reports = _reports(ray, actors, sent, request.spec, listener)
-            crew = Crew(ray, actors, sent, request.spec, reports, data)
+            crew = RayWorkers(ray, actors, sent, request.spec, reports, data)
             for warning, text in reports[0].told:
                 (listener.warn if warning else listener.note)(text)
             hosts = Counter(report.host for report in reports)

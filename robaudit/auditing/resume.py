@@ -9,7 +9,7 @@ from typing import Any
 
 from robaudit.auditing.environment import image_digest
 from robaudit.auditing.prepare import CheckedAudit
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from robaudit.errors import AnotherRunError, RunError, SampleError
 from robaudit.levels import level_name_in, without_levels
 from robaudit.progress import Listener
@@ -267,7 +267,7 @@ def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:
     origin = Origin(
         folder=spec.base_dir, name=spec.stem, taken=spec.origin.taken, own=spec.origin.own
     )
-    return AuditSpec.model_validate(document).coming(origin)
+    return AuditSpec.model_validate(document).with_origin(origin)
 
 
 def _joined(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robaudit.errors import DataError, RobauditError, SpecError
 from robaudit.levels import LevelName
-from robaudit.noise.base import shape_of
+from robaudit.noise.noise import shape_of
 from robaudit.noise.process import NoiseProcess
 from robaudit.text import count
 

@@ -27,11 +27,11 @@ from robaudit.runs.folder import (
 )
 from robaudit.runs.info import UntilDecided
 from robaudit.runs.run import Run
-from robaudit.spec.gates import Gate
+from robaudit.spec.gate_grammar import Gate
 from robaudit.spec.model import AuditSpec, identity
 
 if TYPE_CHECKING:
-    from robaudit.auditing.run import Kept
+    from robaudit.auditing.audit import Kept
 
 FIRST, PART = 64, 16
 """Draws at the first analysis: ``FIRST``, or 1/``PART`` of all if that is more."""
@@ -94,7 +94,7 @@ def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
 def most_draws(spec: AuditSpec) -> int:
     """The largest number of draws per image of the estimators that fix it in advance; 0 without
     such estimators."""
-    return max(_fixed_samples(spec).values(), default=0)
+    return max(_fixed_draws(spec).values(), default=0)
 
 
 def sample_until_decided(
@@ -118,7 +118,7 @@ def sample_until_decided(
     confidence. Draws do not add images, so all are taken at once for the population.
 
     Args:
-        spec: what to audit; the ``samples`` of its mc are the maximum.
+        spec: what to audit; the ``draws`` of its mc are the maximum.
         gates: the gates to decide; they become the run's gates.
         out: the run folder; None: runs/<spec name>-<hash8>-gated.
         audit: creates or resumes a run.
@@ -129,7 +129,7 @@ def sample_until_decided(
     Raises:
         RobauditError: the audit or a gate is refused, or ``out`` holds another run.
     """
-    from robaudit.auditing.run import Kept  # imports torch
+    from robaudit.auditing.audit import Kept  # imports torch
 
     if not gates:
         raise SpecError(
@@ -157,7 +157,7 @@ def sample_until_decided(
     )
     if (until.confidence, tuple(until.possible)) != (total, possible):
         raise sampled_for_other_gates(out)
-    sampled = _fixed_samples(spec)
+    sampled = _fixed_draws(spec)
     with Kept() as kept:
         while True:
             run = audit(_with_draws(spec, until.draws[-1]), out, until, kept)
@@ -199,15 +199,17 @@ def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
 
 def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
     """The spec with at most ``draws`` draws."""
-    fixed = _fixed_samples(spec)
-    entries = []
-    for entry in spec.estimators:
-        fewer = {"samples": min(fixed[entry.label], draws)} if entry.label in fixed else {}
-        entries.append(entry.model_copy(update={"options": {**entry.options, **fewer}}))
-    return spec.model_copy(update={"estimators": tuple(entries)})
+    fixed = _fixed_draws(spec)
+    entries = tuple(
+        registry.with_draws(entry, min(fixed[entry.label], draws))
+        if entry.label in fixed
+        else entry
+        for entry in spec.estimators
+    )
+    return spec.model_copy(update={"estimators": entries})
 
 
-def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
+def _fixed_draws(spec: AuditSpec) -> dict[str, int]:
     """The number of draws of each estimator with an exact interval and a number fixed in
     advance."""
     built = registry.build(spec.estimators)

@@ -13,8 +13,8 @@ from robaudit.auditing.chunks import Chunk, Step, Worker
 from robaudit.auditing.environment import deterministic, explained, pick_device
 from robaudit.auditing.prepare import PreparedAudit, Request, open_audit, prepare
 from robaudit.errors import DataError, ModelError, RobauditError
-from robaudit.models.files import model_path
 from robaudit.models.logits import rounded_products
+from robaudit.models.model_files import model_path
 from robaudit.progress import Listener
 from robaudit.runs.info import Measured
 from robaudit.spec.model import AuditSpec

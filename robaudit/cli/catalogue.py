@@ -124,10 +124,10 @@ def _estimators() -> Iterator[Entry]:
 
 
 def _noises() -> Iterator[Entry]:
-    from robaudit.noise import registry
+    from robaudit.noise import installed
 
-    for name in sorted(registry.registered()):
-        cls = registry.load(name)
+    for name in sorted(installed.registered()):
+        cls = installed.load(name)
         level = f"{cls.level_name}, {cls.least:g} to {cls.most:g}"
         options = _options(cls, "name", "clip")
         yield {
@@ -149,7 +149,7 @@ def _datasets() -> Iterator[Entry]:
 
 
 def _formats() -> Iterator[Entry]:
-    from robaudit.models.load import FORMATS
+    from robaudit.models.load_model import FORMATS
 
     for form in FORMATS:
         yield {
@@ -232,11 +232,11 @@ def _schema(document: str) -> str:
 
         return published(document)
     from robaudit.engine import registry
-    from robaudit.noise import registry as noise_registry
+    from robaudit.noise import installed as noise_kinds
     from robaudit.spec.schema import spec_schema
 
     classes = {name: registry.load(name) for name in registry.registered()}
-    kinds = {name: noise_registry.load(name) for name in noise_registry.registered()}
+    kinds = {name: noise_kinds.load(name) for name in noise_kinds.registered()}
     return (
         json.dumps(
             spec_schema(classes, {name: (kind.level_name, kind) for name, kind in kinds.items()}),

@@ -70,18 +70,18 @@ def compare(
 
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.gate import summarise
-    from robaudit.cli.streams import check_output, emit
+    from robaudit.cli.output_streams import check_output, emit
     from robaudit.compare.difference import compare as compare_runs
-    from robaudit.compare.gates import QUANTITIES, decide
+    from robaudit.compare.gate_changes import QUANTITIES, decide
     from robaudit.gates.decide import EXIT_CODES, overall
-    from robaudit.gates.text import lines
+    from robaudit.gates.decision_text import lines
     from robaudit.report.ci.document import CompareDocument, Subject, json_text
     from robaudit.report.ci.github import github, step_summary
     from robaudit.report.ci.junit import junit
-    from robaudit.report.comparison import comparison_tables, csv_text
+    from robaudit.report.comparison_tables import comparison_tables, csv_text
     from robaudit.report.tables import Terminal, markdown_text
     from robaudit.runs.run import read_run
-    from robaudit.spec.gates import parse_gate
+    from robaudit.spec.gate_grammar import parse_gate
 
     if format_ in ("junit", "github") and not gates:
         raise SpecError(

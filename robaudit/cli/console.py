@@ -28,7 +28,7 @@ from rich.segment import Segment
 from rich.status import Status
 from rich.text import Text
 
-from robaudit.cli.streams import StandardError
+from robaudit.cli.output_streams import StandardError
 from robaudit.progress import (
     AUDITING,
     SECONDS_BETWEEN_LINES,
@@ -103,7 +103,7 @@ def show(*renderables: RenderableType, to: Path | None = None) -> None:
         renderables: in order.
         to: the file; None: standard output.
     """
-    from robaudit.cli.streams import emit, reader_may_leave
+    from robaudit.cli.output_streams import emit, reader_may_leave
 
     if to is not None:
         emit(plain_text(*renderables), to)

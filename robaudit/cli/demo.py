@@ -33,13 +33,13 @@ def demo(
 
     from rich.markup import escape
 
-    from robaudit.auditing.run import audit
+    from robaudit.auditing.audit import audit
     from robaudit.cli.console import Reporter, output
     from robaudit.cli.report import report
     from robaudit.errors import RobauditError
-    from robaudit.report.flagged import flags_table
-    from robaudit.report.sections import Ask
-    from robaudit.report.summary import SummarySection
+    from robaudit.report.flagged_section import flags_table
+    from robaudit.report.sections import SectionRequest
+    from robaudit.report.summary_section import SummarySection
     from robaudit.report.tables import Terminal
     from robaudit.runs.folder import in_runs
     from robaudit.runs.run import read_run
@@ -58,9 +58,9 @@ def demo(
     runs = {title: read_run(folders[name], kept=True) for name, title in _MODELS.items()}
     ordinary, trained = runs.values()
     section = SummarySection()
-    ask = Ask(label=tuple(runs))
-    console.print(Terminal(section.shown(section.find(list(runs.values()), ask), ask)))
-    rows = list(ordinary.frame.values())[-1]
+    request = SectionRequest(label=tuple(runs))
+    console.print(Terminal(section.shown(section.find(list(runs.values()), request), request)))
+    rows = list(ordinary.table.values())[-1]
     console.print(
         f"The digits that flip most with noise of sigma {rows.key.at.level:g}, without training "
         "against it:\n"

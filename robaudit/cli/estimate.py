@@ -32,7 +32,7 @@ from robaudit.cli.options import (
 from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
-    from robaudit.auditing.run import Kept
+    from robaudit.auditing.audit import Kept
     from robaudit.auditing.until import Audit
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.runs.info import UntilDecided
@@ -63,8 +63,8 @@ class _Files:
         Raises:
             RobauditError: a file cannot be written, is named twice, or is the spec.
         """
+        from robaudit.cli.output_streams import check_output
         from robaudit.cli.report import check_report
-        from robaudit.cli.streams import check_output
 
         taken = {spec.resolve(): "the spec"}
         for option, file in self._named:
@@ -110,8 +110,8 @@ class _Files:
         """Write the files, and note on standard error what a report lacks; ``decisions``: None
         without gates."""
         from robaudit.cli.console import Reporter
+        from robaudit.cli.output_streams import write_output
         from robaudit.cli.report import write_reports
-        from robaudit.cli.streams import write_output
 
         if self.junit is not None and decisions is not None:
             from robaudit.report.ci.document import Subject
@@ -323,7 +323,7 @@ def estimate(
     """
     from robaudit.cli.console import Reporter, say, starting
     from robaudit.progress import parse_duration
-    from robaudit.spec.load import load_spec
+    from robaudit.spec.read import load_spec
     from robaudit.text import count
 
     deciding = bool(gates) or until_decided
@@ -347,7 +347,7 @@ def estimate(
     if budget is not None and (extend or deciding):
         other = "--extend" if extend else "sampling until gates are decided"
         raise SpecError(
-            "--budget", f"cannot be combined with {other}", "lower --limit or the samples instead"
+            "--budget", f"cannot be combined with {other}", "lower --limit or the draws instead"
         )
     seconds = None if budget is None else parse_duration(budget)
     files = _Files(tuple(reports or ()), junit, trust)
@@ -374,8 +374,8 @@ def estimate(
     )
     files.check(spec)
     with starting(quiet=quiet):
+        from robaudit.auditing.audit import audit
         from robaudit.auditing.environment import command_line
-        from robaudit.auditing.run import audit
         from robaudit.models.pretrained import filled
 
         audit_spec = filled(audit_spec)
@@ -470,8 +470,8 @@ def _until_decided(
     from robaudit.auditing.until import sample_until_decided
     from robaudit.cli.console import say
     from robaudit.cli.gate import report_gates
+    from robaudit.cli.output_streams import reader_may_leave
     from robaudit.cli.reading import print_run
-    from robaudit.cli.streams import reader_may_leave
     from robaudit.gates.decide import with_strict
     from robaudit.gates.sources import parsed
     from robaudit.report.ci.document import Subject
@@ -493,7 +493,7 @@ def _until_decided(
 def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:
     """Print the gates at an interim analysis."""
     from robaudit.cli.console import say
-    from robaudit.gates.text import lines
+    from robaudit.gates.decision_text import lines
 
     say(f"interim analysis after {draws:,} of {most:,} draws per image:")
     for _, line in lines(decisions)[:-1]:

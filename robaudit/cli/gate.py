@@ -108,7 +108,7 @@ def report_gates(
     subject: Subject,
 ) -> int:
     """Print the decisions or write them to the file of ``-o``; return the exit code."""
-    from robaudit.cli.streams import emit
+    from robaudit.cli.output_streams import emit
     from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.report.ci.document import gates_json
     from robaudit.report.ci.github import github
@@ -131,7 +131,7 @@ def summarise(
 ) -> None:
     """Append the gates, and more Markdown, to the step summary if this is a GitHub job."""
     from robaudit.cli.console import say
-    from robaudit.cli.streams import append_step_summary
+    from robaudit.cli.output_streams import append_step_summary
     from robaudit.report.ci.github import step_summary
 
     problem = append_step_summary(
@@ -148,7 +148,7 @@ def _print_text(
     from rich.text import Text
 
     from robaudit.cli.console import show
-    from robaudit.gates.text import lines
+    from robaudit.gates.decision_text import lines
     from robaudit.text import printable
 
     colours = {"pass": "green", "fail": "red", "inconclusive": "yellow"}

@@ -100,10 +100,10 @@ def init(
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.cli.console import say
-    from robaudit.cli.streams import emit
+    from robaudit.cli.output_streams import emit
     from robaudit.files import write_atomically
-    from robaudit.spec.init import dataset_section, levels, normalisation, spec_text
-    from robaudit.spec.load import apply_setting, load_spec
+    from robaudit.spec.first_spec import dataset_section, levels, normalisation, spec_text
+    from robaudit.spec.read import apply_setting, load_spec
 
     if spec.exists() and not force:
         raise RobauditError(str(spec), "already exists", "name another file, or add --force")
@@ -125,7 +125,7 @@ def init(
         "model": section,
         "dataset": dataset,
         "noise": {"sigma": chosen},
-        "estimators": [{reference(): {"samples": samples}}],
+        "estimators": [{reference(): {"draws": samples}}],
         **(
             {}
             if least is None
@@ -188,7 +188,7 @@ def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dic
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
     """
-    from robaudit.models.load import needs_architecture
+    from robaudit.models.load_model import needs_architecture
     from robaudit.models.pretrained import describe
     from robaudit.spec.model import ModelSpec
 
@@ -211,7 +211,7 @@ def _count_images(spec: AuditSpec) -> int:
     Raises:
         DataError: it cannot be read.
     """
-    from robaudit.datasets.load import open_dataset
+    from robaudit.datasets.open_dataset import open_dataset
 
     return len(
         open_dataset(
@@ -245,7 +245,7 @@ def _check_levels(spec: AuditSpec) -> None:
     import torch
 
     from robaudit.auditing.units import accepted, level_findings
-    from robaudit.noise.registry import build
+    from robaudit.noise.installed import build
 
     accepted(
         level_findings(build(spec.noise, spec.base_dir, spec.origin), torch.zeros(1, 8, 8), ""),

@@ -43,7 +43,7 @@ def main() -> NoReturn:
 def _run() -> NoReturn:
     import typer
 
-    from robaudit.cli.streams import discard_output, prepare_output
+    from robaudit.cli.output_streams import discard_output, prepare_output
     from robaudit.errors import RobauditError
 
     prepare_output()
@@ -92,7 +92,7 @@ def _run() -> NoReturn:
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning of a library or a network on one line that steers nothing: a model file may
     choose its words."""
-    from robaudit.cli.streams import StandardError
+    from robaudit.cli.output_streams import StandardError
     from robaudit.text import harmless
 
     StandardError().write(harmless(f"warning: {' '.join(str(message).split())}") + "\n")
@@ -161,7 +161,7 @@ def _internal(error: Exception) -> NoReturn:
 
 
 def _fail(line: str, code: int) -> NoReturn:
-    from robaudit.cli.streams import StandardError
+    from robaudit.cli.output_streams import StandardError
     from robaudit.text import harmless
 
     stream = StandardError()

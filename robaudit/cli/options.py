@@ -233,7 +233,7 @@ def image_source(data: Path | None, trust: bool) -> ImageSource | None:
         return None
     from robaudit.models.pretrained import filled
     from robaudit.report.gallery import ImageSource
-    from robaudit.spec.load import load_spec
+    from robaudit.spec.read import load_spec
 
     return ImageSource(filled(load_spec(data)), trust)
 

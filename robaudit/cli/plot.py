@@ -25,7 +25,7 @@ from robaudit.report.pictures import FORMATS, kinds_of_picture
 from robaudit.report.sections import FLAGGED, SUMMARY
 
 if TYPE_CHECKING:
-    from robaudit.report.pictures.page import Sketch
+    from robaudit.report.pictures.page import Drawing
 
 
 _MOST_PREVIEWED = 8
@@ -130,23 +130,23 @@ def plot(
             raise SpecError(option, f"does not apply to --kind {kind}", f"use it with {known}")
     if kind == _NOISE and len(runs) > 1:
         raise SpecError("--kind noise", f"shows one spec, not {len(runs)}", "name one")
-    from robaudit.cli.streams import check_output, write_output
+    from robaudit.cli.output_streams import check_output, write_output
 
     check_output(output)
     from robaudit.report.pictures import can_draw
 
     can_draw(required=True, where=f"-o {output}")
-    from robaudit.report.pictures.kinds import look_of, picture, sketch_of
+    from robaudit.report.pictures.kinds import drawing_of, look_of, picture
 
     look = look_of(width, title=not no_title, caption=not no_caption)
     chosen = levels(noise, level, sigma)
     if kind == _NOISE:
         drawing = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
     else:
-        from robaudit.report.sections import Ask
+        from robaudit.report.sections import SectionRequest
         from robaudit.runs.run import read_run
 
-        ask = Ask(
+        request = SectionRequest(
             estimators=tuple(estimator or ()),
             levels=chosen,
             threshold=threshold,
@@ -154,7 +154,7 @@ def plot(
             bottom=max_images,
             label=tuple(label or ()),
         )
-        drawing = sketch_of(kind, [read_run(run) for run in runs], ask)
+        drawing = drawing_of(kind, [read_run(run) for run in runs], request)
     if drawing.apart:
         from robaudit.cli.console import say
 
@@ -171,7 +171,7 @@ def _noise(
     settings: list[str] | None,
     *,
     trust: bool,
-) -> Sketch:
+) -> Drawing:
     """The first images of a spec's data set, clean and under the first draw of each of its noises
     at each level; without the model.
 
@@ -179,7 +179,7 @@ def _noise(
         RobauditError: the spec has no noise at any level, the noise does not fit the images, or
             they cannot be read.
     """
-    from robaudit.spec.load import load_spec
+    from robaudit.spec.read import load_spec
 
     if images > _MOST_PREVIEWED:
         raise SpecError(
@@ -189,11 +189,11 @@ def _noise(
         path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ()
     )
     from robaudit.auditing.prepare import check_noises
-    from robaudit.datasets.base import first_samples
-    from robaudit.datasets.load import open_dataset
+    from robaudit.datasets.dataset import first_samples
+    from robaudit.datasets.open_dataset import open_dataset
     from robaudit.models.pretrained import filled
-    from robaudit.noise.registry import build
-    from robaudit.report.pictures.noise import sketch
+    from robaudit.noise.installed import build
+    from robaudit.report.pictures.noise import drawing
 
     spec = filled(written)
     noises = tuple(
@@ -207,4 +207,4 @@ def _noise(
         )
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     check_noises(noises, next(first_samples(dataset, 1, skip_bad=False)).pixels, dataset)
-    return sketch(noises, dataset, images, spec.run.seed)
+    return drawing(noises, dataset, images, spec.run.seed)

@@ -34,8 +34,8 @@ from robaudit.report.sections import (
     FLAGGED,
     ROWS,
     SUMMARY,
-    Ask,
     Entry,
+    SectionRequest,
     refuse_unused,
     section_csv,
     section_json,
@@ -144,7 +144,7 @@ def show(
     """
     given = {name: texts for name, texts in options.items() if texts}
     known = {option.name: option for option in section_options()} if given else {}
-    ask = Ask(
+    request = SectionRequest(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
         threshold=threshold,
@@ -156,7 +156,7 @@ def show(
         label=tuple(label or ()),
         options={name: known[name].read(texts, f"--{name}") for name, texts in given.items()},
     )
-    _show(section, [run, *(with_ or ())], ask, format_, output)
+    _show(section, [run, *(with_ or ())], request, format_, output)
 
 
 def show_with_section_options() -> Callable[..., None]:
@@ -212,8 +212,10 @@ def bias_report(
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
     chosen = levels(noise, level, sigma)
-    ask = Ask(tuple(estimator or ()), chosen, threshold, by, image_source(data, False))
-    _show(CLASSES, [run], ask, format_, output)
+    request = SectionRequest(
+        tuple(estimator or ()), chosen, threshold, by, image_source(data, False)
+    )
+    _show(CLASSES, [run], request, format_, output)
 
 
 def flag_samples(
@@ -246,14 +248,14 @@ def flag_samples(
     Example: robaudit flag-samples runs/spec-1a2b3c4d --threshold 0.9 --only correct --images worst/
     """
     source = image_source(data, trust)
-    ask = Ask(
+    request = SectionRequest(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
         threshold=threshold,
         only=only,
         bottom=bottom,
     )
-    entries = _show(FLAGGED, [run], ask, format_, output)
+    entries = _show(FLAGGED, [run], request, format_, output)
     if images is not None:
         from robaudit.cli.console import say
         from robaudit.report.gallery import write_gallery
@@ -267,24 +269,28 @@ def print_run(run: Run) -> None:
     """Print the summary of a run, and how to show its other sections."""
     from robaudit.cli.console import output
 
-    output().print(_terminal(SUMMARY, [run], Ask())[0])
+    output().print(_terminal(SUMMARY, [run], SectionRequest())[0])
 
 
 def _show(
-    name: str, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None
+    name: str,
+    paths: Sequence[Path],
+    request: SectionRequest,
+    format_: ShowFormat | None,
+    to: Path | None,
 ) -> list[Entry[Any]]:
     """Print a section of some runs, or write it to a file; return its entries."""
     from robaudit.cli.console import leading_warnings, show
-    from robaudit.cli.streams import check_output, emit
+    from robaudit.cli.output_streams import check_output, emit
     from robaudit.report.tables import latex_text, markdown_text
     from robaudit.runs.run import read_run
 
-    refuse_unused(name, ask)
+    refuse_unused(name, request)
     if to is not None:
         check_output(to)
     form = format_ or _by_suffix(to, "csv" if name == ROWS else "table")
     if name == ROWS:
-        _write_rows(paths, ask, form, to)
+        _write_rows(paths, request, form, to)
         return []
     if form == "parquet":
         raise SpecError(
@@ -292,33 +298,35 @@ def _show(
         )
     runs = [read_run(path, kept=len(paths) > 1) for path in paths]
     if form == "table":
-        table, entries = _terminal(name, runs, ask)
+        table, entries = _terminal(name, runs, request)
         warnings = [] if name == SUMMARY else leading_warnings(runs, in_table=True)
         show(*warnings, table, to=to)
         return entries
     section = section_of(name)
-    entries = section.find(runs, ask)
+    entries = section.find(runs, request)
     texts: dict[str, Callable[[], str]] = {
-        "csv": lambda: section_csv(name, entries, ask),
-        "json": lambda: section_json(name, entries, ask),
-        "md": lambda: markdown_text(section.shown(entries, ask)),
-        "latex": lambda: latex_text(section.shown(entries, ask)),
+        "csv": lambda: section_csv(name, entries, request),
+        "json": lambda: section_json(name, entries, request),
+        "md": lambda: markdown_text(section.shown(entries, request)),
+        "latex": lambda: latex_text(section.shown(entries, request)),
     }
     leading_warnings(runs, in_table=False)
     emit(texts[form](), to)
     return entries
 
 
-def _terminal(name: str, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[Entry[Any]]]:
+def _terminal(
+    name: str, runs: Sequence[Run], request: SectionRequest
+) -> tuple[Terminal, list[Entry[Any]]]:
     """The tables of a section, around a summary also its head and foot, and the section's
     entries."""
     from robaudit.report.tables import Terminal
 
     section = section_of(name)
-    entries = section.find(runs, ask)
-    tables = section.shown(entries, ask)
+    entries = section.find(runs, request)
+    tables = section.shown(entries, request)
     if name == SUMMARY:
-        from robaudit.report.summary import foot_table, head_table
+        from robaudit.report.summary_section import foot_table, head_table
 
         several = len(runs) > 1
         heads = [
@@ -329,7 +337,7 @@ def _terminal(name: str, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[
     return Terminal(tables), entries
 
 
-def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> None:
+def _write_rows(paths: Sequence[Path], request: SectionRequest, form: str, to: Path | None) -> None:
     """Write a run's rows, or some results' rows; for an unfinished run, the rows so far.
 
     Raises:
@@ -337,7 +345,7 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
         RobauditError: a Parquet file would go to a terminal.
     """
     from robaudit.cli.console import say
-    from robaudit.cli.streams import put, write_output
+    from robaudit.cli.output_streams import put, write_output
     from robaudit.runs.arrow import parquet_pieces
     from robaudit.runs.folder import RunFolder
     from robaudit.runs.groups import GroupKey
@@ -366,9 +374,11 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: str, to: Path | None) -> 
     finished = info.complete
     run = read_run(path, kept=form == "json") if finished else Run(path, info, folder.rows_so_far())
     rows: Iterable[Row] = run.rows
-    if ask.estimators or ask.levels:
+    if request.estimators or request.levels:
         wanted = set(
-            chosen(dict.fromkeys(map(GroupKey.of, rows)), ask.estimators, ask.levels, str(path))
+            chosen(
+                dict.fromkeys(map(GroupKey.of, rows)), request.estimators, request.levels, str(path)
+            )
         )
         rows = (row for row in run.rows if GroupKey.of(row) in wanted)
     names = info.data.class_names

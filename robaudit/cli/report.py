@@ -84,17 +84,17 @@ def report(
     Example: robaudit report runs/spec-1a2b3c4d -o report.html
     """
     from robaudit.cli.console import Reporter
-    from robaudit.cli.streams import put, write_output
+    from robaudit.cli.output_streams import put, write_output
     from robaudit.report.html.content import gather
-    from robaudit.report.sections import Ask
+    from robaudit.report.sections import SectionRequest
     from robaudit.runs.run import read_run
 
     markdown = check_report(output, format_)
     source = image_source(data, trust)
-    ask = Ask(
+    request = SectionRequest(
         tuple(estimator or ()), levels(noise, level, sigma), threshold, label=tuple(label or ())
     )
-    content = gather([read_run(run, kept=len(runs) > 1) for run in runs], ask, most=max_images)
+    content = gather([read_run(run, kept=len(runs) > 1) for run in runs], request, most=max_images)
     text, missing = _rendered(content, markdown, title=title, images=not no_images, source=source)
     with Reporter() as reporter:
         for problem in (*content.problems, *missing):
@@ -122,7 +122,7 @@ def check_report(
         RobauditError: the file cannot be written or is of another kind, a page would go to a
             terminal, or a package is missing.
     """
-    from robaudit.cli.streams import check_output
+    from robaudit.cli.output_streams import check_output
     from robaudit.errors import RobauditError
 
     suffix = "" if output is None else output.suffix.lower()
@@ -168,7 +168,7 @@ def write_reports(
     Returns:
         What the report lacks, one line each.
     """
-    from robaudit.cli.streams import write_output
+    from robaudit.cli.output_streams import write_output
     from robaudit.report.html.content import gather
 
     content = gather([run], decisions=decisions)

@@ -65,17 +65,17 @@ def validate(
     Example: robaudit validate spec.yaml --images 50 --reference-draws 10000
     """
     from robaudit.cli.console import Reporter, output, starting
-    from robaudit.spec.load import load_spec
+    from robaudit.spec.read import load_spec
 
     asked_spec = load_spec(spec, settings=set_ or ())
     with starting(quiet=quiet):
         from robaudit.auditing.environment import command_line
-        from robaudit.cli.streams import put
+        from robaudit.cli.output_streams import put
         from robaudit.report.tables import Terminal
         from robaudit.report.validation import validation_tables
         from robaudit.runs.serialise import document_json
-        from robaudit.validation.files import check_folder, default_out, document, write
-        from robaudit.validation.validate import validate as run
+        from robaudit.validation.against_reference import validate as run
+        from robaudit.validation.output_files import check_folder, default_out, document, write
     folder = out or default_out(asked_spec)
     check_folder(folder)
     with Reporter(quiet=quiet, patient=False) as reporter:

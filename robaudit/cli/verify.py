@@ -22,7 +22,7 @@ from robaudit.text import printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from robaudit.auditing.verify import Verification
+    from robaudit.auditing.verification import Verification
     from robaudit.runs.run import Run
     from robaudit.stats.consistency import Consistency
 
@@ -84,7 +84,7 @@ def verify(
 
     opened = read_run(run, kept=True)
     if output is not None:
-        from robaudit.cli.streams import check_output
+        from robaudit.cli.output_streams import check_output
 
         check_output(output)
     from robaudit.cli.console import say
@@ -95,7 +95,7 @@ def verify(
     result, missing = _recomputed(opened, count, seed, device, trust=trust, quiet=quiet)
     consistency = check(opened)
     if format_ == "json":
-        from robaudit.cli.streams import emit
+        from robaudit.cli.output_streams import emit
         from robaudit.records import json_values
         from robaudit.runs.serialise import document_json
 
@@ -124,7 +124,7 @@ def _recomputed(
 ) -> tuple[Verification, RobauditError | None]:
     """The result, and the error that kept samples from being recomputed: what needs none of them is
     checked all the same."""
-    from robaudit.auditing.verify import verify as check
+    from robaudit.auditing.verification import verify as check
     from robaudit.cli.console import Reporter
 
     try:

@@ -10,7 +10,7 @@ from robaudit.compare.paired import Group
 from robaudit.compare.result import Counts
 from robaudit.estimates import Covers, Estimate
 from robaudit.gates.measure import Method
-from robaudit.numerics.images import TAIL, Floats, Mask, least_share, least_shown
+from robaudit.numerics.image_intervals import TAIL, Floats, Mask, least_share, least_shown
 
 _BY_COUNTS = "counts of the samples' intervals"
 
@@ -42,7 +42,8 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
     measurement errors; None without intervals.
 
     Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse
-    even if none is. The bounds (:func:`robaudit.numerics.images.least_shown`) allow for that.
+    even if none is. The bounds (:func:`robaudit.numerics.image_intervals.least_shown`) allow for
+    that.
 
     Args:
         group: at least one pair.

@@ -3,7 +3,7 @@ changed.
 
 The measurement error of a difference comes from draws that both runs share, where there are any
 (:func:`paired_difference`), else from the interval of each run (:func:`unpaired_difference`).
-Intervals of the means of a single run are in :mod:`robaudit.numerics.images`.
+Intervals of the means of a single run are in :mod:`robaudit.numerics.image_intervals`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from robaudit.errors import RunError
 from robaudit.estimates import Estimate
 from robaudit.gates.measure import Method
 from robaudit.levels import LevelChoice
-from robaudit.numerics.images import (
+from robaudit.numerics.image_intervals import (
     Floats,
     Mask,
     MeanMethod,
@@ -41,9 +41,9 @@ from robaudit.numerics.images import (
     simultaneous,
 )
 from robaudit.numerics.intervals import paired_difference, share_variance
-from robaudit.runs.frame import Columns, alike, antithetic
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, chosen
+from robaudit.runs.table import Columns, alike, antithetic
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.text import known_name
 
@@ -275,7 +275,7 @@ def _mean_of(side: Columns, group: Group, confidence: float) -> Estimate:
 
 def _population(group: Group, mask: Mask, confidence: float) -> Estimate:
     """The mean change with its interval for the population
-    (:func:`robaudit.numerics.images.population_mean`).
+    (:func:`robaudit.numerics.image_intervals.population_mean`).
 
     Where the range of the differences is unbounded it is Student's t, which trusts that no rare
     image carries the difference: one in a million may have changed by any amount. No gate relies on

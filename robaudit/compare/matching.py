@@ -106,7 +106,7 @@ def check_comparable(base: Run, new: Run) -> None:
     """
     _check_same_images(base, new)
     _check_same_noise(base, new)
-    if set(base.frame.ids).isdisjoint(new.frame.ids):
+    if set(base.table.ids).isdisjoint(new.table.ids):
         raise no_common_sample(base, new)
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from robaudit.compare.matching import Common, Matching, Pair, common, why_unpaired
 from robaudit.errors import NothingLeftError
 from robaudit.estimates import Estimate
-from robaudit.numerics.images import Floats, Mask
+from robaudit.numerics.image_intervals import Floats, Mask
 from robaudit.numerics.intervals import antithetic_difference, paired_difference
 from robaudit.quantities import Quantity
-from robaudit.runs.frame import NO_CLASS, Columns, Draft, antithetic
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.rows import Row
+from robaudit.runs.table import NO_CLASS, Columns, Draft, antithetic
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -116,7 +116,7 @@ class GroupComparison(Record):
         compared: number of samples with an interval of the difference.
         approximate: whether intervals of rows cover the draws only.
         voted: whether values are shares of votes where the rows have approximations
-            (:meth:`robaudit.runs.frame.Columns.by_votes`).
+            (:meth:`robaudit.runs.table.Columns.by_votes`).
         changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
     """
 

@@ -30,11 +30,11 @@ def comparisons(runs: Runs) -> dict[str, Comparisons]:
 
 def _compared(base: Run, new: Run) -> Comparisons:
     """The comparison of two runs, cached: several sections of a page show it."""
-    memo = base.frame.memo
-    key = id(new.frame)
+    memo = base.table.memo
+    key = id(new.table)
     if key not in memo:
         groups = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
-        memo[key] = groups, new.frame  # kept alive, so that its id stays its own
+        memo[key] = groups, new.table  # kept alive, so that its id stays its own
     cached: Comparisons = memo[key][0]
     return cached
 

@@ -1,5 +1,5 @@
 """Data sets: one module per kind."""
 
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.open_dataset import open_dataset
 
 __all__ = ["open_dataset"]

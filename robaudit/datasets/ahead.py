@@ -9,7 +9,7 @@ from itertools import islice
 
 import torch
 
-from robaudit.datasets.base import Dataset, Sample
+from robaudit.datasets.dataset import Dataset, Sample
 from robaudit.errors import SampleError
 
 _ON_CUDA = 4

@@ -11,8 +11,8 @@ from typing import Any, Literal, TextIO
 
 from pydantic import Field
 
-from robaudit.datasets.base import boundary, different, find
-from robaudit.datasets.classes import text_labels
+from robaudit.datasets.class_names import text_labels
+from robaudit.datasets.dataset import boundary, different, find
 from robaudit.datasets.image_set import ImageSet
 from robaudit.datasets.listing import METADATA, USUAL_LABELS, USUAL_PATHS, usual
 from robaudit.errors import DataError, did_you_mean

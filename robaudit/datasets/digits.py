@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.datasets.base import Labels
+from robaudit.datasets.dataset import Labels
 from robaudit.datasets.image_set import ImageSet
 from robaudit.spec.model import BaseDatasetSpec
 

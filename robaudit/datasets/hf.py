@@ -22,8 +22,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from robaudit.datasets.base import Labels, boundary, different, find
-from robaudit.datasets.classes import ClassIndex, label_array, text_labels
+from robaudit.datasets.class_names import ClassIndex, label_array, text_labels
+from robaudit.datasets.dataset import Labels, boundary, different, find
 from robaudit.datasets.image_set import ImageSet, sample_parts
 from robaudit.datasets.listing import (
     USUAL_LABELS,

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.classes import as_label
+from robaudit.datasets.class_names import as_label
+from robaudit.datasets.dataset import Labels, Sample
 from robaudit.errors import SampleError
 from robaudit.python_code import describe
 

@@ -14,8 +14,8 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from robaudit.datasets.base import Dataset, different, first_samples
-from robaudit.datasets.classes import label_array
+from robaudit.datasets.class_names import label_array
+from robaudit.datasets.dataset import Dataset, different, first_samples
 from robaudit.datasets.decode import is_grey, object_pixels
 from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet, sample_parts
 from robaudit.datasets.listing import USUAL_LABELS
@@ -45,8 +45,8 @@ def open_in_memory(
     """The samples of a Python program as a data set.
 
     Args:
-        data: a :class:`~robaudit.datasets.base.Dataset`; a torch or Hugging Face data set; (x, y),
-            or an array or tensor x alone; or a sequence of images (PIL, arrays, tensors), of
+        data: a :class:`~robaudit.datasets.dataset.Dataset`; a torch or Hugging Face data set; (x,
+            y), or an array or tensor x alone; or a sequence of images (PIL, arrays, tensors), of
             (image, label) or of mappings.
         where: its name in messages; default: by its type.
         class_names: by class index; default: the data's own.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from robaudit.datasets.base import name_text
+from robaudit.datasets.dataset import name_text
 from robaudit.errors import DataError
 from robaudit.text import count, printable
 

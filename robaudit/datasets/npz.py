@@ -13,8 +13,8 @@ import psutil
 from numpy.typing import NDArray
 from pydantic import Field
 
-from robaudit.datasets.base import find
-from robaudit.datasets.classes import label_array, text_labels
+from robaudit.datasets.class_names import label_array, text_labels
+from robaudit.datasets.dataset import find
 from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.fields import Positive

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from robaudit.errors import DataError
 from robaudit.python_code import describe, user_function
 from robaudit.spec.model import BaseDatasetSpec

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from robaudit.datasets.base import Dataset, Labels, Sample, refuse_controls
+from robaudit.datasets.dataset import Dataset, Labels, Sample, refuse_controls
 from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.spec.model import BaseDatasetSpec

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from robaudit.datasets.base import Labels, name_text
+from robaudit.datasets.dataset import Labels, name_text
 from robaudit.datasets.image_set import ImageSet, sample_parts
 from robaudit.errors import DataError, did_you_mean
 from robaudit.files import expanded

@@ -16,7 +16,7 @@ from robaudit.engine.passes import Engine, NoisyBatch, padded
 from robaudit.engine.selection import SELECTING_FORWARDS, Selection, keep_margins
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import LogitModel
-from robaudit.noise.base import Noise, shape_of
+from robaudit.noise.noise import Noise, shape_of
 from robaudit.noise.process import NoiseProcess
 from robaudit.numerics.margins import NEVER, halves, margin_gradients, margins, other_classes
 from robaudit.numerics.rowwise import mean_over, variance_over
@@ -215,7 +215,7 @@ class ImageBatch:
         *,
         start: int = 0,
         pairs: bool = False,
-        frames: bool = False,
+        orthogonal: bool = False,
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """Noisy copies of some images (default: all) with their logits:
         :meth:`Engine.noisy_logits`; ``image`` is an index into these."""
@@ -226,7 +226,7 @@ class ImageBatch:
             else (self.x[subset], [self.ids[b] for b in subset])
         )
         return self.engine.noisy_logits(
-            x, ids, self.at, draws, start=start, pairs=pairs, frames=frames
+            x, ids, self.at, draws, start=start, pairs=pairs, orthogonal=orthogonal
         )
 
     def noisy(self, draws: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from robaudit.engine.batch import ImageBatch
     from robaudit.levels import NoiseLevel
     from robaudit.models.logits import LogitModel
-    from robaudit.noise.base import Noise
+    from robaudit.noise.noise import Noise
     from robaudit.results import Result
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.passes import padded
-from robaudit.noise.base import shape_of
-from robaudit.numerics.losses import log_cross_entropy
+from robaudit.noise.noise import shape_of
+from robaudit.numerics.log_losses import log_cross_entropy
 from robaudit.numerics.rowwise import fold, total
 
 _LEAST = -1e4  # log softmax of every class in copies with non-finite logits

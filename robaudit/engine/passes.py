@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.memory import extra_peak, free_bytes
 from robaudit.models.logits import LogitModel
-from robaudit.noise.base import shape_of
+from robaudit.noise.noise import shape_of
 from robaudit.noise.process import DrawPool, NoiseProcess
 
 _CPU_VALUES = 3 * 2**16
@@ -204,13 +204,13 @@ class Engine:
         *,
         start: int = 0,
         pairs: bool = False,
-        frames: bool = False,
+        orthogonal: bool = False,
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """Noisy batches with their logits, in inference mode."""
         model = self._noisy.clipping(self.noises[at.noise].noise.clip)
         rows = self.rows(x.shape[1:])
         for batch in self.noisy_batches(
-            x, ids, at, draws, rows, start=start, pairs=pairs, frames=frames
+            x, ids, at, draws, rows, start=start, pairs=pairs, orthogonal=orthogonal
         ):
             yield batch, _logits(model, batch.padded, len(batch.x))
 
@@ -224,15 +224,17 @@ class Engine:
         *,
         start: int = 0,
         pairs: bool = False,
-        frames: bool = False,
+        orthogonal: bool = False,
     ) -> Iterator[NoisyBatch]:
         """Yield noisy copies of the x_b in full batches, image by image; with pairs, draw 2i uses
         +z_i and draw 2i + 1 uses -z_i.
 
         ``start`` skips the first draws (with pairs: an even number); :attr:`NoisyBatch.draw` still
-        counts from 0. With frames the z_i are coupled.
+        counts from 0. With orthogonal the z_i are coupled.
         """
-        standard = self.noises[at.noise].frames if frames else self.noises[at.noise].blocks
+        standard = (
+            self.noises[at.noise].orthogonal_blocks if orthogonal else self.noises[at.noise].blocks
+        )
         per_unit = 2 if pairs else 1
         shape = shape_of(x)
         parts = (

@@ -14,7 +14,7 @@ from robaudit.engine.estimator import Estimator, Need
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import NoiseLevel
 from robaudit.names import ResultName
-from robaudit.noise.base import AdditiveNoise, Noise
+from robaudit.noise.noise import AdditiveNoise, Noise
 from robaudit.plugins import (
     ESTIMATORS,
     BrokenContractError,
@@ -27,8 +27,8 @@ from robaudit.plugins import (
 )
 from robaudit.quantities import Quantity
 from robaudit.results import Result
-from robaudit.spec.errors import explain
 from robaudit.spec.model import AuditSpec, EstimatorSpec
+from robaudit.spec.validation_errors import explain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,6 +116,13 @@ class Task:
                 for value in results[image]
             )
         return results
+
+
+def with_draws(entry: EstimatorSpec, draws: int) -> EstimatorSpec:
+    """The entry of a spec with another number of draws."""
+    former = load(entry.name).renamed
+    options = {key: value for key, value in entry.options.items() if former.get(key) != "draws"}
+    return entry.model_copy(update={"options": {**options, "draws": draws}})
 
 
 def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:

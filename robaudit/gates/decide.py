@@ -1,8 +1,8 @@
 """The decision engine: comparison of a quantity and its interval with a threshold.
 
 The same engine serves the gates of a run (:func:`decide`) and of a comparison
-(:mod:`robaudit.compare.gates`): verdict, remarks, and the number of further draws or images that
-would decide the gate.
+(:mod:`robaudit.compare.gate_changes`): verdict, remarks, and the number of further draws or images
+that would decide the gate.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from robaudit.estimates import Bounds, Covers, Estimate
 from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Basis, ClassPart, Measured, Method
 from robaudit.gates.statistics import check_range, group_of, statistic_of
-from robaudit.numerics.images import these_images
+from robaudit.numerics.image_intervals import these_images
 from robaudit.plugins import STATISTICS, BrokenContractError, blaming, entry_point, shown
 from robaudit.records import Inline, Record, published
 from robaudit.runs.run import Run
-from robaudit.spec.gates import NO_WARNINGS, Gate
+from robaudit.spec.gate_grammar import NO_WARNINGS, Gate
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusive": 4}
@@ -147,7 +147,7 @@ def decide(
     check_confidence(confidence)
     basis = Basis(confidence, population, point)
     gates = with_strict(gates, strict)
-    results = {key: Evidence(run, columns, basis) for key, columns in run.frame.items()}
+    results = {key: Evidence(run, columns, basis) for key, columns in run.table.items()}
     decisions = []
     for gate in gates:
         key = group_of(gate, results, results)

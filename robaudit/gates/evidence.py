@@ -12,12 +12,12 @@ from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.gates.measure import Basis
 from robaudit.levels import NONE
 from robaudit.names import ResultName
-from robaudit.numerics.images import MeasuredImages
+from robaudit.numerics.image_intervals import MeasuredImages
 from robaudit.quantities import Quantity
-from robaudit.runs.frame import NO_CLASS, Columns, Ints
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.runs.run import Run, chosen
-from robaudit.spec.gates import WARNINGS, Gate
+from robaudit.runs.table import NO_CLASS, Columns, Ints
+from robaudit.spec.gate_grammar import WARNINGS, Gate
 
 T = TypeVar("T")
 ANY_VALUES = "the interval holds for any values they may have"
@@ -36,7 +36,7 @@ class Evidence:
         run, basis: see above.
         key: estimator, noise level and quantity of the rows.
         every: all rows, approximations replaced by votes
-            (:meth:`robaudit.runs.frame.Columns.by_votes`).
+            (:meth:`robaudit.runs.table.Columns.by_votes`).
         rows: those with a finite value.
         by_label: whether classes are labels, else predictions.
         voted: number of rows with an approximation that their votes replace.

@@ -11,7 +11,7 @@ from robaudit.errors import SpecError
 from robaudit.estimates import Bounds, Covers, Estimate
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.records import Inline, Record
-from robaudit.spec.gates import Gate
+from robaudit.spec.gate_grammar import Gate
 from robaudit.text import class_name
 
 

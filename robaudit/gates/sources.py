@@ -13,7 +13,7 @@ from robaudit.gates.statistics import check_range, group_of
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import RunInfo
 from robaudit.runs.run import Run
-from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
+from robaudit.spec.gate_grammar import NO_WARNINGS, QUANTITIES, Gate, parse_gate
 from robaudit.spec.model import AuditSpec
 
 
@@ -140,7 +140,7 @@ def find_rules(
     if written:
         return GateRules(parsed(written, where), "the command line")
     if spec is not None:
-        from robaudit.spec.load import load_spec
+        from robaudit.spec.read import load_spec
 
         written = load_spec(spec).gates
         if not written:

@@ -14,7 +14,7 @@ from robaudit.estimates import Bounds, Covers, Estimate
 from robaudit.gates.evidence import Evidence, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import ClassPart, Measured, Method, check_between, counted
 from robaudit.names import ResultName
-from robaudit.numerics.images import (
+from robaudit.numerics.image_intervals import (
     BY_RANKS,
     LIKE_THESE,
     TAIL,
@@ -31,9 +31,9 @@ from robaudit.numerics.images import (
 )
 from robaudit.plugins import STATISTICS, load_object, reference
 from robaudit.quantities import LOSS, Quantity
-from robaudit.runs.frame import alike, antithetic
 from robaudit.runs.groups import GroupKey
-from robaudit.spec.gates import Gate
+from robaudit.runs.table import alike, antithetic
+from robaudit.spec.gate_grammar import Gate
 from robaudit.text import known_name
 
 

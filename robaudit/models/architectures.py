@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean, needs_extra
-from robaudit.models.base import Source
+from robaudit.models.formats import Source
 from robaudit.models.python_callable import call_target
 from robaudit.models.size import rehearsed
 

@@ -24,7 +24,7 @@ from torch import nn
 from torch.export.passes import move_to_device_pass
 
 from robaudit.errors import ModelError
-from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
+from robaudit.models.formats import Format, LoadedNetwork, Source, batch_note, file_sha256
 from robaudit.models.operators import Operator, check_operators
 from robaudit.models.safety import members, reader_of, refusal
 from robaudit.text import first_line

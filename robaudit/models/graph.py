@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from robaudit.models.base import LoadedNetwork
+from robaudit.models.formats import LoadedNetwork
 
 Model = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]

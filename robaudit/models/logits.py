@@ -16,8 +16,8 @@ from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.memory import is_out_of_memory
-from robaudit.models.base import LoadedNetwork, check_finite
 from robaudit.models.failures import REMEDIES, Cause, cause_text, known_cause
+from robaudit.models.formats import LoadedNetwork, check_finite
 from robaudit.numerics.margins import NEVER
 from robaudit.spec.model import IN_MEMORY, Precision
 from robaudit.text import count

@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, needs_extra
-from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
 from robaudit.models.expansion import check_expansion
+from robaudit.models.formats import Format, LoadedNetwork, Source, batch_note, file_sha256
 from robaudit.models.operators import WITHOUT, Operator, check_operators
 from robaudit.models.weights import few
 from robaudit.text import first_line

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from robaudit.models.graph import Operand, Step
-from robaudit.numerics import lipschitz
-from robaudit.numerics.lipschitz import Norms, dense, rounded_up
+from robaudit.numerics import layer_norms
+from robaudit.numerics.layer_norms import Norms, dense, rounded_up
 
 _FLOAT32_SUM = 1e-5  # relative; sums in float32 are no better
 # torch's own threshold: a step of 2e-9 / beta where the value is 20 / beta is less than float32
@@ -250,7 +250,7 @@ def convolution_norms(step: Step, operand: Operand, scale: Tensor | None = None)
             weight = weight * each.reshape(*weight.shape[:2], *[1] * dims)
         else:
             weight = weight * scale.reshape(-1, *[1] * (dims + 1))
-    return lipschitz.convolution(
+    return layer_norms.convolution(
         weight,
         (step.shape if transposed else operand.shape)[-dims:],
         stride=step["stride"],
@@ -282,26 +282,26 @@ def _average_pool(step: Step, operand: Operand) -> Norms:
     padding = padding * (dims if len(padding) == 1 else 1)
     options = {"ceil_mode": step["ceil_mode"], "count_include_pad": step["count_include_pad"]}
     windows = zip(operand.shape[-dims:], kernel, stride, padding, strict=True)
-    factors = [lipschitz.average_windows(*window, **options) for window in windows]
+    factors = [layer_norms.average_windows(*window, **options) for window in windows]
     divisor = step.arguments.get("divisor_override")
     if divisor is None:
-        return lipschitz.separable(factors)
-    return lipschitz.separable([(factor > 0).double() for factor in factors]).times(1.0 / divisor)
+        return layer_norms.separable(factors)
+    return layer_norms.separable([(factor > 0).double() for factor in factors]).times(1.0 / divisor)
 
 
 def _adaptive_average_pool(step: Step, operand: Operand) -> Norms:
     pairs = zip(operand.shape[-_dims(step) :], step.shape[-_dims(step) :], strict=True)
-    return lipschitz.separable(
-        [lipschitz.adaptive_windows(size, outputs) for size, outputs in pairs]
+    return layer_norms.separable(
+        [layer_norms.adaptive_windows(size, outputs) for size, outputs in pairs]
     )
 
 
 def _max_pool(step: Step, _: Operand) -> Norms:
-    return lipschitz.largest_of_windows(*_along(step, "kernel_size", "stride", "dilation"))
+    return layer_norms.largest_of_windows(*_along(step, "kernel_size", "stride", "dilation"))
 
 
 def _adaptive_max_pool(step: Step, operand: Operand) -> Norms:
-    return lipschitz.largest_of_adaptive_windows(
+    return layer_norms.largest_of_adaptive_windows(
         operand.shape[-_dims(step) :], step.shape[-_dims(step) :]
     )
 
@@ -399,12 +399,14 @@ RULES: dict[str, Rule] = {
     "sigmoid": Rule(_always(0.25)),
     "hardsigmoid": Rule(_always(rounded_up(1 / 6, 1))),
     "hardswish": Rule(_always(1.5)),
-    "silu": Rule(_always(lipschitz.SILU)),
-    "mish": Rule(_always(lipschitz.MISH)),
+    "silu": Rule(_always(layer_norms.SILU)),
+    "mish": Rule(_always(layer_norms.MISH)),
     "erf": Rule(_always(rounded_up(2 / math.sqrt(math.pi), 2))),
     "gelu": Rule(
         _slope(
-            lambda step: lipschitz.GELU_TANH if step["approximate"] == "tanh" else lipschitz.GELU
+            lambda step: (
+                layer_norms.GELU_TANH if step["approximate"] == "tanh" else layer_norms.GELU
+            )
         )
     ),
     "leaky_relu": Rule(_slope(lambda step: max(1.0, abs(step["negative_slope"])))),

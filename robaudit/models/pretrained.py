@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from robaudit.errors import ModelError, RobauditError, needs_extra
 from robaudit.files import expanded
-from robaudit.models.files import CONFIG, PROCESSORS, read_object
+from robaudit.models.model_files import CONFIG, PROCESSORS, read_object
 from robaudit.models.transformers_model import TRANSFORMERS, quiet, refuse_unlisted
 from robaudit.models.transforms import translated
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
@@ -130,7 +130,7 @@ def filled(spec: AuditSpec) -> AuditSpec:
     )
     done = spec.model_copy(update=changes)
     own = OwnPreparation(source, pretrained.input, pretrained.trained) if pretrained.input else None
-    return done.coming(replace(spec.origin, taken=lines, own=own))
+    return done.with_origin(replace(spec.origin, taken=lines, own=own))
 
 
 def _for_model(model: ModelSpec, pretrained: Pretrained) -> dict[str, Any]:

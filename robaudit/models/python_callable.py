@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import Format, LoadedNetwork, Source, file_sha256
 from robaudit.models.fingerprint import fingerprint
+from robaudit.models.formats import Format, LoadedNetwork, Source, file_sha256
 from robaudit.python_code import describe, user_function
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robaudit.errors import ModelError
-from robaudit.models.base import Format, LoadedNetwork, Source
+from robaudit.models.formats import Format, LoadedNetwork, Source
 from robaudit.models.weights import fill, under
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from robaudit.errors import ModelError, did_you_mean
-from robaudit.models.base import Format, LoadedNetwork, Source
+from robaudit.models.formats import Format, LoadedNetwork, Source
 from robaudit.models.safety import load_tensors
 from robaudit.models.weights import AVERAGED, few, fill, quantised, under
 

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import Format, LoadedNetwork, Source, file_sha256
 from robaudit.models.expansion import check_expansion
+from robaudit.models.formats import Format, LoadedNetwork, Source, file_sha256
 from robaudit.models.operators import Operator, check_operators
 from robaudit.models.safety import members, reader_of
 from robaudit.models.torchscript_pickle import (

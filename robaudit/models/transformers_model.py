@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean, needs_extra
-from robaudit.models.base import Source
-from robaudit.models.files import CONFIG, read_object
+from robaudit.models.formats import Source
+from robaudit.models.model_files import CONFIG, read_object
 from robaudit.models.size import rehearsed
 from robaudit.text import clipped, count, first_line
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.architectures import build_architecture
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.formats import LoadedNetwork, Source, file_sha256
 from robaudit.models.transformers_model import TRANSFORMERS, build_transformers, config_of
 from robaudit.text import clipped, count
 

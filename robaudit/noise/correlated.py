@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.noise.arrays import Placed
-from robaudit.noise.base import Shape, SigmaNoise
+from robaudit.noise.noise import Shape, SigmaNoise
 from robaudit.numerics.rowwise import gram, product
 from robaudit.spec.fields import Positive
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from robaudit.errors import DataError, SampleError, SpecError, did_you_mean
 from robaudit.levels import LevelName
 from robaudit.noise.arrays import mapped
-from robaudit.noise.base import File, Noise, Shape
+from robaudit.noise.noise import File, Noise, Shape
 
 _SEVERITIES = 5
 _SUFFIXES = (".JPEG", ".jpeg", ".jpg", ".JPG", ".png", ".PNG", ".webp", ".bmp")

@@ -18,9 +18,9 @@ from torch import Tensor
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import LevelName
 from robaudit.noise import filters
-from robaudit.noise.base import Noise, Shape
 from robaudit.noise.elastic import stretched
 from robaudit.noise.fog import fogged, map_side
+from robaudit.noise.noise import Noise, Shape
 from robaudit.numerics.rowwise import mean_over
 
 SMALL = 64

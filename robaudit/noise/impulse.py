@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from robaudit.levels import LevelName
-from robaudit.noise.base import Noise
+from robaudit.noise.noise import Noise
 
 
 class Impulse(Noise):

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.levels import LevelName
-from robaudit.noise.base import Noise
+from robaudit.noise.noise import Noise
 from robaudit.spec.fields import Number
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, Shape
-from robaudit.numerics.poisson import poisson_quantile
+from robaudit.noise.noise import AdditiveNoise, Shape
+from robaudit.numerics.poisson_counts import poisson_quantile
 from robaudit.numerics.rowwise import diagonal_gram
 
 # values of one operation: fits the CPU's cache, or keeps the GPU busy

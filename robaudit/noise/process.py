@@ -17,8 +17,8 @@ from torch import Tensor
 
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
-from robaudit.noise.base import AdditiveNoise, Noise, Shape
-from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
+from robaudit.noise.noise import AdditiveNoise, Noise, Shape
+from robaudit.noise.orthogonal import BLOCK, orthogonal_block, patch_of
 from robaudit.plugins import BrokenContractError, blaming, is_ours, shown
 
 _CACHED_BYTES = 2**26
@@ -99,7 +99,7 @@ class NoiseProcess:
         key = self._key(sample_id)
         size = self._block_size(shape)
         for block in range(start // size, -(-(start + draws) // size)):
-            z = self._block(key, block, (size, *shape))
+            z = self._latent_block(key, block, (size, *shape))
             yield z[max(0, start - block * size) : start + draws - block * size].to(self.dtype)
 
     def chosen(
@@ -127,7 +127,7 @@ class NoiseProcess:
                 if len(group):
                     first = int(group[0])
                     n = len(group)
-                    z = self._block(key, first // size, (size, *latent))
+                    z = self._latent_block(key, first // size, (size, *latent))
                     run = int(group[-1]) - first + 1 == n
                     yield (
                         which,
@@ -137,40 +137,42 @@ class NoiseProcess:
                     )
                     done += n
 
-    def frames(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
-        """Like :meth:`blocks`, with draws that are coupled in frames of 48
-        (:func:`~robaudit.noise.frames.orthogonal_frame`).
+    def orthogonal_blocks(
+        self, sample_id: str, draws: int, shape: Shape, start: int = 0
+    ) -> Iterator[Tensor]:
+        """Like :meth:`blocks`, with draws that are coupled in blocks of 48
+        (:func:`~robaudit.noise.orthogonal.orthogonal_block`).
 
         Their stream is a different one, so they are independent of :meth:`blocks`; images without
-        frames get the draws of :meth:`blocks`.
+        orthogonal blocks get the draws of :meth:`blocks`.
         """
         latent = self.noise.latent_shape(shape)
         if patch_of(latent) is None:
             yield from self.blocks(sample_id, draws, shape, start)
             return
-        for number in range(start // FRAME, -(-(start + draws) // FRAME)):
-            frame = self._frame(sample_id, number, latent)
-            yield frame[max(0, start - number * FRAME) : start + draws - number * FRAME].to(
+        for number in range(start // BLOCK, -(-(start + draws) // BLOCK)):
+            block = self._orthogonal_block(sample_id, number, latent)
+            yield block[max(0, start - number * BLOCK) : start + draws - number * BLOCK].to(
                 self.dtype
             )
 
-    def _frame(self, sample_id: str, number: int, shape: tuple[int, ...]) -> Tensor:
-        """A frame, cached for the next call: the draws of an image often continue where they
+    def _orthogonal_block(self, sample_id: str, number: int, shape: tuple[int, ...]) -> Tensor:
+        """A block, cached for the next call: the draws of an image often continue where they
         stopped."""
         name = sample_id, number, shape
-        if name not in self._frames:
+        if name not in self._orthogonal:
             channels, height, width = shape
             self._generator.manual_seed(
                 block_seed(stream_key(self.seed, f"{self._name} frames", sample_id), number)
             )
-            self._frames[name] = orthogonal_frame((channels, height, width), self._generator)
+            self._orthogonal[name] = orthogonal_block((channels, height, width), self._generator)
             while (
-                len(self._frames) > 1
-                and sum(frame.nbytes for frame in self._frames.values()) > _CACHED_BYTES
+                len(self._orthogonal) > 1
+                and sum(block.nbytes for block in self._orthogonal.values()) > _CACHED_BYTES
             ):
-                self._frames.popitem(last=False)
-        self._frames.move_to_end(name)
-        return self._frames[name]
+                self._orthogonal.popitem(last=False)
+        self._orthogonal.move_to_end(name)
+        return self._orthogonal[name]
 
     def pool(self, ids: Sequence[str], shape: Shape, most_bytes: int) -> DrawPool | None:
         """The draws of :meth:`blocks` for many samples, cached on a CUDA device; None on the CPU,
@@ -191,7 +193,7 @@ class NoiseProcess:
         self._generator.manual_seed(block_seed(key, number))
         return block.normal_(generator=self._generator)
 
-    def _block(self, key: int, block: int, shape: tuple[int, ...]) -> Tensor:
+    def _latent_block(self, key: int, block: int, shape: tuple[int, ...]) -> Tensor:
         return self.fill(torch.empty(shape, device=self.device, dtype=torch.float32), key, block)
 
     def _block_size(self, shape: tuple[int, ...]) -> int:
@@ -205,7 +207,7 @@ class NoiseProcess:
         return f"{self.kind} {self.stream} stream" if self.stream else self.kind
 
     @cached_property
-    def _frames(self) -> OrderedDict[tuple[str, int, tuple[int, ...]], Tensor]:
+    def _orthogonal(self) -> OrderedDict[tuple[str, int, tuple[int, ...]], Tensor]:
         return OrderedDict()
 
     @cached_property
@@ -229,7 +231,7 @@ class NoiseProcess:
             torch.Size(self.noise.latent_shape(shape))  # raises where a plugin gives no shape
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
-        """:meth:`Noise.noisy <robaudit.noise.base.Noise.noisy>`."""
+        """:meth:`Noise.noisy <robaudit.noise.noise.Noise.noisy>`."""
         with self._blaming():
             return self._valid(
                 self.noise.noisy(x, z, level, ids=ids), "noisy", (len(z), *x.shape[1:]), x.dtype
@@ -241,7 +243,8 @@ class NoiseProcess:
             return self.additive.amplitude(level, shape)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
-        """:meth:`AdditiveNoise.gram <robaudit.noise.base.AdditiveNoise.gram>` of additive noise."""
+        """:meth:`AdditiveNoise.gram <robaudit.noise.noise.AdditiveNoise.gram>` of additive
+        noise."""
         with self._blaming():
             return self._valid(
                 self.additive.gram(gradients, x),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robaudit.errors import SpecError
 from robaudit.noise.arrays import Placed, read_npy
-from robaudit.noise.base import File, Shape, SigmaNoise
+from robaudit.noise.noise import File, Shape, SigmaNoise
 from robaudit.numerics.rowwise import diagonal_gram
 from robaudit.spec.fields import Number, as_tuple
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.levels import LevelName
-from robaudit.noise.base import Noise, Shape
+from robaudit.noise.noise import Noise, Shape
 from robaudit.noise.poisson import counts, with_gradient
 from robaudit.spec.fields import Number, Whole
 

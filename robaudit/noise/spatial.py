@@ -12,7 +12,7 @@ from torch import Tensor
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
-from robaudit.noise.base import Noise, Shape
+from robaudit.noise.noise import Noise, Shape
 from robaudit.noise.warp import Mirror, sample
 from robaudit.spec.fields import Number
 

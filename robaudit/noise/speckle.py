@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from robaudit.noise.base import SigmaNoise
+from robaudit.noise.noise import SigmaNoise
 from robaudit.numerics.rowwise import diagonal_gram
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.noise.noise import AdditiveNoise, Shape
 from robaudit.numerics.attack import Ball
 from robaudit.numerics.rowwise import diagonal_gram, total
 

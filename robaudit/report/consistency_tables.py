@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from robaudit.numerics.images import TAIL
+from robaudit.numerics.image_intervals import TAIL
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.consistency import CONFIDENCE, Consistency, Contradiction
 from robaudit.stats.relations import Verdict

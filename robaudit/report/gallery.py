@@ -16,12 +16,12 @@ from torch import Tensor
 
 from robaudit.auditing.claim import noises_of, spec_of, without_download
 from robaudit.auditing.environment import image_digest
-from robaudit.datasets.base import Dataset
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.dataset import Dataset
+from robaudit.datasets.open_dataset import open_dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
 from robaudit.levels import NoiseLevel
-from robaudit.noise.base import shape_of
+from robaudit.noise.noise import shape_of
 from robaudit.noise.process import NoiseProcess
 from robaudit.runs.folder import RunFolder
 from robaudit.runs.run import Run

@@ -17,7 +17,7 @@ from robaudit.text import count
 
 if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
-    from robaudit.report.pictures.page import Sketch
+    from robaudit.report.pictures.page import Drawing
     from robaudit.report.tables import Table
     from robaudit.runs.run import Run
 
@@ -59,7 +59,7 @@ class SectionOption:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SectionRequest:
     """Options of a section; each section uses some of them (:attr:`Section.uses`).
 
     Attributes:
@@ -104,11 +104,12 @@ class Section(ABC, Generic[T]):
 
     Register a subclass under the entry-point group ``robaudit.sections``; the built-in ones are
     registered the same way. Subclasses set ``title``; ``words``, a line or two on how to read it;
-    ``uses``, the parts of :class:`Ask` that they use; ``options``, which only they have; ``place``,
-    where a page shows them: smaller is earlier; and ``main_only`` where a page shows them for the
-    main result alone, unless others are requested. They define :meth:`applies` and :meth:`table`;
-    terminals, pages, Markdown, LaTeX, CSV and JSON derive from that table. A section whose figure
-    draws more than the table has, or that has several tables, computes :meth:`records` first.
+    ``uses``, the parts of :class:`SectionRequest` that they use; ``options``, which only they have;
+    ``place``, where a page shows them: smaller is earlier; and ``main_only`` where a page shows
+    them for the main result alone, unless others are requested. They define :meth:`applies` and
+    :meth:`table`; terminals, pages, Markdown, LaTeX, CSV and JSON derive from that table. A section
+    whose figure draws more than the table has, or that has several tables, computes :meth:`records`
+    first.
     """
 
     title: ClassVar[str]
@@ -122,7 +123,7 @@ class Section(ABC, Generic[T]):
         """Whether the run has something to show, as far as its run.json tells."""
         return True
 
-    def table(self, entry: Entry[T], ask: Ask) -> TypedTable:
+    def table(self, entry: Entry[T], request: SectionRequest) -> TypedTable:
         """What there is to say of a run, or of one of its records.
 
         Raises:
@@ -130,38 +131,38 @@ class Section(ABC, Generic[T]):
         """
         raise NotImplementedError(f"{type(self).__name__}.table")
 
-    def records(self, run: Run, ask: Ask) -> Sequence[T]:
+    def records(self, run: Run, request: SectionRequest) -> Sequence[T]:
         """The records to show, each with a table: by default one, the table itself.
 
         Raises:
             RobauditError: the run has none of the requested results.
         """
-        return [cast("T", self.table(Entry(run.info.name, run, cast("T", None)), ask))]
+        return [cast("T", self.table(Entry(run.info.name, run, cast("T", None)), request))]
 
-    def tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
+    def tables(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Iterable[Table]:
         """The tables of one run for people, or of several side by side."""
         from robaudit.report.layout import laid_out
 
         alike: dict[str, list[tuple[str, TypedTable]]] = {}
         for entry in entries:
-            table = _typed_table(self, entry, ask)
+            table = _typed_table(self, entry, request)
             alike.setdefault(table.heading, []).append((entry.name, table))
         several = len(runs_of(entries)) > 1
         return [laid_out(named, several=several) for named in alike.values()]
 
-    def page_tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
+    def page_tables(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Iterable[Table]:
         """The tables for a page."""
-        return self.tables(entries, ask)
+        return self.tables(entries, request)
 
-    def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
+    def narrowed(self, runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
         """The request, narrowed to what a figure of these runs shows.
 
         Raises:
             RobauditError: the runs have nothing in common to draw.
         """
-        return ask
+        return request
 
-    def figure(self, entries: Sequence[Entry[T]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Drawing:
         """The figure of records of one run or several, at least one; matplotlib is imported when it
         is drawn.
 
@@ -169,7 +170,7 @@ class Section(ABC, Generic[T]):
         """
         raise NotImplementedError
 
-    def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[T], request: SectionRequest) -> dict[str, Any]:
         """A record as JSON values, where it is not a table: the rows of a table are objects of
         their own."""
         from robaudit.records import json_values
@@ -177,28 +178,32 @@ class Section(ABC, Generic[T]):
         document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
         return document
 
-    def lines(self, entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
+    def lines(self, entry: Entry[T], request: SectionRequest) -> Iterable[Mapping[str, Any]]:
         """A record as lines of CSV, with values by column; a mapping takes several columns:
         ``mean``, ``mean_lower``, ..."""
-        return _typed_table(self, entry, ask).csv_lines()
+        return _typed_table(self, entry, request).csv_lines()
 
     def columns(self) -> Sequence[str]:
         """The columns of a CSV file without lines."""
         return ()
 
-    def differences(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Mapping[str, Any]]:
+    def differences(
+        self, entries: Sequence[Entry[T]], request: SectionRequest
+    ) -> Iterable[Mapping[str, Any]]:
         """The differences of further runs from the first, as values by column; none where runs are
         not compared."""
         return ()
 
     @final
-    def shown(self, entries: Sequence[Entry[T]], ask: Ask, *, page: bool = False) -> list[Table]:
+    def shown(
+        self, entries: Sequence[Entry[T]], request: SectionRequest, *, page: bool = False
+    ) -> list[Table]:
         """The tables, and a line on runs that cannot be compared."""
         from robaudit.compare.side_by_side import not_compared
         from robaudit.report.tables import Table
 
         with blaming(f"section {type(self).__name__}", type(self)):
-            tables = list((self.page_tables if page else self.tables)(entries, ask))
+            tables = list((self.page_tables if page else self.tables)(entries, request))
         line = not_compared(runs_of(entries)) if tables else ""
         return [*tables, Table(notes=(line,))] if line else tables
 
@@ -209,18 +214,18 @@ class Section(ABC, Generic[T]):
         return type(self).figure is not Section.figure
 
     @final
-    def find(self, runs: Sequence[Run], ask: Ask) -> list[Entry[T]]:
+    def find(self, runs: Sequence[Run], request: SectionRequest) -> list[Entry[T]]:
         """The records of some runs, run by run.
 
         Raises:
             RobauditError: as :meth:`records`.
         """
-        names = run_names(runs, ask.label)
+        names = run_names(runs, request.label)
         with blaming(f"section {type(self).__name__}", type(self)):
             return [
                 Entry(name, run, record)
                 for run, name in zip(runs, names, strict=True)
-                for record in self.records(run, ask)
+                for record in self.records(run, request)
             ]
 
     @final
@@ -234,16 +239,18 @@ class Section(ABC, Generic[T]):
             return self.applies(run)
 
 
-def _typed_table(section: Section[T], entry: Entry[T], ask: Ask) -> TypedTable:
+def _typed_table(section: Section[T], entry: Entry[T], request: SectionRequest) -> TypedTable:
     """The table of a record, which may be the record itself."""
-    return entry.record if isinstance(entry.record, TypedTable) else section.table(entry, ask)
+    return entry.record if isinstance(entry.record, TypedTable) else section.table(entry, request)
 
 
-def _objects(section: Section[T], entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
+def _objects(
+    section: Section[T], entry: Entry[T], request: SectionRequest
+) -> Iterable[Mapping[str, Any]]:
     """The objects of JSON: one of a record, or one of each row of a table."""
     if isinstance(entry.record, TypedTable):
         return entry.record.objects()
-    return [section.document(entry, ask)]
+    return [section.document(entry, request)]
 
 
 def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
@@ -338,26 +345,26 @@ def section_options() -> dict[SectionOption, str]:
 
 
 def _used(section: Section[Any] | None) -> frozenset[str]:
-    """The parts of :class:`Ask`, and the options, that a section uses; None: rows."""
+    """The parts of :class:`SectionRequest`, and the options, that a section uses; None: rows."""
     if section is None:
         return Section.uses
     return section.uses | {"label"} | {option.name for option in section.options}
 
 
-def refuse_unused(name: str, ask: Ask) -> None:
+def refuse_unused(name: str, request: SectionRequest) -> None:
     """Refuse options that the section does not use.
 
     Raises:
         SpecError: an unused option is set.
     """
-    nothing = Ask()
+    nothing = SectionRequest()
     asked = [
         part.name
-        for part in fields(Ask)
-        if part.name != "options" and getattr(ask, part.name) != getattr(nothing, part.name)
+        for part in fields(SectionRequest)
+        if part.name != "options" and getattr(request, part.name) != getattr(nothing, part.name)
     ]
     own = _used(None if name == ROWS else section_of(name))
-    for part in [*asked, *ask.options]:
+    for part in [*asked, *request.options]:
         if part not in own:
             known = [
                 other
@@ -370,16 +377,16 @@ def refuse_unused(name: str, ask: Ask) -> None:
             )
 
 
-def section_csv(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
+def section_csv(name: str, entries: Sequence[Entry[Any]], request: SectionRequest) -> str:
     """The records as lines of CSV, each with the name of its run, then the differences from the
     first run."""
     from robaudit.runs.serialise import table_csv
 
     section = section_of(name)
     records = [
-        {"run": entry.name, **line} for entry in entries for line in section.lines(entry, ask)
+        {"run": entry.name, **line} for entry in entries for line in section.lines(entry, request)
     ]
-    lines = [dict(_flat(line)) for line in (*records, *section.differences(entries, ask))]
+    lines = [dict(_flat(line)) for line in (*records, *section.differences(entries, request))]
     columns = list(dict.fromkeys(column for line in lines for column in line)) or [
         "run",
         *section.columns(),
@@ -398,7 +405,7 @@ def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def section_json(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
+def section_json(name: str, entries: Sequence[Entry[Any]], request: SectionRequest) -> str:
     """The records as JSON, with the differences from the first run, if there are some."""
     from robaudit.records import json_values
     from robaudit.runs.serialise import document_json
@@ -407,9 +414,9 @@ def section_json(name: str, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     results = [
         {"run": entry.name, **values}
         for entry in entries
-        for values in _objects(section, entry, ask)
+        for values in _objects(section, entry, request)
     ]
-    differences = [json_values(line) for line in section.differences(entries, ask)]
+    differences = [json_values(line) for line in section.differences(entries, request)]
     return document_json(
         {
             "section": name,

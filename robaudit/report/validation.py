@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from robaudit.plugins import reference
 from robaudit.report import numbers
 from robaudit.report.tables import Table, cells, columns
-from robaudit.validation.comparison import ReferenceComparison
-from robaudit.validation.validate import Validation
+from robaudit.validation.against_reference import Validation
+from robaudit.validation.deviations import ReferenceComparison
 from robaudit.validation.verdicts import milliseconds
 
 _NOTES = (

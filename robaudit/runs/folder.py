@@ -22,7 +22,7 @@ from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
 from robaudit.runs.serialise import SCHEMA_VERSION
 from robaudit.runs.state import NAME, State, damaged, no_guard
-from robaudit.spec.gates import QUANTITIES, parse_gate
+from robaudit.spec.gate_grammar import QUANTITIES, parse_gate
 
 RUNS = Path("runs")
 """The default folder of run folders."""

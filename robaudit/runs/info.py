@@ -12,9 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.numerics.images import simultaneous
+from robaudit.numerics.image_intervals import simultaneous
 from robaudit.results import LARGEST
-from robaudit.spec.errors import wanted
+from robaudit.spec.validation_errors import wanted
 from robaudit.text import printable
 
 

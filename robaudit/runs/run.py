@@ -15,14 +15,14 @@ from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.names import ResultName, matches
 from robaudit.quantities import Quantity
 from robaudit.runs.folder import RunFolder
-from robaudit.runs.frame import Columns, Frame
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
 from robaudit.runs.serialise import stream_rows_json
+from robaudit.runs.table import Columns, ResultTable
 
 if TYPE_CHECKING:
-    from robaudit.datasets.base import Dataset
+    from robaudit.datasets.dataset import Dataset
 
 
 SMALL = 2**24  # bytes of a samples.json whose rows are held in memory
@@ -46,14 +46,14 @@ class Run:
     data: Dataset | None = field(default=None, compare=False, repr=False)
 
     @cached_property
-    def frame(self) -> Frame:
+    def table(self) -> ResultTable:
         """The results as columns of numbers; the rows are read on first use."""
-        return Frame.of(self.rows)
+        return ResultTable.of(self.rows)
 
-    def with_columns(self, frame: Frame) -> Self:
+    def with_columns(self, frame: ResultTable) -> Self:
         """This run with the columns of its rows, which the caller has already, so that no rows are
         read for them."""
-        vars(self)["frame"] = frame  # where the cached property looks first
+        vars(self)["table"] = frame  # where the cached property looks first
         return self
 
     @property
@@ -94,7 +94,7 @@ class Run:
             RunError: the run has no such estimator or noise level.
         """
         return {
-            key: self.frame[key] for key in chosen(self.frame, estimators, levels, str(self.path))
+            key: self.table[key] for key in chosen(self.table, estimators, levels, str(self.path))
         }
 
 
@@ -235,7 +235,7 @@ def measuring(
     ]
     if measured:
         return measured
-    available = [key.estimator for key in run.frame if key.quantity in quantities]
+    available = [key.estimator for key in run.table if key.quantity in quantities]
     if available:
         known = ", ".join(dict.fromkeys(available))
         raise RunError(

@@ -63,7 +63,7 @@ from robaudit.spec.model import EstimatorSpec
 from robaudit.text import clipped
 
 if TYPE_CHECKING:
-    from robaudit.datasets.base import Dataset  # which imports torch
+    from robaudit.datasets.dataset import Dataset  # which imports torch
 
 NAME = "state.db"
 TaskName = tuple[NoiseLevel, str]

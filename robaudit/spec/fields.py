@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -150,8 +150,27 @@ Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeV
 """A size in bytes; 4GB (4 * 10^9) and 4GiB (4 * 2^30) are accepted."""
 
 
+def _renamed(options: Mapping[Any, Any], renamed: Mapping[str, str]) -> dict[Any, Any]:
+    """The options under their present names; a former name beside the present one stays, and is
+    refused as unknown."""
+    return {
+        renamed[key] if key in renamed and renamed[key] not in options else key: value
+        for key, value in options.items()
+    }
+
+
+SAMPLES_ARE_DRAWS: Mapping[str, str] = {"samples": "draws", "max_samples": "max_draws"}
+"""The former names of numbers of draws: a sample is a member of the data set."""
+
+
 class SpecSection(BaseModel):
-    """A section of the spec, or the options of a plugin: frozen, unknown keys are errors."""
+    """A section of the spec, or the options of a plugin: frozen, unknown keys are errors.
+
+    Class attributes:
+        renamed: former names of keys, which are still accepted, and their present names.
+    """
+
+    renamed: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -162,6 +181,7 @@ class SpecSection(BaseModel):
         description."""
         if isinstance(value, Mapping):
             fields = cls.model_fields
+            value = _renamed(value, cls.renamed)
             if cls.model_config.get("extra") == "forbid" and (
                 unknown := next((key for key in value if key not in fields), None)
             ):

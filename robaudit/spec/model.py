@@ -37,7 +37,7 @@ from robaudit.spec.fields import (
     Whole,
     about_key,
 )
-from robaudit.spec.gates import QUANTITIES, parse_gate
+from robaudit.spec.gate_grammar import QUANTITIES, parse_gate
 from robaudit.spec.origin import Location, Origin
 
 MOST_NOISES = 100
@@ -157,7 +157,7 @@ class BaseDatasetSpec(SpecSection):
         return None
 
     def open(self, base_dir: Path, *, trust: bool) -> Any:
-        """Open the whole :class:`~robaudit.datasets.base.Dataset`; no image is read yet.
+        """Open the whole :class:`~robaudit.datasets.dataset.Dataset`; no image is read yet.
 
         Args:
             base_dir: the base of relative paths.
@@ -432,7 +432,7 @@ class EstimatorSpec(SpecSection):
             keys = ", ".join(map(str, value)) or "none"
             raise ValueError(
                 f"an entry of the list has one key, the estimator's name, as in {{{reference()}: "
-                f"{{samples: 1000}}}}; this one has: {keys}"
+                f"{{draws: 1000}}}}; this one has: {keys}"
             )
         ((name, options),) = value.items()
         if not isinstance(options, dict):
@@ -616,7 +616,7 @@ class AuditSpec(SpecSection):
         """The run's name in tables, pages and pictures."""
         return self.name or self.stem
 
-    def coming(self, origin: Origin) -> AuditSpec:
+    def with_origin(self, origin: Origin) -> AuditSpec:
         """Record the origin."""
         self._origin = origin
         return self

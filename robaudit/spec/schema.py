@@ -58,7 +58,7 @@ def spec_schema(
         )
     definitions["EstimatorSpec"] = {
         "description": f"an estimator's name, or its name with options: {{{reference()}: "
-        "{samples: 1000}}",
+        "{draws: 1000}}",
         "anyOf": forms,
     }
     if noises:

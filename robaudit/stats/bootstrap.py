@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 import numpy as np
 
 from robaudit.estimates import Bounds, Estimate
-from robaudit.numerics.images import ROW_CONFIDENCE, Floats
+from robaudit.numerics.image_intervals import ROW_CONFIDENCE, Floats
 from robaudit.records import Inline, Record
 
 REPLICATES = 2000

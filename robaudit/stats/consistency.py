@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from robaudit.numerics.images import TAIL
+from robaudit.numerics.image_intervals import TAIL
 from robaudit.plugins import RELATIONS, blaming, entry_point, names_in
 from robaudit.records import Inline, Record, published
 from robaudit.runs.groups import GroupKey, by_sample

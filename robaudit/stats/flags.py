@@ -14,8 +14,8 @@ from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.estimates import Estimate
 from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind, Quantity
 from robaudit.records import Inline, Record
-from robaudit.runs.frame import NO_CLASS, Columns, Ints
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
+from robaudit.runs.table import NO_CLASS, Columns, Ints
 
 _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
 

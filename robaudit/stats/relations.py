@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from robaudit.names import ResultName
-from robaudit.numerics.images import TAIL, repeats_scale
+from robaudit.numerics.image_intervals import TAIL, repeats_scale
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson
 from robaudit.plugins import RELATIONS, load_object, names_in
 from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, IntervalKind
@@ -227,7 +227,7 @@ def widening(kind: IntervalKind, tail: float) -> float:
     relative to the 95 % interval's.
 
     With the logarithm of the tail where copies were counted (a normal error's grows more slowly),
-    else as few repeats (:func:`robaudit.numerics.images.repeats_scale`).
+    else as few repeats (:func:`robaudit.numerics.image_intervals.repeats_scale`).
     """
     if tail < TAIL and kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE):
         return math.log(tail) / math.log(2.0 * TAIL)

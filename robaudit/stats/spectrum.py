@@ -15,10 +15,10 @@ from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import DIFFICULTY, Band, IntervalKind, Quantity
 from robaudit.records import Inline, Record, published
-from robaudit.runs.frame import Columns
 from robaudit.runs.groups import GroupKey, by_sample, quantity_of
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
+from robaudit.runs.table import Columns
 
 HEADS = {
     Band.CLEAN: "clean image",
@@ -152,7 +152,7 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
     lines = tuple(_lines(run))
     if not lines:
         raise NothingLeftError(str(run.path), "has no results", "audit at least one sample")
-    ranking = min(lines, key=lambda line: _worth(line, run.frame[line.key].finite))
+    ranking = min(lines, key=lambda line: _worth(line, run.table[line.key].finite))
     order = _ranked(run, ranking)
     chosen = _known(run, ids, order) if ids else order[:most]
     wanted = frozenset(chosen)
@@ -167,8 +167,8 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
 def _lines(run: Run) -> Iterator[Line]:
     """The results in order: by band, then in the run's order, the levels of a noise from weak to
     strong."""
-    quantities = {key: quantity_of(key.quantity, run.quantities) for key in run.frame}
-    bands = {key: _band(columns, quantities[key].band) for key, columns in run.frame.items()}
+    quantities = {key: quantity_of(key.quantity, run.quantities) for key in run.table}
+    bands = {key: _band(columns, quantities[key].band) for key, columns in run.table.items()}
     noises = list(dict.fromkeys(key.noise for key in bands))
     estimators = list(dict.fromkeys(key.estimator for key in bands))
 
@@ -205,7 +205,7 @@ def _worth(line: Line, finite: Columns) -> tuple[int, bool, float, float]:
 def _ranked(run: Run, ranking: Line) -> list[str]:
     """All ids by the value of the ranking result; images without a value last."""
     sign = 1.0 if ranking.quantity.higher_is_better else -1.0
-    frame = run.frame
+    frame = run.table
     values = np.full(len(frame.ids), np.inf)
     known = frame[ranking.key].finite
     values[known.place] = sign * known.values

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from robaudit.estimates import Estimate
-from robaudit.numerics.images import (
+from robaudit.numerics.image_intervals import (
     BY_RANKS,
     ROW_CONFIDENCE,
     MeanMethod,
@@ -32,10 +32,10 @@ from robaudit.numerics.intervals import (
 )
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.records import Inline, Record
-from robaudit.runs.frame import Columns, Frame, alike, antithetic, with_values
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.runs.run import Run
 from robaudit.runs.serialise import document_json
+from robaudit.runs.table import Columns, ResultTable, alike, antithetic, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Mean(Record):
         measurement_error: standard error from the measurement of each image; None where an image
             has none.
         measured: the mean with its interval over exactly these images, by one of
-            :class:`robaudit.numerics.images.MeanMethod`; without an interval where an image has
-            none.
+            :class:`robaudit.numerics.image_intervals.MeanMethod`; without an interval where an
+            image has none.
     """
 
     population: Annotated[Estimate, Inline("value", "lower", "upper")]
@@ -84,10 +84,11 @@ class Quantile(Record):
 
     Attributes:
         population: the quantile, by linear interpolation between order statistics, with its
-            interval over images (:func:`robaudit.numerics.images.population_quantile`).
+            interval over images (:func:`robaudit.numerics.image_intervals.population_quantile`).
         measured: with its interval for exactly these images
-            (:func:`robaudit.numerics.images.measured_quantile`), infinite where images that are
-            bounded on one side only leave it open; without an interval where an image has none.
+            (:func:`robaudit.numerics.image_intervals.measured_quantile`), infinite where images
+            that are bounded on one side only leave it open; without an interval where an image has
+            none.
         censored: whether it falls on a censored image, so that the true quantile is only known to
             be larger.
     """
@@ -114,9 +115,9 @@ def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
 
 def mean_of(rows: Columns, quantity: Quantity) -> Mean:
     """The mean value of rows of one group, with both uncertainties at 95 %:
-    :func:`robaudit.numerics.images.population_mean` and, where all rows have an interval,
-    :func:`robaudit.numerics.images.measured_mean`. Where an image is only bounded on one side, so
-    is the mean; with censored images its lower end is for the mean of the values."""
+    :func:`robaudit.numerics.image_intervals.population_mean` and, where all rows have an interval,
+    :func:`robaudit.numerics.image_intervals.measured_mean`. Where an image is only bounded on one
+    side, so is the mean; with censored images its lower end is for the mean of the values."""
     images = rows.images(quantity.low, quantity.high)
     bounded = rows.bounded == len(rows)
     if rows.censored:
@@ -174,8 +175,8 @@ class NoisyAccuracy(Record):
         population: the mean with its interval over images.
         std_error: from the draws alone: sqrt(sum of the shares' variances) / images.
         measured: with its interval from the pooled draws, for exactly these images
-            (:func:`robaudit.numerics.images.measured_mean`): the value itself under noise that does
-            the same every time; without an interval when the numbers of draws differ.
+            (:func:`robaudit.numerics.image_intervals.measured_mean`): the value itself under noise
+            that does the same every time; without an interval when the numbers of draws differ.
     """
 
     images: int
@@ -217,7 +218,7 @@ class GroupSummary(Record):
     """One estimator at one noise level.
 
     As in gates, approximations count by the votes of the same copies where there are any
-    (:meth:`robaudit.runs.frame.Columns.by_votes`).
+    (:meth:`robaudit.runs.table.Columns.by_votes`).
 
     Attributes:
         key: estimator, sigma, noise and quantity.
@@ -291,7 +292,7 @@ class GroupSummary(Record):
 
 
 def summarise(
-    frame: Frame, quantities: Mapping[str, Quantity] | None = None
+    frame: ResultTable, quantities: Mapping[str, Quantity] | None = None
 ) -> tuple[GroupSummary, ...]:
     """One summary per estimator and noise level, in the rows' order; estimators, levels and
     quantities are never pooled. A group without a finite value has none, unless there is no other
@@ -323,7 +324,7 @@ def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
 
 def summary_of(run: Run) -> tuple[GroupSummary, ...]:
     """Mean, quantiles and shares for each estimator and noise level of a run; computed once."""
-    return summarise(run.frame, run.quantities)
+    return summarise(run.table, run.quantities)
 
 
 def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from robaudit.plugins import reference
 from robaudit.quantities import P_ROBUST
 from robaudit.stats.summary import Share
-from robaudit.validation.comparison import Error, ReferenceComparison
+from robaudit.validation.deviations import Error, ReferenceComparison
 
 CLOSE = 0.01
 USABLE = 0.03

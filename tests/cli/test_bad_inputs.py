@@ -17,7 +17,7 @@ from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.specs import NETWORK, WEIGHTS, boxed, digits, read_rows, save_npz, write
 from tests.system.hostile.models import onnx_bytes
-from tests.unit.models.test_files import script
+from tests.unit.models.test_model_files import script
 
 KEYS = {
     "class_names of another count": {"class_names": list("abcd")},

@@ -115,7 +115,7 @@ def test_other_results_need_extend(run: Path, refuse: Refuse) -> None:
         ["--sigma", "0.3"],
         ["--estimator", "softmax"],
         ["--limit", "9"],
-        ["--set", "mc.samples=30"],
+        ["--set", "mc.draws=30"],
     ):
         refuse("estimate", "spec.yaml", "--out", "run", *change)
 

@@ -30,7 +30,7 @@ def test_table_names_every_estimator(run_cli: RunCli) -> None:
         "needs: level",
         "needs: gradients, level",
         "1,001 forward passes",
-        "samples=10",
+        "draws=10",
         "clopper-pearson",
         "source: Han et al.",
     ):
@@ -96,9 +96,9 @@ GOOD = {
         },
         "noise": {"kind": "gaussian", "sigma": [0.05, "8/255"], "clip": True},
         "estimators": [
-            {"mc": {"samples": 100, "label": "few"}},
+            {"mc": {"draws": 100, "label": "few"}},
             {"softmax": {"temperature": 2.0}},
-            {"mmse": {"samples": 4, "pairs": False}},
+            {"mmse": {"draws": 4, "pairs": False}},
             {"taylor": {"noise": "gaussian"}},
             {"taylor": {"noise": ["gaussian"], "label": "again"}},
         ],
@@ -118,7 +118,7 @@ BAD = {
     "sigma zero": digits(noise={"sigma": [0]}),
     "unknown estimator": digits(estimators=["taylorr"]),
     "unknown option": digits(estimators=[{"mc": {"sampels": 3}}]),
-    "option out of range": digits(estimators=[{"mc": {"samples": 0}}]),
+    "option out of range": digits(estimators=[{"mc": {"draws": 0}}]),
 }
 
 

@@ -23,7 +23,7 @@ def few_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         document = yaml.safe_load((WEIGHTS.parent / f"{name}.yaml").read_text(encoding="utf-8"))
         document["model"]["path"] = str(WEIGHTS.parent / document["model"]["path"])
         document["dataset"]["limit"] = 12
-        document["estimators"] = [{"mc": {"samples": 100}}]
+        document["estimators"] = [{"mc": {"draws": 100}}]
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     original = importlib.resources.files
     monkeypatch.setattr(

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from robaudit.auditing import chunk_sizes, loop, run
+from robaudit.auditing import audit, chunk_sizes, main_loop
 from robaudit.cli import estimate
 from robaudit.cli.signals import TERMINATED, ended_by_signals
 from robaudit.spec import schema
@@ -26,7 +26,7 @@ from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.specs import digits, tree, write
 
-LONG = digits(limit=60, estimators=[{"mc": {"samples": 400}}])
+LONG = digits(limit=60, estimators=[{"mc": {"draws": 400}}])
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 PROGRAM = (sys.executable, "-m", "robaudit")
 LAST = "terminated; finished work is on disk: run the same command again to continue\n"
@@ -34,7 +34,7 @@ LAST = "terminated; finished work is on disk: run the same command again to cont
 
 def slowly() -> None:
     """A flush for one image, then for every four; and Ctrl-C is heard, which xdist ignores."""
-    loop._DUE = 0.0
+    main_loop._DUE = 0.0
     chunk_sizes.CHUNK_SECONDS = 1e9
     chunk_sizes.MOST_IMAGES = 4
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -231,8 +231,8 @@ def test_a_budget_ends_a_network_that_never_answers(tmp_path: Path) -> None:
 def test_an_audit_that_became_slower_than_its_budget_is_stopped(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
-    monkeypatch.setattr(run, "LATEST", 0.0)
-    monkeypatch.setattr(loop, "_DUE", 0.0)
+    monkeypatch.setattr(audit, "LATEST", 0.0)
+    monkeypatch.setattr(main_loop, "_DUE", 0.0)
     monkeypatch.setattr(chunk_sizes, "MOST_IMAGES", 4)
     write(tmp_path, LONG)
     code, out, err = run_cli("estimate", "spec.yaml", "--out", "run", "--budget", "5m")

@@ -33,7 +33,7 @@ def levels(run: Path) -> list[tuple[str, str]]:
 def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
     spec = digits(
         noise={"sigma": [0.1, "51/255"]},
-        estimators=[{"mc": {"samples": 20}}, "taylor_mvs", "softmax"],
+        estimators=[{"mc": {"draws": 20}}, "taylor_mvs", "softmax"],
     )
     code, out, err = run_cli("estimate", write(tmp_path, spec), "--out", "run")
     assert code == 0
@@ -88,16 +88,14 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli, golden: Golde
 def test_default_folder_and_estimator(tmp_path: Path, run_cli: RunCli) -> None:
     spec = digits(limit=1)
     del spec["estimators"]
-    assert run_cli("estimate", write(tmp_path, spec, "my.yaml"), "--set", "mc.samples=32").code == 0
+    assert run_cli("estimate", write(tmp_path, spec, "my.yaml"), "--set", "mc.draws=32").code == 0
     (run,) = (tmp_path / "runs").iterdir()
     assert run.name == f"my-{info(run)['identity'][:8]}"
     assert levels(run) == [("mc", "0.2")]
 
 
 def test_options_replace_what_the_spec_says(tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(
-        tmp_path, digits(estimators=[{"mc": {"samples": 20}}, {"mmse_mvs": {"samples": 4}}])
-    )
+    spec = write(tmp_path, digits(estimators=[{"mc": {"draws": 20}}, {"mmse_mvs": {"draws": 4}}]))
     options = [
         "--sigma",
         "0.3",
@@ -108,7 +106,7 @@ def test_options_replace_what_the_spec_says(tmp_path: Path, run_cli: RunCli) -> 
         "--estimator",
         "mmse_mvs",
         "--set",
-        "mmse_mvs.samples=6",
+        "mmse_mvs.draws=6",
     ]
     outcome = run_cli(
         "estimate", spec, "--out", "run", *options, "--limit", 3, "--seed", 7, "--device", "cpu"
@@ -136,7 +134,7 @@ def test_options_replace_what_the_spec_says(tmp_path: Path, run_cli: RunCli) -> 
         "name": "mmse_mvs",
         "label": "mmse_mvs",
         "noise": [],
-        "options": {"samples": 6},
+        "options": {"draws": 6},
     }
     assert {row["forwards"] for row in read_rows(tmp_path / "run")} == {"1", "7"}
 

@@ -21,7 +21,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run of 8 samples by mc and taylor_mvs at 0.2, with its spec."""
     folder = tmp_path_factory.mktemp("extended")
     audit(
-        write(folder, digits(estimators=[{"mc": {"samples": 30}}, "taylor_mvs"])),
+        write(folder, digits(estimators=[{"mc": {"draws": 30}}, "taylor_mvs"])),
         out=folder / "run",
     )
     return folder
@@ -101,7 +101,7 @@ def test_noise_joins_a_run_without(tmp_path: Path, run_cli: RunCli) -> None:
     write(tmp_path, digits(noise=None, estimators=["difficulty"]))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
     assert read_info(tmp_path / "run")["noise"].startswith("none; ")
-    write(tmp_path, digits(estimators=["difficulty", {"mc": {"samples": 20}}]))
+    write(tmp_path, digits(estimators=["difficulty", {"mc": {"draws": 20}}]))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend").code == 0
     assert {(row["estimator"], row["noise"]) for row in read_rows(tmp_path / "run")} == {
         ("difficulty", "none"),

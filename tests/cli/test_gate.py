@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = digits(
         limit=40,
         noise={"sigma": [0.35]},
-        estimators=[{"mc": {"samples": 60}}, "softmax"],
+        estimators=[{"mc": {"draws": 60}}, "softmax"],
         gates=["noisy_accuracy >= 0.5", "accuracy >= 1"],
     )
     return audit(load_spec(write(folder, spec)), out=folder / "run").path

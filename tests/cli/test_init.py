@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from robaudit.spec.init import spec_text
-from robaudit.spec.load import load_spec
+from robaudit.spec.first_spec import spec_text
+from robaudit.spec.read import load_spec
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.golden import Golden
@@ -132,13 +132,13 @@ def test_any_key_can_be_set(tmp_path: Path, run_cli: RunCli) -> None:
         "--set",
         "dataset.class_names=names.txt",
         "--set",
-        "mc.samples=7",
+        "mc.draws=7",
         "--set",
         "run.seed=3",
     )
     assert run_cli("init", *MODEL, "--data", "digits", *options).code == 0
     found = load_spec(tmp_path / "audit.yaml")
-    assert (found.estimators[0].options, found.run.seed) == ({"samples": 7}, 3)
+    assert (found.estimators[0].options, found.run.seed) == ({"draws": 7}, 3)
     assert load_spec(tmp_path / "audit.yaml").dataset.class_names == tuple("abcdefghij")
 
 
@@ -180,7 +180,7 @@ def test_a_class_of_ones_own_needs_trust(
     golden.lines(err)
     refuse("estimate", "audit.yaml", "--out", "run")
     assert (
-        run_cli("estimate", "audit.yaml", "--out", "run", "--trust", "--set", "mc.samples=20").code
+        run_cli("estimate", "audit.yaml", "--out", "run", "--trust", "--set", "mc.draws=20").code
         == 0
     )
 

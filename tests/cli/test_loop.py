@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import robaudit
-from robaudit.auditing import chunk_sizes, loop, prepare
+from robaudit.auditing import chunk_sizes, main_loop, prepare
 from robaudit.engine.batch import ImageBatch
 from robaudit.methods.average_case.mc import MonteCarlo
 from robaudit.results import Result
@@ -25,9 +25,9 @@ from tests.states import flushes
 pytestmark = pytest.mark.bits
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 ALL = [
-    {"mc": {"samples": 40}},
-    {"logit_gaussian": {"samples": 32}},
-    {"mmse": {"samples": 4}},
+    {"mc": {"draws": 40}},
+    {"logit_gaussian": {"draws": 32}},
+    {"mmse": {"draws": 4}},
     "taylor",
     "taylor_mvs",
     "softmax",
@@ -65,7 +65,7 @@ def test_the_same_bytes_however_it_is_cut(
     settings: dict[str, Any], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in settings.items():
-        monkeypatch.setattr(loop if name == "_DUE" else chunk_sizes, name, value)
+        monkeypatch.setattr(main_loop if name == "_DUE" else chunk_sizes, name, value)
     robaudit.audit(whole / "spec.yaml", out=tmp_path / "run")
     assert outputs(tmp_path / "run") == outputs(whole / "run")
     if "_DUE" in settings:
@@ -120,7 +120,7 @@ def test_a_single_image_too_large_for_the_memory_is_one_line(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     monkeypatch.setattr(MonteCarlo, "estimate", limited(0, MonteCarlo.estimate))
-    spec = write(tmp_path, digits(limit=3, estimators=["softmax", {"mc": {"samples": 10}}]))
+    spec = write(tmp_path, digits(limit=3, estimators=["softmax", {"mc": {"draws": 10}}]))
     code, out, err = run_cli("estimate", spec, "--out", "run", "--set", "run.batch_size=2")
     assert (code, out) == (2, "")
     golden.lines(err)
@@ -134,7 +134,7 @@ def test_a_single_image_too_large_for_the_memory_is_one_line(
 def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_DUE", 0.0)
+    monkeypatch.setattr(main_loop, "_DUE", 0.0)
     spec = write(tmp_path, digits(limit=6))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     shown = run_cli("show", "run").out

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from robaudit.auditing import prepare
-from robaudit.auditing.run import audit
+from robaudit.auditing.audit import audit
 from robaudit.engine.passes import rows_by_rule
 from robaudit.memory import CPU
 from robaudit.models.architectures import Linear
@@ -79,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             },
             "dataset": {"kind": "npz", "path": "data.npz"},
             "noise": {"sigma": [0.5]},
-            "estimators": [{"mmse_mvs": {"samples": 8, "pairs": False}}, {"mc": {"samples": 8}}],
+            "estimators": [{"mmse_mvs": {"draws": 8, "pairs": False}}, {"mc": {"draws": 8}}],
         },
     )
     return path

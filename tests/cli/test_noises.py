@@ -20,9 +20,9 @@ NOISES = [
     {"kind": "laplace", "sigma": 0.3, "clip": True},
 ]
 ESTIMATORS = [
-    {"mc": {"samples": 40}},
+    {"mc": {"draws": 40}},
     "logit_gaussian",
-    {"mmse": {"samples": 4, "noise": ["gaussian", "laplace"]}},
+    {"mmse": {"draws": 4, "noise": ["gaussian", "laplace"]}},
 ]
 LEVELS = 9
 COUNT = 8

@@ -15,8 +15,8 @@ from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, read_rows, write
 
-NORMS: dict[str, Any] = {"label": "norms", "q": [1, 10], "samples": 40, "target": "predicted"}
-ESTIMATORS: list[Any] = [{"mc": {"samples": 30}}, {"qnorm_mc": NORMS}]
+NORMS: dict[str, Any] = {"label": "norms", "q": [1, 10], "draws": 40, "target": "predicted"}
+ESTIMATORS: list[Any] = [{"mc": {"draws": 30}}, {"qnorm_mc": NORMS}]
 NAMES = ("mc", "norms:q=1", "norms:q=10")
 
 

@@ -21,7 +21,7 @@ def values(run: Path) -> list[float]:
 
 def test_bf16_is_measured_printed_and_near(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
     document = digits(
-        limit=16, noise=LEVELS, estimators=[{"mc": {"samples": 200}}, {"mmse": {"samples": 4}}]
+        limit=16, noise=LEVELS, estimators=[{"mc": {"draws": 200}}, {"mmse": {"draws": 4}}]
     )
     spec = write(tmp_path, document)
     assert run_cli("estimate", spec, "--out", "exact").code == 0

@@ -22,7 +22,7 @@ ESTIMATORS: list[Any] = [
     {"radius_attack": {**QUICK, "label": "whole"}},
     {"difficulty": {"target": "label"}},
     {"margin_radius": {"label": "margins"}},
-    {"certified_radius": {"label": "smoothed", "samples": 100, "selection": 20}},
+    {"certified_radius": {"label": "smoothed", "draws": 100, "selection": 20}},
 ]
 CERTIFIED = "certified_accuracy(estimator=smoothed, radius=0.2)"
 
@@ -87,7 +87,7 @@ def test_nothing_speaks_of_a_level_of_no_noise(run: Path, run_cli: RunCli) -> No
 
 def test_csv_of_results_with_and_without_a_threshold(tmp_path: Path, run_cli: RunCli) -> None:
     """They share one header."""
-    write(tmp_path, digits(limit=10, estimators=[ESTIMATORS[0], {"mc": {"samples": 10}}]))
+    write(tmp_path, digits(limit=10, estimators=[ESTIMATORS[0], {"mc": {"draws": 10}}]))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
     for command in ("bias-report", "flag-samples"):
         more = ["--bottom", "2"] if command == "flag-samples" else []

@@ -20,7 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     save_npz(folder / "x.npz", count=12)
     spec = digits(
-        dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"samples": 20}}, "softmax"]
+        dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"draws": 20}}, "softmax"]
     )
     return audit(load_spec(write(folder, spec)), out=folder / "run").path
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from robaudit import audit
-from robaudit.auditing import loop
+from robaudit.auditing import main_loop
 from robaudit.errors import RunError
 from tests import forks
 from tests.conftest import RunCli
@@ -53,7 +53,7 @@ def wait_until(true: Callable[[], object]) -> None:
 def be_held() -> None:
     """What a command's process does first: it flushes every step, its network waits, and Ctrl-C is
     heard, which xdist ignores."""
-    loop._DUE = 0.0
+    main_loop._DUE = 0.0
     os.environ["HELD"] = "1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -76,7 +76,7 @@ def test_killed_after_the_first_flush(
         digits(
             limit=40,
             model={"format": "python", "architecture": f"held_{number.name}:model"},
-            estimators=[{"mc": {"samples": 50}}],
+            estimators=[{"mc": {"draws": 50}}],
         ),
     )
     with forks.started(

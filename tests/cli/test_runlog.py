@@ -9,7 +9,7 @@ from unittest.mock import Mock, call
 import pytest
 
 import robaudit
-from robaudit.auditing import loop
+from robaudit.auditing import main_loop
 from robaudit.progress import Listener
 from robaudit.runs.log import Logged
 from tests.clock import Clock
@@ -29,7 +29,7 @@ def lines(run: Path) -> list[str]:
 def test_a_run_is_logged_and_a_finished_one_left_alone(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_DUE", 0.0)  # every step is a flush
+    monkeypatch.setattr(main_loop, "_DUE", 0.0)  # every step is a flush
     spec = write(tmp_path, digits(limit=70))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     said = lines(tmp_path / "run")

@@ -27,14 +27,14 @@ NOISE: list[dict[str, Any]] = [
     {"kind": "linear", "share": [0.25, 0.5, 0.75, 1]},
 ]
 ESTIMATORS: list[Any] = [
-    {"mc": {"samples": 20}},
-    {"qnorm_mc": {"samples": 20, "q": [1, 10], "noise": "uniform"}},
+    {"mc": {"draws": 20}},
+    {"qnorm_mc": {"draws": 20, "q": [1, 10], "noise": "uniform"}},
     {"adversarial_loss": {"steps": 3, "restarts": 1, "noise": "uniform"}},
     {"radius_attack": {"label": "radii", "steps": 3, "restarts": 0, "polish": 2, "cap": 0.5}},
     {
         "certified_radius": {
             "label": "smoothed",
-            "samples": 100,
+            "draws": 100,
             "selection": 20,
             "noise": "gaussian",
         }

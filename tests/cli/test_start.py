@@ -109,7 +109,7 @@ def test_invalid_specs(tmp_path: Path) -> None:
 
 
 def test_gates(tmp_path: Path) -> None:
-    spec = digits(limit=4, estimators=[{"mc": {"samples": 2}}])
+    spec = digits(limit=4, estimators=[{"mc": {"draws": 2}}])
     audit(load_spec(write(tmp_path, spec)), out=tmp_path / "run")
     found = answers(
         [["gate", "run", "men >= 1"], ["gate", "run", "mean > 1"], ["show", "run"]], tmp_path

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from robaudit import audit, load_spec
-from robaudit.cli.streams import put
+from robaudit.cli.output_streams import put
 from tests.conftest import RunCli
 from tests.specs import digits, write
 

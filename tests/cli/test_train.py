@@ -15,9 +15,9 @@ from torch import Tensor
 
 from robaudit import read_run
 from robaudit.errors import RobauditError
-from robaudit.methods.training import load_training, run, train, training_spec
+from robaudit.methods.training import load_training, train, trainer, training_spec
 from robaudit.methods.training.cross_entropy import CrossEntropy
-from robaudit.methods.training.objective import Batch
+from robaudit.methods.training.training_objective import Batch
 from robaudit.models.architectures import mlp
 from robaudit.stats.summary import summary_of
 from tests.cli.conftest import Refuse
@@ -44,7 +44,7 @@ def digits(**sections: Any) -> dict[str, Any]:
         "audit": {
             "dataset": {"kind": "digits", "limit": 20},
             "noise": {"sigma": [0.2]},
-            "estimators": [{"mc": {"samples": 20}}],
+            "estimators": [{"mc": {"draws": 20}}],
         },
         **sections,
     }
@@ -132,7 +132,7 @@ def test_files_of_the_training_spec_are_found_from_the_audit(
             "estimate",
             tmp_path / "specs" / "out" / "audit.yaml",
             "--set",
-            "mc.samples=5",
+            "mc.draws=5",
             "-o",
             "run",
         ).code
@@ -218,7 +218,7 @@ def test_faults_of_an_objective(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     monkeypatch.setattr(Faulty, "error", error, raising=False)
-    monkeypatch.setattr(run, "build_objective", lambda _: Faulty())
+    monkeypatch.setattr(trainer, "build_objective", lambda _: Faulty())
     with pytest.raises(RobauditError) as fault:
         train(training_spec(digits()), out=tmp_path / "model")
     golden(fault.value)

@@ -29,7 +29,7 @@ def spec(samples: int = 1024, **sections: Any) -> dict[str, Any]:
         **{
             "limit": 4,
             "noise": {"sigma": [0.35]},
-            "estimators": [{"mc": {"samples": samples}}],
+            "estimators": [{"mc": {"draws": samples}}],
             **sections,
         }
     )
@@ -127,12 +127,12 @@ def test_gates_of_the_spec_and_other_results(
     write(
         tmp_path,
         spec(
-            estimators=[{"mc": {"samples": 1024}}, "softmax"],
+            estimators=[{"mc": {"draws": 1024}}, "softmax"],
             gates=["mean(estimator=softmax) >= 0.999"],
         ),
     )
     code, out, err = run_cli(
-        "estimate", "spec.yaml", "--until-decided", "--point", "--set", "mc.samples=100"
+        "estimate", "spec.yaml", "--until-decided", "--point", "--set", "mc.draws=100"
     )
     assert code == 1
     golden.lines(err)
@@ -150,7 +150,7 @@ def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
     The gate is open at the first analysis: its threshold is the mean after 64 draws.
     """
     assert run_cli("estimate", write(tmp_path, spec(64)), "--out", "probe").code == 0
-    write(tmp_path, spec(128, estimators=[{"mc": {"samples": 128}}, {"taylor": {}}]))
+    write(tmp_path, spec(128, estimators=[{"mc": {"draws": 128}}, {"taylor": {}}]))
     open_gate = (
         f"mean(estimator=mc) >= {sum(row.value for row in read_run(tmp_path / 'probe').rows) / 4!r}"
     )
@@ -190,7 +190,7 @@ def test_an_interrupted_run_goes_on_and_is_a_run_of_all_its_draws(
 
 
 def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> None:
-    write(tmp_path, spec(64, estimators=[{"mc": {"samples": 64}}, "taylor"]))
+    write(tmp_path, spec(64, estimators=[{"mc": {"draws": 64}}, "taylor"]))
     refuse("estimate", "spec.yaml", "--gate", "mean >= 0.9")
     refuse("estimate", "spec.yaml", "--gate", "mean(sigma=0.1) >= 0.9")
     refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 9")
@@ -211,9 +211,9 @@ def test_estimate_and_gate_decide_alike_for_several_estimators(
 ) -> None:
     """All is at the confidence of a look: a gate between the ends at 95 and at 99 % is inconclusive
     in both."""
-    estimators = ["softmax", {"logit_gaussian": {"samples": 64}}, {"mc": {"samples": 1024}}]
+    estimators = ["softmax", {"logit_gaussian": {"draws": 64}}, {"mc": {"draws": 1024}}]
     write(tmp_path, spec(estimators=estimators))
-    assert run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--out", "probe").code == 0
+    assert run_cli("estimate", "spec.yaml", "--set", "mc.draws=64", "--out", "probe").code == 0
     probe = read_run(tmp_path / "probe")
     wide, narrow = (
         decide(probe, [gate("mean(estimator=logit_gaussian) >= 0.1")], confidence=confidence)[
@@ -271,7 +271,7 @@ def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_
             "estimate",
             "spec.yaml",
             "--set",
-            "mc.samples=64",
+            "mc.draws=64",
             "--sigma",
             "0.2",
             "--extend",

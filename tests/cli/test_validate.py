@@ -16,7 +16,7 @@ from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.specs import digits, save_npz, tree, write
 
-ESTIMATORS = [{"mc": {"samples": 200}}, "logit_gaussian", "taylor", "softmax"]
+ESTIMATORS = [{"mc": {"draws": 200}}, "logit_gaussian", "taylor", "softmax"]
 FEW = ("--images", "12", "--reference-draws", "200")
 
 
@@ -83,7 +83,7 @@ def test_json_and_the_same_again(spec: Path, run_cli: RunCli, tmp_path: Path) ->
         spec,
         *FEW,
         "--set",
-        "estimators=[{mc: {samples: 100}}, softmax]",
+        "estimators=[{mc: {draws: 100}}, softmax]",
         "--out",
         "found",
         "--format",
@@ -135,7 +135,7 @@ def test_a_foreign_folder_is_never_written_into(
     [
         ("--images", "1"),
         ("--reference-draws", "10"),
-        ("--set", "mc.samples=no"),
+        ("--set", "mc.draws=no"),
         ("--set", "estimators=[difficulty]"),
     ],
 )
@@ -149,7 +149,7 @@ def test_bad_samples_stop_it_or_are_left_out(
     save_npz(tmp_path / "x.npz", count=12, labels=[0, 1, 2, 3, 99, 5, 6, 7, 8, 9, 0, 1])
     spec = write(
         tmp_path,
-        digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"samples": 10}}]),
+        digits(dataset={"kind": "npz", "path": "x.npz"}, estimators=[{"mc": {"draws": 10}}]),
     )
     refused = run_cli("validate", spec, "--reference-draws", "100")
     assert refused.code == 2

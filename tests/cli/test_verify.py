@@ -24,7 +24,7 @@ from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.specs import WEIGHTS, digits, laid_out, read_info, save_npz, write
 
-ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"samples": 4}}]
+ESTIMATORS = [{"mc": {"draws": 50}}, "logit_gaussian", "taylor", {"mmse": {"draws": 4}}]
 
 
 @pytest.fixture(scope="module")
@@ -309,8 +309,8 @@ def test_a_wrong_estimator_is_found_and_named(
 
 WHOLE: list[Any] = [
     "difficulty",
-    {"mc": {"samples": 50}},
-    {"logit_gaussian": {"samples": 32}},
+    {"mc": {"draws": 50}},
+    {"logit_gaussian": {"draws": 32}},
     {"moments": {"noise": "gaussian"}},
     {"splitting": {"particles": 20, "p_min": 0.01}},
     {"qnorm_path": {"temperatures": 16, "steps": 1}},
@@ -319,11 +319,11 @@ WHOLE: list[Any] = [
     {"radius_random": {"directions": 20}},
     ATTACK,
     "margin_radius",
-    {"smoothed_margin": {"samples": 100, "noise": "gaussian"}},
-    {"certified_radius": {"samples": 200, "selection": 20, "noise": "gaussian"}},
+    {"smoothed_margin": {"draws": 100, "noise": "gaussian"}},
+    {"certified_radius": {"draws": 200, "selection": 20, "noise": "gaussian"}},
     {
         "certified_radius": {
-            "samples": 200,
+            "draws": 200,
             "selection": 20,
             "norm": "l1",
             "label": "certified_radius_l1",

@@ -32,7 +32,7 @@ def spec(**changed: Any) -> dict[str, Any]:
         **{
             "limit": 10,
             "noise": {"sigma": [8]},
-            "estimators": [{"mc": {"samples": 60}}],
+            "estimators": [{"mc": {"draws": 60}}],
             "run": {"as_given": True},
             **changed,
         }
@@ -65,7 +65,7 @@ def test_refused_unless_as_given(
     names."""
     path = write(
         tmp_path,
-        spec(limit=2, noise={"sigma": [0.1]}, estimators=[{"mc": {"samples": 2}}], run=None),
+        spec(limit=2, noise={"sigma": [0.1]}, estimators=[{"mc": {"draws": 2}}], run=None),
     )
     options = ("--sigma", "8")
     refuse("estimate", path, "--out", "run", *options)

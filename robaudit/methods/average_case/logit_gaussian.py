@@ -32,6 +32,7 @@ from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, NormalFit, Result, Votes
 from robaudit.runs.rows import packed
+from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 GROUPS = 8
 FALSE_ALARMS = 0.01
@@ -73,7 +74,7 @@ class LogitGaussian(Estimator):
     scale), never narrower than the standard error of as many normal draws, and contains the
     intervals of the value and of the fully corrected value. It is approximate: it does not cover
     the remaining bias. So summaries, gates and comparisons use the votes of the same passes, which
-    are unbiased (:meth:`robaudit.runs.frame.Columns.by_votes`). Skewness and kurtosis of the
+    are unbiased (:meth:`robaudit.runs.table.Columns.by_votes`). Skewness and kurtosis of the
     deciding margin are tested (false alarms at most 1 %): an image judged non-normal gets the value
     of its votes, and ``note`` says so. So does an image whose fit lies outside the 99.9 % interval
     of its votes, as with logits that are tied or rounded to a few steps.
@@ -81,9 +82,10 @@ class LogitGaussian(Estimator):
     Noise of a few variables that affect the whole image (fog, blur, rotation) does not give normal
     margins: under it every value comes from the votes.
 
-    The pairs of an image are coupled in frames of 48, so that terms quadratic in a patch of 48
-    values nearly cancel in the mean (:func:`robaudit.noise.frames.orthogonal_frame`); each single
-    draw is exactly normal. The standard error assumes independent pairs and is somewhat too large.
+    The pairs of an image are coupled in blocks of 48, so that terms quadratic in a patch of 48
+    values nearly cancel in the mean (:func:`robaudit.noise.orthogonal.orthogonal_block`); each
+    single draw is exactly normal. The standard error assumes independent pairs and is somewhat too
+    large.
 
     It fails for heavy or light tails (even orders are not corrected), as in deep fully connected
     networks at large noise, if there are too few draws for the test to see them: the bias is then
@@ -103,7 +105,8 @@ class LogitGaussian(Estimator):
     )
     source = "robaudit; Han et al., p_mvn-cdf for the CDF"
 
-    samples: int = Field(
+    renamed = SAMPLES_ARE_DRAWS
+    draws: int = Field(
         96,
         ge=16,
         le=10**6,
@@ -113,7 +116,7 @@ class LogitGaussian(Estimator):
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the draws."""
-        return 1 + self.samples, 0
+        return 1 + self.draws, 0
 
     def review(self) -> FitReview:
         """Whether the fits are off the votes of the same copies on average."""
@@ -128,9 +131,9 @@ class LogitGaussian(Estimator):
         winners = list[Tensor]()
         bits = list[str]()
         statistics = list[Statistics]()
-        step = max(1, _LOGITS[_kind(batch.x)] // (self.samples * batch.classes))
+        step = max(1, _LOGITS[_kind(batch.x)] // (self.draws * batch.classes))
         for images in torch.arange(len(predicted)).split(step):
-            g, won = _draw(batch, images.tolist(), self.samples)
+            g, won = _draw(batch, images.tolist(), self.draws)
             winners += won
             bits += packed(won == predicted[images, None])
             if batch.noise.nearly_normal:
@@ -164,7 +167,7 @@ def _draw(batch: ImageBatch, images: list[int], draws: int) -> tuple[Tensor, Ten
     logits = torch.empty(
         (len(images) * draws, batch.classes), dtype=torch.float64, device=target.device
     )
-    for noisy, part in batch.noisy_logits(draws, images, pairs=True, frames=True):
+    for noisy, part in batch.noisy_logits(draws, images, pairs=True, orthogonal=True):
         logits[noisy.image * draws + noisy.draw] = part.double()
     g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
     return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(

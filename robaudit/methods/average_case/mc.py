@@ -24,31 +24,32 @@ from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deci
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, Result, Votes
 from robaudit.runs.rows import packed
+from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 _HALF_WIDTH = 1.96  # of a 95 % interval, in standard errors
 _LEARN = 0.24  # of pq / tolerance^2 draws: about a tenth of the draws that the tolerance takes
-_LEARN_MOST = 0.1  # of max_samples
+_LEARN_MOST = 0.1  # of max_draws
 _USUAL_TO_DECIDE = 1000
 _USUAL_FOR_TOLERANCE = 0.26
 
 
 class MonteCarlo(Estimator):
-    """p = (noisy copies classified as the clean image) / samples, with the exact binomial
+    """p = (noisy copies classified as the clean image) / draws, with the exact binomial
     (Clopper-Pearson) interval.
 
-    Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(samples)).
+    Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(draws)).
     It counts every class's votes, which also gives the accuracy under noise. Prefer it whenever you
     can afford it: it is the reference for all other estimators.
 
     With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth
     more each time). It stops once its interval is no wider than 2 x 1.96 times the tolerance, or
     lies wholly above or below the probability to decide, whichever comes first. A row that reached
-    the tolerance without a decision, or ``max_samples`` without either, says "undecided". The
+    the tolerance without a decision, or ``max_draws`` without either, says "undecided". The
     images still open share full batches. The interval is then a confidence sequence
     (:func:`robaudit.numerics.sequences.confidence_sequence`): 95 % however often you look, at the
     price of being 1.5 to 1.8 times as wide as Clopper-Pearson at the same draws. The share of an
     image that stopped early is biased to the side where it stopped, by less than its interval says,
-    and so is a mean over these images (by .01 on ResNet20 at sigma .05): take fixed ``samples`` for
+    and so is a mean over these images (by .01 on ResNet20 at sigma .05): take fixed ``draws`` for
     means. A tolerance saves draws only where most images are near 0 or 1.
 
     Source: Han et al., Average-case robustness, section 3.1 (p_mc); the sequence: Robbins 1970,
@@ -60,12 +61,13 @@ class MonteCarlo(Estimator):
     interval = Interval(IntervalKind.CLOPPER_PEARSON)
     summary = "fraction of noisy copies that keep the predicted class"
     prefer = (
-        "the reference: unbiased for any model, with an exact interval; costs `samples` "
+        "the reference: unbiased for any model, with an exact interval; costs `draws` "
         "forward passes"
     )
     source = "Han et al., p_mc"
 
-    samples: int = Field(1000, ge=1, le=10**8, description="noisy copies of each image")
+    renamed = SAMPLES_ARE_DRAWS
+    draws: int = Field(1000, ge=1, le=10**8, description="noisy copies of each image")
     tolerance: float | None = Field(
         None,
         gt=0,
@@ -79,7 +81,7 @@ class MonteCarlo(Estimator):
         description="probability: an image stops when its interval lies on one side of it, "
         "instead of a fixed number",
     )
-    max_samples: int = Field(
+    max_draws: int = Field(
         100_000,
         ge=FIRST,
         le=10**8,
@@ -88,14 +90,14 @@ class MonteCarlo(Estimator):
 
     @property
     def fixed_draws(self) -> int | None:
-        """``samples``, unless images stop adaptively."""
-        return self.samples if self._rule is None else None
+        """``draws``, unless images stop adaptively."""
+        return self.draws if self._rule is None else None
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and a pass per draw; with a tolerance or a decision a typical number
         (:func:`usual_draws`)."""
         rule = self._rule
-        return 1 + (self.samples if rule is None else usual_draws(rule)), 0
+        return 1 + (self.draws if rule is None else usual_draws(rule)), 0
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Count the votes of each image's noisy copies."""
@@ -104,8 +106,8 @@ class MonteCarlo(Estimator):
         predicted: list[int] = batch.predicted.tolist()
         if (rule := self._rule) is not None:
             return sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
-        n = self.samples
-        stored = self.samples <= MOST_STORED_DRAWS
+        n = self.draws
+        stored = self.draws <= MOST_STORED_DRAWS
         bits = (
             torch.empty((len(predicted), n), dtype=torch.bool, device=batch.x.device)
             if stored
@@ -129,7 +131,7 @@ class MonteCarlo(Estimator):
     def _rule(self) -> Rule | None:
         if self.tolerance is None and self.decide is None:
             return None
-        return Rule(self.tolerance, self.decide, self.max_samples)
+        return Rule(self.tolerance, self.decide, self.max_draws)
 
 
 def looked_once(batch: ImageBatch) -> list[Result]:

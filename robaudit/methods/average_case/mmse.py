@@ -13,11 +13,12 @@ from torch import Tensor
 from robaudit.engine.batch import ImageBatch, LinearFit
 from robaudit.engine.selection import SELECTING_FORWARDS
 from robaudit.methods.average_case.jackknife import jackknife, logit, logit_inverse
-from robaudit.methods.average_case.linear import FewClasses, linked
+from robaudit.methods.average_case.linearised import FewClasses, linked
 from robaudit.numerics.margins import standardise
 from robaudit.numerics.normal import normal_cdf
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 from robaudit.results import Result
+from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 _GROUPS = 8
 _SCALES = {"normal_cdf": (torch.special.ndtri, normal_cdf), "mv_sigmoid": (logit, logit_inverse)}
@@ -29,12 +30,12 @@ class Mmse(FewClasses):
     least-squares linear fit under the noise.
 
     t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws
-    leave an error in z with standard deviation 1/sqrt(samples)). The interval is a delete-one-group
+    leave an error in z with standard deviation 1/sqrt(draws)). The interval is a delete-one-group
     jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it covers sampling and,
     to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias
     of linearising, so rows say "approximate" (docs/research/coverage.md measures coverage). Prefer
     it to `taylor` for networks, and `mc` to both if you can afford it. The paper finds 5 to 10
-    samples enough; 500 to 1,000 are converged.
+    draws enough; 500 to 1,000 are converged.
 
     Source: Han et al., Average-case robustness, Proposition 3.3 (p_mmse; Stein's lemma in appendix
     A.1); section 3.2.3 (p_mmse_mvs).
@@ -48,17 +49,18 @@ class Mmse(FewClasses):
     )
     source = "Han et al., p_mmse"
 
-    samples: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
+    renamed = SAMPLES_ARE_DRAWS
+    draws: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
     pairs: bool = Field(
         True, description="antithetic pairs (+eps, -eps); false is the published form"
     )
 
     @model_validator(mode="after")
     def _even(self) -> Self:
-        if self.pairs and self.samples % 2:
+        if self.pairs and self.draws % 2:
             raise ValueError(
-                f"pairs need an even number of samples, got {self.samples}; take "
-                f"{self.samples + 1} or pairs: false"
+                f"pairs need an even number of draws, got {self.draws}; take "
+                f"{self.draws + 1} or pairs: false"
             )
         return self
 
@@ -66,15 +68,15 @@ class Mmse(FewClasses):
         """The clean pass, a forward pass per draw, a backward pass per draw and margin, and the
         passes that select classes."""
         most = self.most(classes)
-        return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (
+        return 1 + (0 if most is None else SELECTING_FORWARDS) + self.draws, self.draws * (
             most or classes - 1
         )
 
     def linear(self, batch: ImageBatch) -> LinearFit:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
-        groups = min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
+        groups = min(_GROUPS, self.draws // 2 if self.pairs else self.draws)
         return batch.noisy_linear(
-            self.samples, pairs=self.pairs, groups=groups, most=self.most(batch.classes)
+            self.draws, pairs=self.pairs, groups=groups, most=self.most(batch.classes)
         )
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
@@ -93,7 +95,7 @@ class Mmse(FewClasses):
                 strict=True,
             )
         forwards, _ = self.passes(batch.classes)
-        taken = (self.samples * selection.counts).tolist()
+        taken = (self.draws * selection.counts).tolist()
         rows = zip(p.tolist(), spread, batch.nearest(z[:n], selection), taken, notes, strict=True)
         return [
             Result(

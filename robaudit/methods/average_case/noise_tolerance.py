@@ -23,7 +23,7 @@ from robaudit.methods.average_case.level_search import (
     find_tolerance,
     run_all,
 )
-from robaudit.noise.base import AdditiveNoise, Noise, Shape, shape_of
+from robaudit.noise.noise import AdditiveNoise, Noise, Shape, shape_of
 from robaudit.noise.process import DrawPool
 from robaudit.numerics.margins import ease
 from robaudit.quantities import TOLERANCE, Interval, IntervalKind

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Need
 from robaudit.engine.selection import SELECTING_FORWARDS
-from robaudit.methods.average_case.linear import FewClasses, linked
+from robaudit.methods.average_case.linearised import FewClasses, linked
 from robaudit.numerics.margins import standardise
 from robaudit.results import Result
 

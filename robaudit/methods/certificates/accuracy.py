@@ -20,13 +20,13 @@ from pydantic import Field
 from robaudit.errors import RunError
 from robaudit.estimates import Estimate
 from robaudit.levels import LevelChoice
-from robaudit.numerics.images import ROW_CONFIDENCE, Floats
+from robaudit.numerics.image_intervals import ROW_CONFIDENCE, Floats
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.records import Inline, Nested, Record, published
-from robaudit.runs.frame import NO_CLASS, Columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
+from robaudit.runs.table import NO_CLASS, Columns
 from robaudit.stats.bootstrap import BOOTSTRAP, percentiles
 from robaudit.stats.summary import Share, share
 

@@ -15,7 +15,7 @@ from robaudit.methods.certificates.accuracy import (
 )
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED
-from robaudit.spec.gates import Gate
+from robaudit.spec.gate_grammar import Gate
 from robaudit.text import count
 
 

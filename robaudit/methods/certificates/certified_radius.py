@@ -26,13 +26,13 @@ from robaudit.methods.certificates.smoothing import (
     p_lower,
 )
 from robaudit.names import Part
-from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
+from robaudit.noise.noise import Noise
 from robaudit.noise.uniform import Uniform
 from robaudit.quantities import CERTIFIED
 from robaudit.results import Certificate, Result
-from robaudit.spec.fields import WRONG_KEY, about_key
+from robaudit.spec.fields import SAMPLES_ARE_DRAWS, WRONG_KEY, about_key
 
 _USUAL_TO_DECIDE = 2000
 
@@ -41,11 +41,11 @@ class CertifiedRadius(Estimator):
     """R such that no perturbation of norm below R changes the majority class of the noisy copies
     (randomized smoothing).
 
-    ``selection`` copies choose the class, ``samples`` further copies bound its probability from
+    ``selection`` copies choose the class, ``draws`` further copies bound its probability from
     below (Clopper-Pearson, one-sided), and R = sigma Phi^-1(p_lower) in l2 for Gaussian noise;
     :mod:`robaudit.methods.certificates.smoothing` has the others. The certificate is wrong with
     probability ``alpha`` at most, for each image. If p_lower is at most 1/2 it abstains: value 0,
-    no class. The largest radius that can be certified grows as sqrt(log samples).
+    no class. The largest radius that can be certified grows as sqrt(log draws).
 
     It certifies the *smoothed* classifier, the vote, whose class may differ from the class of the
     clean image; a note says so.
@@ -66,11 +66,12 @@ class CertifiedRadius(Estimator):
     summary = "radius within which the majority vote under noise provably keeps its class"
     prefer = (
         "a proof for any network, of its vote under noise rather than of the network "
-        "itself; costs `samples` forward passes"
+        "itself; costs `draws` forward passes"
     )
     source = "Cohen et al. 2019 (l2); Teng et al. 2020, Lee et al. 2019 (l1)"
 
-    samples: int = Field(
+    renamed = SAMPLES_ARE_DRAWS
+    draws: int = Field(
         100_000,
         ge=1,
         le=10**8,
@@ -96,10 +97,10 @@ class CertifiedRadius(Estimator):
     @model_validator(mode="after")
     def _enough(self) -> Self:
         fewest = fewest_draws(self.alpha)
-        if fewest is not None and self.samples < fewest:
+        if fewest is not None and self.draws < fewest:
             raise about_key(
                 WRONG_KEY,
-                "samples",
+                "draws",
                 f"no certificate is possible with fewer than {fewest} copies at alpha "
                 f"{self.alpha:g}",
             )
@@ -111,9 +112,9 @@ class CertifiedRadius(Estimator):
         return (Part.norm(self.norm),)
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, the selection and the samples; with ``decide`` a typical number."""
+        """The clean pass, the selection and the draws; with ``decide`` a typical number."""
         return 1 + self.selection + (
-            self.samples if self.decide is None else min(self.samples, _USUAL_TO_DECIDE)
+            self.draws if self.decide is None else min(self.draws, _USUAL_TO_DECIDE)
         ), 0
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
@@ -128,7 +129,7 @@ class CertifiedRadius(Estimator):
         if theorem.norm != self.norm:
             return f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
         beyond = (
-            Question.beyond(theorem, level, self.decide, self.samples, self.alpha)
+            Question.beyond(theorem, level, self.decide, self.draws, self.alpha)
             if self.decide and level
             else ""
         )
@@ -145,7 +146,7 @@ class CertifiedRadius(Estimator):
                 for votes in count_votes(batch, range(len(batch.x)), 0, self.selection).tolist()
             ]
             counts = (
-                count_votes(batch, range(len(batch.x)), self.selection, self.samples).cpu().numpy()
+                count_votes(batch, range(len(batch.x)), self.selection, self.draws).cpu().numpy()
             )
             bounds = [
                 self._bound(theorem, batch.level, votes, top.label)
@@ -165,14 +166,14 @@ class CertifiedRadius(Estimator):
         largest = largest_radius(
             theorem,
             batch.level,
-            self.samples,
+            self.draws,
             self.alpha if self.decide is None else last_alpha(self.alpha),
         )
         return [(self._estimate(*row, largest),) for row in rows]
 
     def _bound(self, theorem: Theorem, level: float, votes: list[int], label: int) -> _Bound:
-        p = float(p_lower(votes[label], self.samples, self.alpha))
-        return _Bound(p, theorem.radius(p, level), votes[label], self.samples, votes[-1])
+        p = float(p_lower(votes[label], self.draws, self.alpha))
+        return _Bound(p, theorem.radius(p, level), votes[label], self.draws, votes[-1])
 
     def _select(self, images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Chosen | None]:
         """Stop once the remaining copies cannot change the class."""
@@ -186,7 +187,7 @@ class CertifiedRadius(Estimator):
     def _decide(
         self, batch: ImageBatch, theorem: Theorem, radius: float, label: NDArray[np.int64]
     ) -> list[_Bound]:
-        question = Question(theorem, batch.level, radius, self.samples, self.alpha)
+        question = Question(theorem, batch.level, radius, self.draws, self.alpha)
 
         def count(images: Sequence[int], start: int, draws: int) -> Counts:
             votes: Counts = count_votes(batch, images, self.selection + start, draws).cpu().numpy()
@@ -205,19 +206,17 @@ class CertifiedRadius(Estimator):
                 for stop, p, certified, k, counts in rows
             ]
 
-        return in_rounds(len(label), self.samples, count, look)
+        return in_rounds(len(label), self.draws, count, look)
 
     def _estimate(self, chosen: _Chosen, bound: _Bound, predicted: int, largest: float) -> Result:
         certified = bound.radius > 0.0
-        open_ = (
-            self.decide is not None and bound.draws < self.samples and bound.radius < self.decide
-        )
+        open_ = self.decide is not None and bound.draws < self.draws and bound.radius < self.decide
         lost = chosen.not_finite + bound.not_finite
         remarks = (
             (not certified and not open_, "abstains: no class has a significant majority"),
             (
                 open_,
-                f"stopped: {self.samples} copies would not certify {self.decide:g}"
+                f"stopped: {self.draws} copies would not certify {self.decide:g}"
                 if self.decide is not None
                 else "",
             ),

@@ -17,13 +17,13 @@ from robaudit.methods.certificates.accuracy import (
     certified_accuracy,
 )
 from robaudit.names import ResultName
-from robaudit.numerics.images import LIKE_THESE, THESE_IMAGES
+from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.quantities import CERTIFIED
 from robaudit.report import numbers
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
+    Drawing,
     PictureSize,
-    Sketch,
     few_ticks,
     paneled,
     percent_scale,
@@ -31,7 +31,7 @@ from robaudit.report.pictures.page import (
     told_apart,
 )
 from robaudit.report.pictures.style import ring
-from robaudit.report.sections import Ask, Entry, Section, SectionOption, by_name
+from robaudit.report.sections import Entry, Section, SectionOption, SectionRequest, by_name
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.run import Run
 from robaudit.spec.fields import number
@@ -65,9 +65,9 @@ def read_radii(texts: Sequence[str], where: str) -> tuple[float, ...] | None:
     return tuple(sorted(radii))
 
 
-def _asked(ask: Ask) -> tuple[float, ...] | None:
+def _asked(request: SectionRequest) -> tuple[float, ...] | None:
     """The requested radii: none, some, or every (None)."""
-    radii: tuple[float, ...] | None = ask.options.get("radius", ())
+    radii: tuple[float, ...] | None = request.options.get("radius", ())
     return radii
 
 
@@ -97,21 +97,23 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         """Whether it has labels and certified radii."""
         return run.info.clean_accuracy is not None and CERTIFIED.name in run.quantities
 
-    def records(self, run: Run, ask: Ask) -> list[CertifiedAccuracy]:
+    def records(self, run: Run, request: SectionRequest) -> list[CertifiedAccuracy]:
         """The certified accuracy of each result."""
         return [
             certified_accuracy(certificates)
-            for certificates in certificates_of(run, ask.estimators, ask.levels)
+            for certificates in certificates_of(run, request.estimators, request.levels)
         ]
 
-    def tables(self, entries: Sequence[Entry[CertifiedAccuracy]], ask: Ask) -> Iterator[Table]:
+    def tables(
+        self, entries: Sequence[Entry[CertifiedAccuracy]], request: SectionRequest
+    ) -> Iterator[Table]:
         """A table for each norm, with a column for each result, runs side by side; the notes are
         below the last.
 
         Raises:
             SpecError: every radius is requested.
         """
-        if _asked(ask) is None:
+        if _asked(request) is None:
             raise SpecError(
                 "--radius all", "is too long for a table", "add --format csv or --format json"
             )
@@ -123,10 +125,14 @@ class CertifiedSection(Section[CertifiedAccuracy]):
                 for title, accuracy in named
                 if accuracy.certificates.key.norm == norm
             ]
-            table = _table(alike, _asked(ask) or usual_radii([accuracy for _, accuracy in alike]))
+            table = _table(
+                alike, _asked(request) or usual_radii([accuracy for _, accuracy in alike])
+            )
             yield replace(table, notes=tuple(_notes(named))) if norm == norms[-1] else table
 
-    def figure(self, entries: Sequence[Entry[CertifiedAccuracy]], ask: Ask) -> Sketch:
+    def figure(
+        self, entries: Sequence[Entry[CertifiedAccuracy]], request: SectionRequest
+    ) -> Drawing:
         """Certified accuracy against radius: a panel for each norm, a step curve with its band for
         each of the first twelve results."""
         keys = [_parts(entry) for entry in entries]
@@ -163,21 +169,23 @@ class CertifiedSection(Section[CertifiedAccuracy]):
             sharey=True,
         )
 
-    def document(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[CertifiedAccuracy], request: SectionRequest) -> dict[str, Any]:
         """The numbers of the table, at the requested radii, at all, or at the usual radii of this
         result."""
-        every = _asked(ask) is None
+        every = _asked(request) is None
         steps = {"curve": entry.record.curve().document()} if every else {}
-        radii = _asked(ask) or usual_radii([entry.record])
+        radii = _asked(request) or usual_radii([entry.record])
         return {**AccuracyAtRadii(entry.record, radii).document(), **steps}
 
-    def lines(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(
+        self, entry: Entry[CertifiedAccuracy], request: SectionRequest
+    ) -> Iterator[Mapping[str, Any]]:
         """A line for each number."""
         certificates = entry.record.certificates
         numbers_of = (
             _steps(entry.record)
-            if _asked(ask) is None
-            else _statistics(entry.record, _asked(ask) or usual_radii([entry.record]))
+            if _asked(request) is None
+            else _statistics(entry.record, _asked(request) or usual_radii([entry.record]))
         )
         for values in numbers_of:
             yield {

@@ -7,7 +7,11 @@ import torch
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Need
 from robaudit.methods.certificates.certificate import certificate
-from robaudit.methods.certificates.lipschitz import LipschitzCertificate, furthest, rounding
+from robaudit.methods.certificates.lipschitz_certificates import (
+    LipschitzCertificate,
+    furthest,
+    rounding,
+)
 from robaudit.results import Result
 
 
@@ -22,8 +26,8 @@ class MarginRadius(LipschitzCertificate):
 
     A computed constant includes the model's own normalisation. A margin counts only as far as it
     exceeds the possible rounding error of the network
-    (:func:`robaudit.methods.certificates.lipschitz.rounding`). A declared K of the logits gives
-    K_cj = sqrt(2) K in l2 and 2 K in linf.
+    (:func:`robaudit.methods.certificates.lipschitz_certificates.rounding`). A declared K of the
+    logits gives K_cj = sqrt(2) K in l2 and 2 K in linf.
 
     Source: Tsuzuku, Sato and Sugiyama 2018, Lipschitz-margin training; Smoothed robustness
     analysis, corollary 2.1.

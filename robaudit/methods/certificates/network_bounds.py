@@ -21,7 +21,7 @@ from robaudit.models.operations import (
     fixed_matrix,
     rule_of,
 )
-from robaudit.numerics.lipschitz import Norms, differences, rounded_up
+from robaudit.numerics.layer_norms import Norms, differences, rounded_up
 
 _MOST_CLASSES = 2048
 """With more classes, a difference is bounded by the sum of both norms."""
@@ -96,7 +96,7 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
 
     Every operation between pixels and logits is bounded separately, and the bounds are multiplied
     along the graph of one pass: products with fixed weights by their largest singular value
-    (convolutions: :func:`robaudit.numerics.lipschitz.convolution`), batch norms together with the
+    (convolutions: :func:`robaudit.numerics.layer_norms.convolution`), batch norms together with the
     convolution in front of them, sums by the sum of the branches, concatenations by the root of
     their squares. Bounds in l2 and in linf are carried along, and each step takes the smallest
     bound that follows from either. Clipping of pixels is 1-Lipschitz. A margin z_c - z_j takes |w_c

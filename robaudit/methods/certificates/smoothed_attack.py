@@ -18,11 +18,11 @@ from robaudit.engine.objective import SoftVote
 from robaudit.engine.votes import count_votes
 from robaudit.methods.certificates.certified_radius import theorem_of
 from robaudit.methods.certificates.smoothing import p_lower
-from robaudit.methods.radius.estimator import Norms, SearchedRadius, flips_of, rows_of
 from robaudit.methods.radius.minimal_norm import Flips, Search, passes_of, shared_flips
 from robaudit.methods.radius.norm_steps import Norm, size
 from robaudit.methods.radius.radius_attack import restart_uniforms
-from robaudit.noise.base import Noise, shape_of
+from robaudit.methods.radius.radius_estimator import Norms, SearchedRadius, flips_of, rows_of
+from robaudit.noise.noise import Noise, shape_of
 from robaudit.numerics.rowwise import lengths
 from robaudit.results import Result, Searched
 

@@ -12,11 +12,16 @@ from torch import Tensor
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Need
 from robaudit.methods.certificates.certificate import certificate
-from robaudit.methods.certificates.lipschitz import LipschitzCertificate, furthest, rounding
-from robaudit.noise.base import Noise
+from robaudit.methods.certificates.lipschitz_certificates import (
+    LipschitzCertificate,
+    furthest,
+    rounding,
+)
 from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.noise import Noise
 from robaudit.numerics.rowwise import mean_over
 from robaudit.results import Certificate, Result
+from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 
 class SmoothedMargin(LipschitzCertificate):
@@ -38,7 +43,7 @@ class SmoothedMargin(LipschitzCertificate):
     = 1, P[L(x + N) >= 0] <= P[L - g >= m] <= exp(-m^2 / (2 K_2^2 sigma^2)). All norms share the
     event of probability 1 - alpha. Clipping of noisy pixels changes none of this.
 
-    Cost: ``samples`` forward passes. The radius does not grow with sigma; as sigma tends to 0 it
+    Cost: ``draws`` forward passes. The radius does not grow with sigma; as sigma tends to 0 it
     becomes `margin_radius` with the largest constant. Copies are computed in the precision of the
     network: ``run.precision`` does not apply.
 
@@ -57,14 +62,15 @@ class SmoothedMargin(LipschitzCertificate):
     )
     source = "Smoothed robustness analysis, theorem 4"
 
-    samples: int = Field(1000, ge=1, le=10**7, description="noisy copies of each image")
+    renamed = SAMPLES_ARE_DRAWS
+    draws: int = Field(1000, ge=1, le=10**7, description="noisy copies of each image")
     alpha: float = Field(
         0.001, gt=0, lt=1, description="the probability that an image's radius is too large"
     )
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the draws."""
-        return 1 + self.samples, 0
+        return 1 + self.draws, 0
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
         """The concentration bound needs isotropic normal noise."""
@@ -87,7 +93,7 @@ class SmoothedMargin(LipschitzCertificate):
         losses = self._losses(batch, k2, bound.span)
         lost = (~losses.isfinite()).sum(1)
         mean = mean_over(torch.where(lost[:, None] > 0, 0.0, losses), 1)
-        margin = -mean - k2 * sigma * math.sqrt(2 * math.log(1 / self.alpha) / self.samples)
+        margin = -mean - k2 * sigma * math.sqrt(2 * math.log(1 / self.alpha) / self.draws)
         margin = torch.where(lost > 0, -1.0, margin)
         reach = furthest(margin, k2)
         p_error = torch.exp(-reach.clamp_min(0).square() / (2 * sigma**2))
@@ -106,9 +112,9 @@ class SmoothedMargin(LipschitzCertificate):
         n = len(batch.x)
         y = batch.predicted
         model = batch.model
-        losses = torch.empty(n * self.samples, dtype=torch.float64, device=batch.x.device)
+        losses = torch.empty(n * self.draws, dtype=torch.float64, device=batch.x.device)
         for noisy in batch.engine.noisy_batches(
-            batch.x, batch.ids, batch.at, self.samples, batch.engine.rows(batch.x.shape[1:])
+            batch.x, batch.ids, batch.at, self.draws, batch.engine.rows(batch.x.shape[1:])
         ):
             with torch.inference_mode():
                 logits = model(noisy.padded)[: len(noisy.x)].double()
@@ -121,10 +127,10 @@ class SmoothedMargin(LipschitzCertificate):
                 - own
                 + rounding(batch, logits, largest, span)
             )
-            losses[noisy.image * self.samples + noisy.draw] = torch.where(
+            losses[noisy.image * self.draws + noisy.draw] = torch.where(
                 logits.isfinite().all(1), loss, torch.nan
             )
-        return losses.view(n, self.samples)
+        return losses.view(n, self.draws)
 
     def _row(
         self, radius: float, mean: float, constant: float, p_error: float, predicted: int, lost: int

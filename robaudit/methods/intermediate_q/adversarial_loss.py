@@ -13,8 +13,8 @@ from torch import Tensor
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Need
 from robaudit.engine.objective import Objective
-from robaudit.methods.intermediate_q.estimator import LossEstimator
 from robaudit.methods.intermediate_q.metropolis import Walk, metropolis
+from robaudit.methods.intermediate_q.q_estimator import LossEstimator
 from robaudit.methods.intermediate_q.streams import Streams
 from robaudit.numerics.attack import Attack, Ball, ascend, best_rows
 from robaudit.quantities import Interval, IntervalKind

@@ -13,7 +13,7 @@ import numpy as np
 
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
-from robaudit.methods.intermediate_q.losses import (
+from robaudit.methods.intermediate_q.losses_by_q import (
     MOST_WORST,
     Losses,
     LossResult,
@@ -21,7 +21,7 @@ from robaudit.methods.intermediate_q.losses import (
     losses,
 )
 from robaudit.names import PartName, ResultName
-from robaudit.numerics.images import THESE_IMAGES
+from robaudit.numerics.image_intervals import THESE_IMAGES
 from robaudit.quantities import LOSS
 from robaudit.records import columns_of
 from robaudit.report import numbers
@@ -34,8 +34,8 @@ from robaudit.report.differences import (
     run_columns,
 )
 from robaudit.report.pictures.page import (
+    Drawing,
     PictureSize,
-    Sketch,
     few_ticks,
     log_scale,
     paneled,
@@ -43,8 +43,8 @@ from robaudit.report.pictures.page import (
     told_apart,
 )
 from robaudit.report.pictures.style import GRID
-from robaudit.report.sections import Ask, Entry, Section
-from robaudit.report.summary import QUANTILE_ENDS, caveats, covered, group_mean, mean_ends
+from robaudit.report.sections import Entry, Section, SectionRequest
+from robaudit.report.summary_section import QUANTILE_ENDS, caveats, covered, group_mean, mean_ends
 from robaudit.report.tables import Column, Table, cells, columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
@@ -76,17 +76,20 @@ class LossesSection(Section[tuple[Losses, ...]]):
     def applies(self, run: Run) -> bool:
         """Whether it has losses by q, not only by attacks."""
         return LOSS.name in run.quantities and any(
-            key.quantity == LOSS.name and _order(key.estimator) < math.inf for key in run.frame
+            key.quantity == LOSS.name and _order(key.estimator) < math.inf for key in run.table
         )
 
-    def records(self, run: Run, ask: Ask) -> list[tuple[Losses, ...]]:
+    def records(self, run: Run, request: SectionRequest) -> list[tuple[Losses, ...]]:
         """The losses at all noise levels, together.
 
         Raises:
             RunError: the run has no losses by q.
         """
         by_level = losses(
-            run, ask.estimators, ask.levels, MOST_WORST if ask.bottom is None else ask.bottom
+            run,
+            request.estimators,
+            request.levels,
+            MOST_WORST if request.bottom is None else request.bottom,
         )
         if not by_level:
             raise RunError(
@@ -96,18 +99,22 @@ class LossesSection(Section[tuple[Losses, ...]]):
             )
         return [by_level]
 
-    def tables(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Iterator[Table]:
+    def tables(
+        self, entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
+    ) -> Iterator[Table]:
         """The means by q, of several runs side by side, then the images with the highest losses."""
         several = len(entries) > 1
         failed = [(entry.name, _failed_attacks(entry.record)) for entry in entries]
         failures = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
-        table = _means(entries, ask)
+        table = _means(entries, request)
         yield replace(table, notes=(*table.notes, *failures))
         for entry in entries:
             for worst in worst_losses_tables(entry.record):
                 yield replace(worst, heading=f"{entry.name}: {worst.heading}") if several else worst
 
-    def figure(self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Sketch:
+    def figure(
+        self, entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
+    ) -> Drawing:
         """From the average to the worst case: a panel for each noise level, a line for each run and
         estimator."""
         every: dict[NoiseLevel, list[Line]] = {}
@@ -141,17 +148,17 @@ class LossesSection(Section[tuple[Losses, ...]]):
             sharey=True,
         )
 
-    def document(self, entry: Entry[tuple[Losses, ...]], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[tuple[Losses, ...]], request: SectionRequest) -> dict[str, Any]:
         """The means by q and the values of the images with the highest losses."""
         return {"levels": [_document(level) for level in entry.record]}
 
     def differences(
-        self, entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask
+        self, entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
     ) -> Iterator[Mapping[str, Any]]:
         """The differences of the means from the first run's."""
         return difference_lines(
             entries,
-            _changes(entries, ask),
+            _changes(entries, request),
             lambda key: {
                 "estimator": key.estimator,
                 **key.at.document(),
@@ -159,7 +166,9 @@ class LossesSection(Section[tuple[Losses, ...]]):
             },
         )
 
-    def lines(self, entry: Entry[tuple[Losses, ...]], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(
+        self, entry: Entry[tuple[Losses, ...]], request: SectionRequest
+    ) -> Iterator[Mapping[str, Any]]:
         """A line for each noise level and result."""
         for level in entry.record:
             for result in level.results:
@@ -183,9 +192,11 @@ def _order(name: str) -> float:
 _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
 
 
-def _changes(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> dict[str, Paired[GroupKey]]:
+def _changes(
+    entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
+) -> dict[str, Paired[GroupKey]]:
     return paired_changes(
-        entries, partial(loss_changes, estimators=ask.estimators, levels=ask.levels)
+        entries, partial(loss_changes, estimators=request.estimators, levels=request.levels)
     )
 
 
@@ -218,12 +229,12 @@ _ORDER = (
 )
 
 
-def _means(entries: Sequence[Entry[tuple[Losses, ...]]], ask: Ask) -> Table:
+def _means(entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest) -> Table:
     """A line for each noise level and result: of one run with its spread, of several with the
     differences from the first."""
     names = [entry.name for entry in entries]
     several = len(entries) > 1
-    changes = _changes(entries, ask)
+    changes = _changes(entries, request)
     paired = any(changes.values())
     every = {
         (entry.name, result.name, level.at): result

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Need
-from robaudit.methods.intermediate_q.estimator import QNorm
-from robaudit.numerics.losses import log_cross_entropy, log_norm
+from robaudit.methods.intermediate_q.q_estimator import QNorm
+from robaudit.numerics.log_losses import log_cross_entropy, log_norm
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
+from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 MOST = 0.02
 """The largest share of a single copy in the sum of l^q with which the row has an upper end."""
@@ -47,19 +48,20 @@ class QNormMc(QNorm):
     )
     source = "Rice et al., equation 6"
 
-    samples: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
+    renamed = SAMPLES_ARE_DRAWS
+    draws: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the copies."""
-        return 1 + self.samples, 0
+        return 1 + self.draws, 0
 
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q from the same copies."""
         target = self.targets(batch)
         log_loss = torch.empty(
-            (len(batch.x), self.samples), dtype=torch.float64, device=batch.x.device
+            (len(batch.x), self.draws), dtype=torch.float64, device=batch.x.device
         )
-        for noisy, logits in batch.noisy_logits(self.samples):
+        for noisy, logits in batch.noisy_logits(self.draws):
             log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
         highest = log_loss.amax(1)
         norms = [torch.stack([*log_norm(log_loss, q)], dim=1).tolist() for q in self.q]
@@ -77,24 +79,24 @@ class QNormMc(QNorm):
 
         Args:
             q: the order.
-            log_z, ess, largest: see :class:`~robaudit.numerics.losses.LogNorm`.
+            log_z, ess, largest: see :class:`~robaudit.numerics.log_losses.LogNorm`.
             loss: target and maximum of the copies' losses.
         """
         value = math.exp(log_z)
-        error = math.sqrt(max(0.0, 1 / ess - 1 / self.samples)) / q
+        error = math.sqrt(max(0.0, 1 / ess - 1 / self.draws)) / q
         half_width = _TWO_SIDED * error
         enough = largest <= MOST
         note = ""
         if largest > MOST:
             share = f"{100 * largest:.0f} %"
-            note = f"no upper end: one of {self.samples:,} copies carries {share} of the sum"
+            note = f"no upper end: one of {self.draws:,} copies carries {share} of the sum"
         more = math.log1p(UNSEEN * largest) / q
         return Result(
             value=value,
             lower=math.exp(log_z - half_width),
             upper=math.exp(log_z + half_width + more) if enough else None,
             std_error=value * error if enough else None,
-            forwards=1 + self.samples,
+            forwards=1 + self.draws,
             interval=self.interval,
             note=note,
             loss=loss,

@@ -18,13 +18,13 @@ from robaudit.engine.objective import Objective
 from robaudit.methods.intermediate_q.adaptive_copies import ROUNDS, adapted
 from robaudit.methods.intermediate_q.annealing import anneal, gradients_of
 from robaudit.methods.intermediate_q.copies import AT_ONCE, shifted, starts
-from robaudit.methods.intermediate_q.estimator import QNorm
 from robaudit.methods.intermediate_q.path_sampling import (
     PathEstimate,
     copies_estimates,
     path_estimates,
     temperature_grid,
 )
+from robaudit.methods.intermediate_q.q_estimator import QNorm
 from robaudit.methods.intermediate_q.streams import Streams
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result

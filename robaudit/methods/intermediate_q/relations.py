@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from robaudit.methods.intermediate_q.losses import ROUNDING
+from robaudit.methods.intermediate_q.losses_by_q import ROUNDING
 from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.runs.rows import Row

@@ -21,11 +21,11 @@ from pydantic import Field, PlainSerializer
 from robaudit.errors import RunError
 from robaudit.estimates import Bounds, Estimate
 from robaudit.levels import GAUSSIAN, LevelChoice
-from robaudit.numerics.images import Floats
+from robaudit.numerics.image_intervals import Floats
 from robaudit.quantities import RADIUS
 from robaudit.records import Inline, Record, published
-from robaudit.runs.frame import NO_CLASS, Columns, common_names
 from robaudit.runs.run import Run
+from robaudit.runs.table import NO_CLASS, Columns, common_names
 from robaudit.stats.bootstrap import (
     BOOTSTRAP,
     Ends,
@@ -346,7 +346,7 @@ def _sources(
                 key.noise,
             ):
                 results.append(columns)
-    if not any((columns.label != NO_CLASS).any() for columns in run.frame.values()):
+    if not any((columns.label != NO_CLASS).any() for columns in run.table.values()):
         raise RunError(
             str(run.path),
             "has no labels, and the errors of curves are relative to them",

@@ -23,7 +23,7 @@ from robaudit.methods.radius.curves import (
     curve_changes,
     curves_of,
 )
-from robaudit.numerics.images import LIKE_THESE
+from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.report import numbers
 from robaudit.report.differences import (
     BOOTSTRAP_P,
@@ -33,12 +33,12 @@ from robaudit.report.differences import (
     paired_changes,
     run_columns,
 )
+from robaudit.report.legends import BOOTSTRAP
 from robaudit.report.numbers import span
-from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, paneled, percent_scale
+from robaudit.report.pictures.page import Drawing, PictureSize, few_ticks, paneled, percent_scale
 from robaudit.report.pictures.style import FAINT, line_style
-from robaudit.report.sections import Ask, Entry, Section
+from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.tables import Column, Table, cells
-from robaudit.report.words import BOOTSTRAP
 from robaudit.runs.run import Run
 from robaudit.text import count
 
@@ -82,13 +82,13 @@ class CurvesSection(Section[Curves]):
         )
         return run.info.clean_accuracy is not None and (attacked or noisy)
 
-    def records(self, run: Run, ask: Ask) -> list[Curves]:
+    def records(self, run: Run, request: SectionRequest) -> list[Curves]:
         """The curves of the run."""
-        return [curves_of(run, estimators=ask.estimators, levels=ask.levels)]
+        return [curves_of(run, estimators=request.estimators, levels=request.levels)]
 
-    def tables(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Iterator[Table]:
         """A column for each run, the differences from the first, and where the whole curves are."""
-        table = _table(entries, ask)
+        table = _table(entries, request)
         paths = " ".join(str(entry.run.path) for entry in entries)
         more = (
             f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: "
@@ -96,7 +96,9 @@ class CurvesSection(Section[Curves]):
         )
         yield replace(table, notes=(*table.notes, more))
 
-    def page_tables(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Table]:
+    def page_tables(
+        self, entries: Sequence[Entry[Curves]], request: SectionRequest
+    ) -> Iterator[Table]:
         """The table without that note; none for noise curves alone that do not end as the
         definition requires."""
         noise = [entry.record.get(CurveKind.NOISE) for entry in entries]
@@ -106,9 +108,9 @@ class CurvesSection(Section[Curves]):
             and curve.summary.relation is ValueRelation.IS
             for curve in noise
         ):
-            yield _table(entries, ask)
+            yield _table(entries, request)
 
-    def figure(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Drawing:
         """Accuracy under attacks, noise and linear corruption: a panel for each, a line for each of
         the first eight runs."""
         shown = [(entry.name, entry.record) for entry in entries[:_MOST_MODELS]]
@@ -132,16 +134,18 @@ class CurvesSection(Section[Curves]):
         )
 
     def differences(
-        self, entries: Sequence[Entry[Curves]], ask: Ask
+        self, entries: Sequence[Entry[Curves]], request: SectionRequest
     ) -> Iterator[Mapping[str, Any]]:
         """The differences of the summaries from the first run's."""
-        return difference_lines(entries, _changes(entries, ask), lambda kind: {"curve": kind.value})
+        return difference_lines(
+            entries, _changes(entries, request), lambda kind: {"curve": kind.value}
+        )
 
-    def document(self, entry: Entry[Curves], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[Curves], request: SectionRequest) -> dict[str, Any]:
         """The curves by kind."""
         return {"curves": {kind.value: curve.document() for kind, curve in entry.record.items()}}
 
-    def lines(self, entry: Entry[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[Curves], request: SectionRequest) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
         for kind, curve in entry.record.items():
             points = zip(
@@ -162,18 +166,20 @@ class CurvesSection(Section[Curves]):
                 }
 
 
-def _changes(entries: Sequence[Entry[Curves]], ask: Ask) -> dict[str, Paired[CurveKind]]:
+def _changes(
+    entries: Sequence[Entry[Curves]], request: SectionRequest
+) -> dict[str, Paired[CurveKind]]:
     return paired_changes(
-        entries, partial(curve_changes, estimators=ask.estimators, levels=ask.levels)
+        entries, partial(curve_changes, estimators=request.estimators, levels=request.levels)
     )
 
 
-def _table(entries: Sequence[Entry[Curves]], ask: Ask) -> Table:
+def _table(entries: Sequence[Entry[Curves]], request: SectionRequest) -> Table:
     """A column for each model, a line for each summary, and its differences from the first
     model."""
     names = [entry.name for entry in entries]
     block = [entry.record for entry in entries]
-    changes = _changes(entries, ask)
+    changes = _changes(entries, request)
     kinds = [kind for kind in CurveKind if any(kind in model for model in block)]
     paired = any(changes.values())
     none = [""] * 2 * len(changes) * paired

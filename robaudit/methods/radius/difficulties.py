@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robaudit.numerics.images import Floats, Mask
+from robaudit.numerics.image_intervals import Floats, Mask
 from robaudit.quantities import DIFFICULTY
-from robaudit.runs.frame import Columns
 from robaudit.runs.run import Run
+from robaudit.runs.table import Columns
 
 
 class Difficulties:
@@ -31,10 +31,10 @@ class Difficulties:
             and entry.get("options", {}).get("target") == "label"
         ]
         of_label = {str(entry.get("label") or entry["name"]) for entry in relative}
-        images = len(run.frame.ids)
+        images = len(run.table.ids)
         self._g, self._margin, self._of_label = (np.full(images, np.nan) for _ in range(3))
         known = np.zeros(images, dtype=np.bool_)
-        for columns in run.frame.values():
+        for columns in run.table.values():
             own, g, margin = _own(columns)
             if columns.key.quantity == DIFFICULTY.name and columns.key.estimator in of_label:
                 self._of_label[columns.place] = columns.values

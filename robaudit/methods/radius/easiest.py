@@ -11,9 +11,9 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.estimates import Bounds
 from robaudit.levels import LevelChoice, LevelName, NoiseLevel, from_weak_to_strong
 from robaudit.methods.radius.difficulties import Difficulties, easiest_first
-from robaudit.numerics.images import Floats
-from robaudit.runs.frame import common_places
+from robaudit.numerics.image_intervals import Floats
 from robaudit.runs.run import Run
+from robaudit.runs.table import common_places
 from robaudit.stats.bootstrap import percentiles
 
 _SHARES = tuple(i / 20 for i in range(1, 21))
@@ -125,9 +125,9 @@ def _errors(
     run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool
 ) -> EasiestErrors:
     where = str(run.path)
-    frame = run.frame
+    table = run.table
     groups = {
-        key: result.take((result.label >= 0) & (result.draws > 0)) for key, result in frame.items()
+        key: result.take((result.label >= 0) & (result.draws > 0)) for key, result in table.items()
     }
     wanted = [key for key in run.groups(estimators, levels) if len(groups[key])]
     wanted = wanted if one_noise else [key for key in wanted if key.at.name is LevelName.SEVERITY]

@@ -14,13 +14,13 @@ from robaudit.levels import LevelName
 from robaudit.methods.radius.easiest import EasiestErrors, KeptCurve, easiest_errors, kept_curve
 from robaudit.methods.radius.scores import RADII
 from robaudit.names import ResultName
-from robaudit.numerics.images import LIKE_THESE
+from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.quantities import DIFFICULTY
 from robaudit.report import numbers
 from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import (
+    Drawing,
     PictureSize,
-    Sketch,
     cut,
     legend,
     level_name,
@@ -29,7 +29,7 @@ from robaudit.report.pictures.page import (
     stacked,
 )
 from robaudit.report.pictures.style import FAINT, heat_colours, line_style
-from robaudit.report.sections import Ask, Entry, Section
+from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.tables import Table
 from robaudit.report.typed import NUMBER, SHARE, Kind, TypedColumn, TypedTable
 from robaudit.runs.run import Run
@@ -68,18 +68,18 @@ class EasiestSection(Section[Easiest]):
         labelled = run.info.clean_accuracy is not None and bool(run.info.noisy_accuracy)
         return labelled and not {DIFFICULTY.name, *RADII}.isdisjoint(run.quantities)
 
-    def records(self, run: Run, ask: Ask) -> list[Easiest]:
+    def records(self, run: Run, request: SectionRequest) -> list[Easiest]:
         """The errors of the first estimator that counts votes."""
         severe = any(entry.level_name == LevelName.SEVERITY for entry in run.info.noisy_accuracy)
         curve = None
         if severe:
             try:
-                curve = kept_curve(run, ask.estimators, ask.levels)
+                curve = kept_curve(run, request.estimators, request.levels)
             except RunError:  # none among the requested results
                 curve = None
-        return [Easiest(easiest_errors(run, ask.estimators, ask.levels), curve)]
+        return [Easiest(easiest_errors(run, request.estimators, request.levels), curve)]
 
-    def table(self, entry: Entry[Easiest], ask: Ask) -> TypedTable:
+    def table(self, entry: Entry[Easiest], request: SectionRequest) -> TypedTable:
         """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images: a row for each
         noise level and share."""
         errors = entry.record.errors
@@ -96,7 +96,7 @@ class EasiestSection(Section[Easiest]):
             lines=(count(errors.images, "image"),),
         )
 
-    def tables(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[Easiest]], request: SectionRequest) -> Iterator[Table]:
         """The table of errors by noise level, and of their mean over corruptions and severities."""
         several = len(entries) > 1
         unsorted = [entry.record.errors.last for entry in entries if entry.record.errors.last]
@@ -104,7 +104,9 @@ class EasiestSection(Section[Easiest]):
             f"{last} misclassified images of unknown loss come last." for last in unsorted
         )
         yield replace(
-            laid_out([(entry.name, self.table(entry, ask)) for entry in entries], several=several),
+            laid_out(
+                [(entry.name, self.table(entry, request)) for entry in entries], several=several
+            ),
             notes=notes,
         )
         curves = [
@@ -117,12 +119,12 @@ class EasiestSection(Section[Easiest]):
                 several=several,
             )
 
-    def figure(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[Easiest]], request: SectionRequest) -> Drawing:
         """A heat map by noise level for each run, and the error by the share of images kept."""
         curves = [
             (entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None
         ]
-        return Sketch(
+        return Drawing(
             title="Errors on the easiest images",
             caption=" ".join(_caption(entries, [curve for _, curve in curves])),
             height=lambda look: (
@@ -131,7 +133,7 @@ class EasiestSection(Section[Easiest]):
             draw=lambda body, look: _draw(body, look, entries, curves),
         )
 
-    def document(self, entry: Entry[Easiest], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[Easiest], request: SectionRequest) -> dict[str, Any]:
         """The errors by level and by the share of images kept."""
         errors, curve = entry.record
         by_share = {

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.objective import Objective
-from robaudit.methods.radius.estimator import SearchedRadius, flips_of, rows_of
 from robaudit.methods.radius.minimal_norm import Flips, Search, passes_of, shared_flips
 from robaudit.methods.radius.norm_steps import Norm
-from robaudit.noise.base import shape_of
+from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, rows_of
+from robaudit.noise.noise import shape_of
 from robaudit.numerics.normal import normal_cdf
 from robaudit.results import Result
 

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.errors import ModelError
-from robaudit.methods.radius.estimator import RadiusEstimator, diameter, rows_of
+from robaudit.methods.radius.radius_estimator import RadiusEstimator, diameter, rows_of
 from robaudit.models.graph import Model, record
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import is_affine
-from robaudit.noise.base import shape_of
+from robaudit.noise.noise import shape_of
 from robaudit.numerics.margins import margin_rounding
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import Result, Searched

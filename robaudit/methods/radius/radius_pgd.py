@@ -12,11 +12,11 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.objective import Objective
-from robaudit.methods.radius.estimator import LEAST_CAP, SearchedRadius, flips_of, rows_of
 from robaudit.methods.radius.growing_balls import Grid, first_escapes
 from robaudit.methods.radius.minimal_norm import Flips
 from robaudit.methods.radius.norm_steps import Norm
-from robaudit.noise.base import Shape, shape_of
+from robaudit.methods.radius.radius_estimator import LEAST_CAP, SearchedRadius, flips_of, rows_of
+from robaudit.noise.noise import Shape, shape_of
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import lengths
 from robaudit.results import Result, Searched

@@ -12,11 +12,11 @@ from torch import Tensor
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Need
 from robaudit.engine.objective import Objective
-from robaudit.methods.radius.estimator import SearchedRadius, flips_of, rows_of
 from robaudit.methods.radius.minimal_norm import Flips
 from robaudit.methods.radius.norm_steps import Norm
+from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, rows_of
 from robaudit.methods.radius.random_directions import DOUBLINGS, Rays, least_flip
-from robaudit.noise.base import Shape, shape_of
+from robaudit.noise.noise import Shape, shape_of
 from robaudit.numerics.normal import normal_cdf
 from robaudit.results import Result
 

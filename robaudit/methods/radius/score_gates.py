@@ -13,7 +13,7 @@ from robaudit.gates.evidence import Evidence
 from robaudit.gates.measure import Measured, Method
 from robaudit.gates.statistics import Statistic
 from robaudit.methods.radius.scores import RADII, Score, Scores, radii_of, scores_of
-from robaudit.spec.gates import Gate
+from robaudit.spec.gate_grammar import Gate
 
 
 def _scores(evidence: Evidence) -> Scores:

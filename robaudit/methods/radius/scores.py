@@ -21,12 +21,18 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.estimates import Bounds, Estimate
 from robaudit.levels import LevelChoice
 from robaudit.methods.radius.difficulties import Difficulties
-from robaudit.numerics.images import ROW_CONFIDENCE, Floats, MeasuredImages, opened, population_mean
+from robaudit.numerics.image_intervals import (
+    ROW_CONFIDENCE,
+    Floats,
+    MeasuredImages,
+    opened,
+    population_mean,
+)
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.records import Inline, Record, published
-from robaudit.runs.frame import Columns, common_ids
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, measuring
+from robaudit.runs.table import Columns, common_ids
 from robaudit.stats.bootstrap import (
     BOOTSTRAP,
     Ends,

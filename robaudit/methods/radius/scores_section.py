@@ -20,7 +20,7 @@ from robaudit.methods.radius.scores import (
     score_changes,
     scores_of,
 )
-from robaudit.numerics.images import LIKE_THESE
+from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.quantities import RADIUS, TOLERANCE
 from robaudit.report import numbers
 from robaudit.report.differences import (
@@ -31,10 +31,10 @@ from robaudit.report.differences import (
     paired_changes,
     run_columns,
 )
-from robaudit.report.pictures.page import PictureSize, Sketch, cut, few_ticks, paneled
+from robaudit.report.pictures.page import Drawing, PictureSize, cut, few_ticks, paneled
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
-from robaudit.report.sections import Ask, Entry, Section, by_name
-from robaudit.report.summary import about
+from robaudit.report.sections import Entry, Section, SectionRequest, by_name
+from robaudit.report.summary_section import about
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
@@ -69,14 +69,14 @@ class ScoresSection(Section[Scores]):
         """Whether it has labels and radii."""
         return run.info.clean_accuracy is not None and not set(RADII).isdisjoint(run.quantities)
 
-    def records(self, run: Run, ask: Ask) -> list[Scores]:
+    def records(self, run: Run, request: SectionRequest) -> list[Scores]:
         """The scores of each result."""
-        return [scores_of(radii) for radii in _radii(run, ask)]
+        return [scores_of(radii) for radii in _radii(run, request)]
 
-    def tables(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[Scores]], request: SectionRequest) -> Iterator[Table]:
         """A table of each result, with a line for each score; of several runs side by side, with
         the differences from the first."""
-        changes = _changes(entries, ask)
+        changes = _changes(entries, request)
         names = list(by_name(entries))
         for key in dict.fromkeys(entry.record.radii.key for entry in entries):
             of_run = {
@@ -88,7 +88,7 @@ class ScoresSection(Section[Scores]):
             }
             yield _table(names, of_run, of_key)
 
-    def figure(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[Scores]], request: SectionRequest) -> Drawing:
         """Radii against the difficulty of the images, with the line of the slope: a panel for each
         of the first nine results and runs."""
         keys = [entry.record.radii.key for entry in entries]
@@ -118,30 +118,32 @@ class ScoresSection(Section[Scores]):
         )
 
     def differences(
-        self, entries: Sequence[Entry[Scores]], ask: Ask
+        self, entries: Sequence[Entry[Scores]], request: SectionRequest
     ) -> Iterator[Mapping[str, Any]]:
         """The differences of the scores from the first run's."""
         return difference_lines(
-            entries, _changes(entries, ask), lambda of: {**of[0].document(), "score": of[1].value}
+            entries,
+            _changes(entries, request),
+            lambda of: {**of[0].document(), "score": of[1].value},
         )
 
-    def lines(self, entry: Entry[Scores], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[Scores], request: SectionRequest) -> Iterator[Mapping[str, Any]]:
         """A line for each score."""
         for score, value in entry.record.values.items():
             yield {**entry.record.radii.key.document(), "score": score.value, **value.document()}
 
 
-def _radii(run: Run, ask: Ask) -> list[Radii]:
+def _radii(run: Run, request: SectionRequest) -> list[Radii]:
     """The radii of a run, or of its correct images.
 
     Raises:
         SpecError: radii of misclassified images are requested; they are 0.
         NothingLeftError: every image is misclassified.
     """
-    results = radii_of(run, ask.estimators, ask.levels)
-    if ask.only is None:
+    results = radii_of(run, request.estimators, request.levels)
+    if request.only is None:
         return results
-    if ask.only == "wrong":
+    if request.only == "wrong":
         raise SpecError(
             "--only wrong",
             "does not apply to the section scores: misclassified images count as 0",
@@ -158,10 +160,10 @@ def _radii(run: Run, ask: Ask) -> list[Radii]:
 
 
 def _changes(
-    entries: Sequence[Entry[Scores]], ask: Ask
+    entries: Sequence[Entry[Scores]], request: SectionRequest
 ) -> dict[str, Paired[tuple[GroupKey, Score]]]:
     def differences(base: Run, new: Run) -> Paired[tuple[GroupKey, Score]]:
-        before, now = ({radii.key: radii for radii in _radii(run, ask)} for run in (base, new))
+        before, now = ({radii.key: radii for radii in _radii(run, request)} for run in (base, new))
         shared = [(radii, now[key]) for key, radii in before.items() if key in now]
         return {
             (old.key, score): change

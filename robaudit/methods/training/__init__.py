@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from robaudit.methods.training.run import train
     from robaudit.methods.training.spec import Recipe, TrainingSpec, load_training, training_spec
+    from robaudit.methods.training.trainer import train
 
 __all__ = ["Recipe", "TrainingSpec", "load_training", "train", "training_spec"]
 
@@ -20,4 +20,4 @@ def __getattr__(name: str) -> Any:
     """Import a name when it is first used: the command's help needs none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'run' if name == 'train' else 'spec'}"), name)
+    return getattr(import_module(f"{__name__}.{'trainer' if name == 'train' else 'spec'}"), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from robaudit.methods.training.objective import Batch, NoisyObjective
+from robaudit.methods.training.training_objective import Batch, NoisyObjective
 
 
 class Augmentation(NoisyObjective):

@@ -55,8 +55,8 @@ def train(
 
     training = load_training(spec, settings=set_ or ())
     with starting(quiet=quiet):
-        from robaudit.methods.training.run import AUDIT, RECORD
-        from robaudit.methods.training.run import train as run
+        from robaudit.methods.training.trainer import AUDIT, RECORD
+        from robaudit.methods.training.trainer import train as run
     with Reporter(quiet=quiet, patient=False, action="training", unit="steps") as reporter:
         folder = run(training, out=out, device=device, trust=trust, listener=reporter)
     if not quiet:

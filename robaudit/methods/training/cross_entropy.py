@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from robaudit.methods.training.objective import Batch, Objective
+from robaudit.methods.training.training_objective import Batch, Objective
 
 
 class CrossEntropy(Objective):

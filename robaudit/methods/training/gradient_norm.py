@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.methods.training.objective import Batch, Objective
+from robaudit.methods.training.training_objective import Batch, Objective
 
 
 class GradientNorm(Objective):

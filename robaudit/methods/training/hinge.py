@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.methods.training.objective import Batch, Objective
+from robaudit.methods.training.training_objective import Batch, Objective
 from robaudit.numerics.margins import margins
 
 

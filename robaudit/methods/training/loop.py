@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from robaudit.errors import RobauditError
-from robaudit.methods.training.objective import Batch, Objective
 from robaudit.methods.training.spec import Recipe
+from robaudit.methods.training.training_objective import Batch, Objective
 from robaudit.progress import Listener
 
 _MOMENTUM = 0.9

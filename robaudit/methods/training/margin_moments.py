@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from robaudit.errors import ModelError
 from robaudit.methods.training.network import Normalised
-from robaudit.methods.training.objective import Batch, Objective
-from robaudit.numerics.moments import relu_moments
+from robaudit.methods.training.training_objective import Batch, Objective
+from robaudit.numerics.normal_moments import relu_moments
 
 _LEAST_VARIANCE = 1e-12
 

@@ -6,7 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.methods.training.margin_moments import SQRT2
-from robaudit.methods.training.objective import Batch, Objective
+from robaudit.methods.training.training_objective import Batch, Objective
 from robaudit.numerics.margins import margins
 
 

@@ -12,7 +12,7 @@ from robaudit.methods.training.margin_moments import (
     of_label,
     ranked_others,
 )
-from robaudit.numerics.moments import mean_of_larger
+from robaudit.numerics.normal_moments import mean_of_larger
 
 
 class Mscr(SmoothedObjective):

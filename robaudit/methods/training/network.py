@@ -9,19 +9,19 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from robaudit.datasets.base import Dataset
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.dataset import Dataset
+from robaudit.datasets.open_dataset import open_dataset
 from robaudit.errors import DataError, ModelError
-from robaudit.methods.training.objective import Objective
 from robaudit.methods.training.orthogonal import orthogonalise
 from robaudit.methods.training.spec import TrainingSpec
+from robaudit.methods.training.training_objective import Objective
 from robaudit.models.architectures import build_architecture
-from robaudit.models.base import Source
+from robaudit.models.formats import Source
 from robaudit.plugins import OBJECTIVES, blaming, load_class
 from robaudit.progress import Listener
 from robaudit.spec.class_names import BASE_DIR
-from robaudit.spec.errors import explain
 from robaudit.spec.model import BaseDatasetSpec, ModelSpec
+from robaudit.spec.validation_errors import explain
 
 
 class Normalised(nn.Module):

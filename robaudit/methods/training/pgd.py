@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.methods.training.objective import Batch, Objective
-from robaudit.noise.base import shape_of
+from robaudit.methods.training.training_objective import Batch, Objective
+from robaudit.noise.noise import shape_of
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.attack import Ball, ascend
 

@@ -7,7 +7,8 @@ import math
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.methods.training.objective import Batch, NoisyObjective
+from robaudit.methods.training.training_objective import Batch, NoisyObjective
+from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 
 class QNormMc(NoisyObjective):
@@ -21,13 +22,14 @@ class QNormMc(NoisyObjective):
     source = "Rice et al., equation 6 and section 4.3"
 
     q: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="the order of the norm")
-    samples: int = Field(50, ge=1, le=10**5, description="noisy copies of each image")
+    renamed = SAMPLES_ARE_DRAWS
+    draws: int = Field(50, ge=1, le=10**5, description="noisy copies of each image")
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean of Z_q over the images."""
-        image = batch.rows(self.samples)
+        image = batch.rows(self.draws)
         copies = batch.images[image]
         log_loss = batch.log_loss(self.noisy(copies, self.normals(copies)), image).view(
-            -1, self.samples
+            -1, self.draws
         )
-        return ((self.q * log_loss).logsumexp(1).sub(math.log(self.samples)) / self.q).exp().mean()
+        return ((self.q * log_loss).logsumexp(1).sub(math.log(self.draws)) / self.q).exp().mean()

@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.methods.intermediate_q.path_sampling import temperature_grid
-from robaudit.methods.training.objective import Batch, NoisyObjective
+from robaudit.methods.training.training_objective import Batch, NoisyObjective
+from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 # of the adaptation: log angle += rate (acceptance - target)
 _RATE = 0.5
@@ -44,7 +45,8 @@ class QNormPath(NoisyObjective):
     source = "Rice et al., equation 8 and section 4.3"
 
     q: float = Field(10.0, gt=0, le=1e6, allow_inf_nan=False, description="the order of the norm")
-    samples: int = Field(
+    renamed = SAMPLES_ARE_DRAWS
+    draws: int = Field(
         25,
         ge=2,
         le=10**4,
@@ -60,18 +62,18 @@ class QNormPath(NoisyObjective):
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean of Z_q over the images."""
-        grid = temperature_grid(self.q, self.samples)
+        grid = temperature_grid(self.q, self.draws)
         with batch.searching():
-            points = self._visited(batch, grid)  # (images, samples, ...)
+            points = self._visited(batch, grid)  # (images, draws, ...)
         t = torch.tensor(grid, dtype=torch.float64, device=points.device)
         weights = (
             torch.cat([t[1:] - t[:-1], t.new_zeros(1)]) / 2
             + torch.cat([t.new_zeros(1), t[1:] - t[:-1]]) / 2
         )
-        image = batch.rows(self.samples)
+        image = batch.rows(self.draws)
         log_loss = batch.log_loss(
             self.noisy(batch.images[image], points.flatten(0, 1)), image
-        ).view(-1, self.samples)
+        ).view(-1, self.draws)
         return (log_loss @ weights / self.q).exp().mean()
 
     def _visited(self, batch: Batch, grid: tuple[float, ...]) -> Tensor:

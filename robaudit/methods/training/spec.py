@@ -11,9 +11,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 
 from robaudit.plugins import OBJECTIVES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
-from robaudit.spec.errors import explain
 from robaudit.spec.fields import Count, Number, OneOrMore, Positive, SpecSection, Whole
-from robaudit.spec.load import put, read_document, read_setting
 from robaudit.spec.model import (
     AuditSpec,
     BaseDatasetSpec,
@@ -23,6 +21,8 @@ from robaudit.spec.model import (
     with_options,
 )
 from robaudit.spec.origin import Location, Origin
+from robaudit.spec.read import put, read_document, read_setting
+from robaudit.spec.validation_errors import explain
 
 _PLACEHOLDER = {"path": "model.safetensors", "architecture": "robaudit:linear"}
 

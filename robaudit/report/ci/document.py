@@ -14,7 +14,7 @@ from robaudit.compare.result import Comparison
 from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
 from robaudit.records import Record, json_schema
 from robaudit.runs.info import RunInfo
-from robaudit.spec.gates import WARNINGS
+from robaudit.spec.gate_grammar import WARNINGS
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robaudit.gates.decide import Decision, Verdict, overall
-from robaudit.gates.text import class_numbers, coverage_text, numbers, sentence
+from robaudit.gates.decision_text import class_numbers, coverage_text, numbers, sentence
 from robaudit.report.ci.document import Subject, counted
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_rows
 from robaudit.text import clipped, count, printable

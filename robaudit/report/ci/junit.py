@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
 from robaudit.gates.decide import Decision, Verdict
-from robaudit.gates.text import sentence
+from robaudit.gates.decision_text import sentence
 from robaudit.report.ci.document import Subject
 from robaudit.text import printable
 

@@ -11,21 +11,21 @@ from robaudit.gates.decide import Decision
 from robaudit.gates.sources import decisions_of
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
-from robaudit.report.chosen import principal
 from robaudit.report.pictures import kinds_of_picture
+from robaudit.report.principal_result import principal
 from robaudit.report.sections import (
     CLASSES,
     FLAGGED,
     LEVELS,
-    Ask,
     Entry,
     Section,
+    SectionRequest,
     run_names,
     working_sections,
 )
 from robaudit.report.tables import Table
 from robaudit.runs.run import Run, chosen
-from robaudit.stats.classes import ClassBias
+from robaudit.stats.class_differences import ClassBias
 from robaudit.stats.flags import Flagged
 from robaudit.stats.summary import GroupSummary, summary_of
 
@@ -39,7 +39,7 @@ class RunView:
     Attributes:
         name: tells it from the others.
         run: the run.
-        ask: the request, without what the run lacks.
+        request: the request, without what the run lacks.
         groups: the summaries of these results, in the run's order.
         shown: the estimators whose classes and samples are shown: the requested ones, else the
             first that gives probabilities with intervals, else the first.
@@ -48,7 +48,7 @@ class RunView:
 
     name: str
     run: Run
-    ask: Ask
+    request: SectionRequest
     groups: tuple[GroupSummary, ...]
     shown: tuple[str, ...]
     decisions: tuple[Mapping[str, Any], ...] = ()
@@ -65,7 +65,7 @@ class PageSection:
     name: str
     section: Section[Any]
     entries: tuple[Entry[Any], ...]
-    ask: Ask
+    request: SectionRequest
     tables: tuple[Table, ...]
 
 
@@ -102,7 +102,7 @@ class Content:
 
 def gather(
     runs: Sequence[Run],
-    ask: Ask | None = None,
+    request: SectionRequest | None = None,
     *,
     most: int = 60,
     decisions: Sequence[Decision] | None = None,
@@ -112,7 +112,7 @@ def gather(
 
     Args:
         runs: at least one.
-        ask: estimators, levels, threshold and labels.
+        request: estimators, levels, threshold and labels.
         most: the most samples listed for each estimator and noise level.
         decisions: on the gates of a single run; None: of each run on its spec's.
 
@@ -121,7 +121,7 @@ def gather(
         NothingLeftError: a run has no results.
         RobauditError: the quantity cannot have this threshold.
     """
-    request = Ask() if ask is None else ask
+    request = SectionRequest() if request is None else request
     available = [_available(run, request) for run in runs]
     for wanted, error in available[0][1].items():
         if all(wanted in missing for _, missing in available):
@@ -146,14 +146,16 @@ def gather(
     return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
 
 
-def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...]) -> RunView:
-    if not run.frame:
+def _view(
+    name: str, run: Run, request: SectionRequest, decisions: tuple[Mapping[str, Any], ...]
+) -> RunView:
+    if not run.table:
         raise NothingLeftError(
             str(run.path), "has no results to report", "audit at least one sample"
         )
     groups = {group.key: group for group in summary_of(run)}
     summaries = tuple(
-        groups[key] for key in chosen(groups, ask.estimators, ask.levels, str(run.path))
+        groups[key] for key in chosen(groups, request.estimators, request.levels, str(run.path))
     )
     if not summaries:
         raise NothingLeftError(
@@ -161,12 +163,12 @@ def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...
         )
     names = dict.fromkeys(group.key.estimator for group in summaries)
     named = dict.fromkeys(
-        name for wanted in ask.estimators for name in names if matches(name, wanted)
+        name for wanted in request.estimators for name in names if matches(name, wanted)
     )
     return RunView(
         name,
         run,
-        replace(ask, label=(name,)),
+        replace(request, label=(name,)),
         summaries,
         tuple(named) or (principal(summaries),),
         decisions,
@@ -174,12 +176,14 @@ def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...
 
 
 def _part(
-    name: str, section: Section[Any], views: Sequence[RunView], ask: Ask, most: int
+    name: str, section: Section[Any], views: Sequence[RunView], request: SectionRequest, most: int
 ) -> PageSection | None:
     """A section of the runs that it applies to; None where it has nothing to show."""
     entries: list[Entry[Any]] = []
     for view in views:
-        run_ask = replace(view.ask, estimators=view.shown) if section.main_only else view.ask
+        run_ask = (
+            replace(view.request, estimators=view.shown) if section.main_only else view.request
+        )
         run_ask = (
             replace(run_ask, bottom=max(1, most))
             if name == FLAGGED
@@ -195,15 +199,15 @@ def _part(
                 if name == FLAGGED
                 else added
             )
-    tables = tuple(section.shown(entries, ask, page=True)) if entries else ()
-    return PageSection(name, section, tuple(entries), ask, tables) if tables else None
+    tables = tuple(section.shown(entries, request, page=True)) if entries else ()
+    return PageSection(name, section, tuple(entries), request, tables) if tables else None
 
 
 def _listed(flagged: Flagged, most: int) -> Flagged:
     return replace(flagged, samples=flagged.samples[: min(most, max(flagged.beyond, _FEW))])
 
 
-def _available(run: Run, ask: Ask) -> tuple[Ask, dict[object, RunError]]:
+def _available(run: Run, request: SectionRequest) -> tuple[SectionRequest, dict[object, RunError]]:
     """The request without what the run lacks, as long as it has some of it; and an error for each
     thing that it lacks."""
     missing = dict[object, RunError]()
@@ -216,9 +220,10 @@ def _available(run: Run, ask: Ask) -> tuple[Ask, dict[object, RunError]]:
             return False
 
     estimators = [
-        name for name in ask.estimators if has(name, [name], EVERY_LEVEL)
-    ] or ask.estimators
+        name for name in request.estimators if has(name, [name], EVERY_LEVEL)
+    ] or request.estimators
     levels = (
-        LevelChoice.joined(part for part in ask.levels.parts if has(part, (), part)) or ask.levels
+        LevelChoice.joined(part for part in request.levels.parts if has(part, (), part))
+        or request.levels
     )
-    return replace(ask, estimators=estimators, levels=levels), missing
+    return replace(request, estimators=estimators, levels=levels), missing

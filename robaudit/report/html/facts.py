@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP
 from typing import Any
 
 from robaudit.estimates import Covers
-from robaudit.gates.text import number
+from robaudit.gates.decision_text import number
 from robaudit.report.html.content import RunView
 from robaudit.report.numbers import NONE
 from robaudit.report.tables import Cell, Column, Table, cells

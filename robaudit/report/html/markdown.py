@@ -79,6 +79,6 @@ def _tables(part: PageSection, samples: int) -> Sequence[Table]:
         )
         for entry in part.entries
     ]
-    tables = part.section.shown(listed, part.ask)
+    tables = part.section.shown(listed, part.request)
     rest = sum(entry.record.beyond - len(entry.record.samples) for entry in listed)
     return [*tables, Table(notes=(f"{rest:,} more are not listed.",))] if rest else tables

@@ -125,8 +125,8 @@ def _section(part: PageSection, source: ImageSource | None, *, images: bool) -> 
     drawn = part.section.has_figure and any(table.columns for table in part.tables)
     if drawn and (images or not of_images):
         try:
-            sketch = part.section.figure(part.entries, replace(part.ask, data=source))
-            picture = {"svg": _safe(inline(part.name, sketch)), "caption": sketch.caption}
+            drawing = part.section.figure(part.entries, replace(part.request, data=source))
+            picture = {"svg": _safe(inline(part.name, drawing)), "caption": drawing.caption}
         except RobauditError as error:
             if not of_images:
                 raise

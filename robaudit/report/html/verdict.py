@@ -6,17 +6,17 @@ import math
 from collections.abc import Iterator, Sequence
 
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
-from robaudit.numerics.images import LIKE_THESE
+from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
-from robaudit.report.classes import class_mean, label_of
+from robaudit.report.classes_section import class_mean, label_of
 from robaudit.report.differences import changes_of, difference
 from robaudit.report.html.content import Content, RunView
+from robaudit.report.legends import COVER, bracketed_certainties
 from robaudit.report.sections import Entry
-from robaudit.report.summary import group_mean, mean_text
+from robaudit.report.summary_section import group_mean, mean_text
 from robaudit.report.tables import Cell, Column, Table, cells
-from robaudit.report.words import COVER, bracketed_certainties
-from robaudit.stats.classes import ClassBias, ClassStats
+from robaudit.stats.class_differences import ClassBias, ClassStats
 from robaudit.stats.flags import Flagged
 from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.text import count

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as Xml
 
 from robaudit.report.pictures import can_draw
 from robaudit.report.pictures.kinds import picture
-from robaudit.report.pictures.page import PictureSize, Sketch
+from robaudit.report.pictures.page import Drawing, PictureSize
 from robaudit.report.pictures.style import CARD, FAINT, GRID, INK
 from robaudit.text import printable
 
@@ -23,7 +23,7 @@ _LONG = re.compile(r"-?\d+\.\d{3,}(?![\d.])")
 _NUMBERED = re.compile(r"_\d+$")
 
 
-def inline(kind: str, sketch: Sketch) -> str:
+def inline(kind: str, drawing: Drawing) -> str:
     """The ``<svg>`` element of a picture, without its caption.
 
     It has a viewBox and no size, a title for screen readers, no metadata, and only inline styles.
@@ -33,13 +33,13 @@ def inline(kind: str, sketch: Sketch) -> str:
 
     Args:
         kind: the kind of picture, for the ids.
-        sketch: the picture.
+        drawing: the picture.
 
     Raises:
         RobauditError: matplotlib is not installed, or images cannot be read.
     """
     can_draw(required=True, where=f"the picture {kind}")
-    root = Xml.fromstring(picture(sketch, "svg", _SIZE, salt=ascii(f"{kind} {sketch.caption}")))  # noqa: S314  our own drawing, without a document type
+    root = Xml.fromstring(picture(drawing, "svg", _SIZE, salt=ascii(f"{kind} {drawing.caption}")))  # noqa: S314  our own drawing, without a document type
     for parent in list(root.iter()):
         for child in list(parent):
             if _name(child.tag) in ("metadata", "style"):
@@ -66,7 +66,7 @@ def inline(kind: str, sketch: Sketch) -> str:
         }
     )
     named = Xml.Element("title", {"id": f"{kind}-title"})
-    named.text = printable(sketch.title)
+    named.text = printable(drawing.title)
     root.insert(0, named)
     return re.sub(r">\s+<", "><", Xml.tostring(root, encoding="unicode"))
 

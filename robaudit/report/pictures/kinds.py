@@ -11,9 +11,9 @@ from robaudit.compare.side_by_side import not_compared
 from robaudit.errors import RobauditError, did_you_mean
 from robaudit.report.numbers import signs
 from robaudit.report.pictures import kinds_of_picture
-from robaudit.report.pictures.page import MARGIN, PictureSize, Sketch, flowing
+from robaudit.report.pictures.page import MARGIN, Drawing, PictureSize, flowing
 from robaudit.report.pictures.style import CARD, FAINT, styled
-from robaudit.report.sections import Ask, runs_of, section_of
+from robaudit.report.sections import SectionRequest, runs_of, section_of
 from robaudit.runs.run import Run
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ _NOTEBOOK_DPI = 110
 _PLACES = 6
 
 
-def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
+def drawing_of(kind: str, runs: Sequence[Run], request: SectionRequest) -> Drawing:
     """A figure of some runs, still to be drawn.
 
     Args:
         kind: one of :func:`robaudit.report.pictures.kinds_of_picture`.
         runs: at least one.
-        ask: the request.
+        request: the request.
 
     Raises:
         RobauditError: the kind is unknown or has no figure, or a run has nothing that it could
@@ -49,9 +49,9 @@ def sketch_of(kind: str, runs: Sequence[Run], ask: Ask) -> Sketch:
         raise RobauditError(
             f"kind {kind!r}", "is a section without a figure", f"robaudit show RUN {kind} prints it"
         )
-    entries = section.find(runs, section.narrowed(runs, ask))
-    sketch = section.figure(entries, ask)
-    return replace(sketch, apart=not_compared(runs_of(entries)))
+    entries = section.find(runs, section.narrowed(runs, request))
+    drawing = section.figure(entries, request)
+    return replace(drawing, apart=not_compared(runs_of(entries)))
 
 
 def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
@@ -71,12 +71,12 @@ def look_of(width: float, *, title: bool = True, caption: bool = True) -> Pictur
 
 
 def picture(
-    sketch: Sketch, format_: str, look: PictureSize, *, dpi: int = 300, salt: str = ""
+    drawing: Drawing, format_: str, look: PictureSize, *, dpi: int = 300, salt: str = ""
 ) -> bytes:
     """The bytes of a picture; the same for the same drawing, with any matplotlibrc.
 
     Args:
-        sketch: from :func:`sketch_of`.
+        drawing: from :func:`drawing_of`.
         format_: png, svg or pdf. Letters are outlines (svg) or an embedded font (pdf).
         look: from :func:`look_of`.
         dpi: of a png.
@@ -87,7 +87,7 @@ def picture(
     sink = io.BytesIO()
     with styled(look.size, salt):
         figure = _drawn(
-            sketch, look, "none" if salt else CARD, dpi if format_ == "png" else 72, format_
+            drawing, look, "none" if salt else CARD, dpi if format_ == "png" else 72, format_
         )
         figure.savefig(
             sink, format=format_, facecolor=figure.get_facecolor(), metadata=dates[format_]
@@ -95,13 +95,13 @@ def picture(
     return sink.getvalue()
 
 
-def figure_of(sketch: Sketch, look: PictureSize) -> Figure:
+def figure_of(drawing: Drawing, look: PictureSize) -> Figure:
     """A picture as a figure, which a notebook shows and ``savefig`` writes; see :func:`picture`."""
     with styled(look.size):
-        return _drawn(sketch, look, CARD, 100, "png")
+        return _drawn(drawing, look, CARD, 100, "png")
 
 
-def _drawn(sketch: Sketch, look: PictureSize, background: str, dpi: int, format_: str) -> Figure:
+def _drawn(drawing: Drawing, look: PictureSize, background: str, dpi: int, format_: str) -> Figure:
     """Title, body and caption below each other; no text is read as a formula."""
     from matplotlib.backend_bases import get_registered_canvas_class
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -129,11 +129,11 @@ def _drawn(sketch: Sketch, look: PictureSize, background: str, dpi: int, format_
     body = page.add_subfigure(page.add_gridspec(1, 1)[0, 0])
     for part in (page, body):
         part.patch.set_visible(False)
-    sketch.draw(body, look)
-    words = _words(page, sketch, look)
+    drawing.draw(body, look)
+    words = _words(page, drawing, look)
     around = [*words, *(legend for part in _parts(figure) for legend in part.legends)]
     extents = [artist.get_window_extent().height / dpi + 2 * _PAD for artist in around]
-    figure.set_size_inches(look.width, sketch.height(look) + sum(extents))
+    figure.set_size_inches(look.width, drawing.height(look) + sum(extents))
     get_registered_canvas_class(format_)(figure)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -141,11 +141,11 @@ def _drawn(sketch: Sketch, look: PictureSize, background: str, dpi: int, format_
     return figure
 
 
-def _words(page: SubFigure, sketch: Sketch, look: PictureSize) -> Iterator[Text]:
+def _words(page: SubFigure, drawing: Drawing, look: PictureSize) -> Iterator[Text]:
     """The title and the caption, where the look has them."""
     left: dict[str, Any] = {"x": MARGIN / look.body, "ha": "left", "wrap": True, "linespacing": 1.3}
     if look.title:
-        named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
+        named = f"{drawing.title}: {drawing.about}" if drawing.about else drawing.title
         yield page.suptitle(
             flowing(named, look.letters(0.8 * look.body, bold=True)),
             size=look.size + 2,
@@ -153,8 +153,8 @@ def _words(page: SubFigure, sketch: Sketch, look: PictureSize) -> Iterator[Text]
             **left,
         )
     if look.caption:
-        about = f"{sketch.about}. " if sketch.about and not look.title else ""
-        caption = signs(f"{about}{sketch.caption} {sketch.apart}".strip())
+        about = f"{drawing.about}. " if drawing.about and not look.title else ""
+        caption = signs(f"{about}{drawing.caption} {drawing.apart}".strip())
         yield page.supxlabel(
             flowing(caption, look.letters(look.body)), size=look.size, color=FAINT, **left
         )

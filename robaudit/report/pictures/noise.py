@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from robaudit.datasets.base import Dataset, Sample, first_samples
+from robaudit.datasets.dataset import Dataset, Sample, first_samples
 from robaudit.noise.process import NoiseProcess
-from robaudit.report.flagged import Pixels, sized
+from robaudit.report.flagged_section import Pixels, sized
 from robaudit.report.gallery import first_copy
 from robaudit.report.numbers import level_numbers
-from robaudit.report.pictures.page import PictureSize, Sketch, cut, stacked
+from robaudit.report.pictures.page import Drawing, PictureSize, cut, stacked
 from robaudit.report.pictures.style import FAINT, quiet
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Preview(NamedTuple):
     images: tuple[tuple[Pixels, ...], ...]
 
 
-def sketch(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: int) -> Sketch:
+def drawing(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: int) -> Drawing:
     """The first images of a data set under each noise, by the first draw of the run's own noise; at
     most seven levels of each.
 
@@ -50,7 +50,7 @@ def sketch(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: 
     samples = list(first_samples(dataset, images, skip_bad=False))
     shown = [_preview(noise, samples, seed) for noise in noises]
     columns = 1 + max(len(preview.levels) for preview in shown)
-    return Sketch(
+    return Drawing(
         title="Examples of the noise",
         caption=f"The first images of {dataset.where}, clean and with the first draw of the "
         "run's noise; pixels beyond [0, 1] are cut "

@@ -63,7 +63,7 @@ class PictureSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Sketch:
+class Drawing:
     """A picture that is still to be drawn.
 
     Attributes:
@@ -197,11 +197,11 @@ def paneled(
     about: str = "",
     beside: float = 0.55,
     **shared: Any,
-) -> Sketch:
+) -> Drawing:
     """A picture made of panels side by side, below a legend of all of them.
 
     Args:
-        title, about: as in :class:`Sketch`.
+        title, about: as in :class:`Drawing`.
         caption: its sentences.
         shown: the items of the panels.
         draw: draws the panel of an item.
@@ -235,7 +235,7 @@ def paneled(
             body.supxlabel(xlabel, size=look.size, color=FAINT)
         legend(body, styles or {}, look)
 
-    return Sketch(title, " ".join(caption), height, draw_all, about)
+    return Drawing(title, " ".join(caption), height, draw_all, about)
 
 
 def percent_scale(axis: Axis) -> None:

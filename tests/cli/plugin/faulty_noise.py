@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from robaudit import AdditiveNoise, LevelName, Noise
-from robaudit.noise.base import Shape
+from robaudit.noise.noise import Shape
 
 FAULTS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
     "NaN": (

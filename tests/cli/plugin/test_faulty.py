@@ -138,7 +138,7 @@ def test_a_value_too_few_or_too_many(
         tmp_path,
         digits(
             estimators=[
-                {"miscounted": {"fault": fault, "q": [1, 10], "samples": 10, "target": "predicted"}}
+                {"miscounted": {"fault": fault, "q": [1, 10], "draws": 10, "target": "predicted"}}
             ]
         ),
     )
@@ -156,8 +156,8 @@ def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:
         tmp_path,
         digits(
             estimators=[
-                {"mc": {"samples": 10}},
-                {"miscounted": {"fault": "nan", "q": [1, 10], "samples": 10}},
+                {"mc": {"draws": 10}},
+                {"miscounted": {"fault": "nan", "q": [1, 10], "draws": 10}},
             ]
         ),
     )

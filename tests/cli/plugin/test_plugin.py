@@ -56,10 +56,10 @@ def run(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     example, _ = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     estimators = yaml.safe_load(example.replace("1000", "20"))["estimators"]
-    estimators += [{"clear": {"margin": 0, "samples": 20, "label": "barely"}}]
+    estimators += [{"clear": {"margin": 0, "draws": 20, "label": "barely"}}]
     estimators += [
-        {"norms": {"samples": 20}},
-        {"norms": {"q": [1, 50], "samples": 20, "label": "far"}},
+        {"norms": {"draws": 20}},
+        {"norms": {"q": [1, 50], "draws": 20, "label": "far"}},
     ]
     spec = write(
         folder,
@@ -79,7 +79,7 @@ def test_listed(installed: Path, tmp_path: Path) -> None:
     (entry,) = [entry for entry in json.loads(done.stdout) if entry["name"] == "clear"]
     assert (entry["quantity"], entry["interval"]) == ("p_clear", "clopper-pearson")
     assert entry["cost"].startswith("101 forward passes")
-    assert entry["options"] == "samples=100, margin=1.0"
+    assert entry["options"] == "draws=100, margin=1.0"
 
 
 def test_an_estimator_and_a_noise(run: Path) -> None:
@@ -114,7 +114,7 @@ def test_several_values_of_each_image(run: Path, installed: Path, run_cli: RunCl
     ).code in (0, 1)
     other = write(
         run.parent,
-        digits(estimators=[{"norms": {"samples": 20, "q": [3]}}], noise={"sigma": [0.3]}),
+        digits(estimators=[{"norms": {"draws": 20, "q": [3]}}], noise={"sigma": [0.3]}),
         "other.yaml",
     )
     refused = forks.robaudit(

@@ -37,7 +37,7 @@ class Raising(Section):
     def applies(self, run):
         return False
 
-    def records(self, run, ask):
+    def records(self, run, request):
         raise KeyError("a mistake")
 """
 
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(folder: Path) -> Path:
-    spec = write(folder, digits(limit=4, estimators=[{"mc": {"samples": 20}}]))
+    spec = write(folder, digits(limit=4, estimators=[{"mc": {"draws": 20}}]))
     done = forks.robaudit(folder, "estimate", spec, "--out", "run", path=[folder])
     assert done.returncode == 0, done.stderr  # a plugin does not replace a command of ours
     return folder / "run"

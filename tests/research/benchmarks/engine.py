@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from robaudit.engine.batch import ImageBatch
-from robaudit.noise.base import shape_of
+from robaudit.noise.noise import shape_of
 from tests.research.benchmarks.networks import Bench, Network, estimator, load, script
 from tests.research.benchmarks.report import Section, Table, number, target
 from tests.research.benchmarks.timing import alternating, seconds
@@ -80,7 +80,7 @@ def _rates(bench: Bench, network: Network) -> tuple[str, dict[str, float]]:
         finalists = sorted(tried, key=lambda form: tried[form])[:FINALISTS]
         draws = estimator(
             "mc",
-            samples=16 * max(batches) // len(network.x) if bench.device.type == "cuda" else 256,
+            draws=16 * max(batches) // len(network.x) if bench.device.type == "cuda" else 256,
         )
         chunk = network.batch(SIGMA)
         passes = len(network.x) * draws.passes(network.classes)[0] - len(network.x)

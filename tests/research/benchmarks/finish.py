@@ -28,7 +28,7 @@ from robaudit.stats.summary import summary_of
 from tests.infos import changed, run_info
 
 if TYPE_CHECKING:
-    from robaudit.datasets.base import Dataset
+    from robaudit.datasets.dataset import Dataset
 
 ROWS = 100_000
 CLASSES = 10

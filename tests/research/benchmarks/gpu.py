@@ -157,7 +157,7 @@ def synchronisations() -> Iterator[str]:
 def determinism() -> Iterator[str]:
     """Two processes, the same bytes."""
     names = ["mc", "logit_gaussian", "mmse", "taylor", "radius_attack", "radius_random"]
-    entries = [{"mc": {"samples": 500}} if name == "mc" else name for name in names]
+    entries = [{"mc": {"draws": 500}} if name == "mc" else name for name in names]
     with tempfile.TemporaryDirectory() as home:
         spec = write(Path(home), digits(limit=32, estimators=entries))
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}

@@ -16,7 +16,7 @@ from PIL import Image
 from torch import nn
 
 from robaudit.datasets import open_dataset
-from robaudit.datasets.images import ImagesSpec
+from robaudit.datasets.image_folder import ImagesSpec
 from robaudit.engine import registry
 from robaudit.engine.estimator import Estimator
 from robaudit.engine.passes import Engine
@@ -35,11 +35,11 @@ BACKWARD = 2
 """A backward pass in forward passes, as :meth:`robaudit.engine.registry.Task.cost` counts it."""
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     "softmax": ("softmax", {}),
-    "logit_gaussian 64": ("logit_gaussian", {"samples": 64}),
+    "logit_gaussian 64": ("logit_gaussian", {"draws": 64}),
     "taylor": ("taylor", {}),
-    "mmse 10": ("mmse", {"samples": 10}),
-    "mc 1,000": ("mc", {"samples": 1000}),
-    "mc 10,000 (published)": ("mc", {"samples": 10000}),
+    "mmse 10": ("mmse", {"draws": 10}),
+    "mc 1,000": ("mc", {"draws": 1000}),
+    "mc 10,000 (published)": ("mc", {"draws": 10000}),
     "certified_radius": ("certified_radius", {}),
 }
 _SHAPE = (3, 224, 224)
@@ -211,8 +211,8 @@ def _integral(images: int, repeats: int) -> dict[str, float]:
         model = from_module(network)
         x = torch.rand(images, 3, 32, 32, generator=torch.Generator().manual_seed(1))
         engine = Engine(model, gaussian_process(0, model.device, model.dtype), CLASSES)
-        bare = estimator("mc", samples=64)
-        whole = estimator("logit_gaussian", samples=64)
+        bare = estimator("mc", draws=64)
+        whole = estimator("logit_gaussian", draws=64)
         bench = Network("linear", model, x, CLASSES)
         estimated = partial(_estimated, bench, engine)
         both = [

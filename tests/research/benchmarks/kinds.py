@@ -15,13 +15,13 @@ import torch
 
 from robaudit.engine.passes import Engine
 from robaudit.levels import NoiseLevel
-from robaudit.noise.base import AdditiveNoise, shape_of
+from robaudit.noise.installed import build
+from robaudit.noise.noise import AdditiveNoise, shape_of
 from robaudit.noise.process import NoiseProcess
-from robaudit.noise.registry import build
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import NoiseSpec
-from robaudit.validation.comparison import ReferenceComparison
-from robaudit.validation.validate import validate
+from robaudit.validation.against_reference import validate
+from robaudit.validation.deviations import ReferenceComparison
 from tests.research.benchmarks.networks import Bench, Network, load
 from tests.research.benchmarks.report import Section, Table, number, target
 from tests.research.benchmarks.timing import alternating
@@ -237,9 +237,9 @@ def _compared(
             if isinstance(one.noise, AdditiveNoise)
         ]
         estimators = [
-            {"logit_gaussian": {"samples": SAMPLES}},
-            {"mmse": {"samples": MMSE, "noise": additive}},
-            {"mc": {"samples": SAMPLES}},
+            {"logit_gaussian": {"draws": SAMPLES}},
+            {"mmse": {"draws": MMSE, "noise": additive}},
+            {"mc": {"draws": SAMPLES}},
         ]
         spec = located(
             document(name, limit=images, noise=noise, estimators=estimators), folder, name

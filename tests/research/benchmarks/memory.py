@@ -10,10 +10,10 @@ from tests.research.benchmarks.report import Section, Table, number, target
 from tests.research.benchmarks.script import ROOT, interpreter
 
 SIZES: dict[str, dict[str, int]] = {
-    "mc": {"samples": 256},
-    "logit_gaussian": {"samples": 64},
+    "mc": {"draws": 256},
+    "logit_gaussian": {"draws": 64},
     "taylor": {},
-    "mmse": {"samples": 10},
+    "mmse": {"draws": 10},
 }
 SMALL = "cifar10_resnet20"
 LARGE = "resnet18, 1,000 classes, 224 x 224"

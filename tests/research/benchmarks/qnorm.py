@@ -13,7 +13,7 @@ import torch
 
 from robaudit.engine.objective import Objective
 from robaudit.methods.intermediate_q.qnorm_path import QNormPath
-from robaudit.numerics.losses import log_norm
+from robaudit.numerics.log_losses import log_norm
 from tests.unit.engine.goldens import Golden, work_of
 from tests.unit.engine.tools import values
 from tests.unit.methods.intermediate_q.test_qnorm import (

@@ -22,9 +22,9 @@ import torch
 from torch import nn
 
 from robaudit import AuditSpec
-from robaudit.auditing.loop import Workers, compute_missing, task_names
+from robaudit.auditing.audit import prepared
+from robaudit.auditing.main_loop import Workers, compute_missing, task_names
 from robaudit.auditing.prepare import CheckedAudit, Request
-from robaudit.auditing.run import prepared
 from robaudit.progress import Listener
 from robaudit.runs.folder import RunFolder
 from robaudit.system import keep_freed_memory
@@ -164,7 +164,7 @@ def _speed(bench: Bench, *, quick: bool) -> dict[str, dict[str, list[float]]]:
     with ExitStack() as stack:
         jobs = {
             name: stack.enter_context(
-                opened(spec_of(given, workers, {"logit_gaussian": {"samples": 64}}))
+                opened(spec_of(given, workers, {"logit_gaussian": {"draws": 64}}))
             )
             for name, workers in ((ONE, 0), (TWO, 2), ("1 Ray worker of one thread", 1))
         }

@@ -54,22 +54,31 @@ class Replay(Engine):
         *,
         start: int = 0,
         pairs: bool = False,
-        frames: bool = False,
+        orthogonal: bool = False,
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """All the passes asked for as one batch."""
-        self._make(x, ids, at, start + draws, pairs, frames)
+        self._make(x, ids, at, start + draws, pairs, orthogonal)
         index = torch.arange(len(ids) * draws, device=x.device)
         logits = torch.cat(
-            [self._logits[sample_id, at, pairs, frames][start : start + draws] for sample_id in ids]
+            [
+                self._logits[sample_id, at, pairs, orthogonal][start : start + draws]
+                for sample_id in ids
+            ]
         )
         yield cast(NoisyBatch, Remembered(index // draws, index % draws)), logits
 
     def _make(
-        self, x: Tensor, ids: Sequence[str], at: NoiseLevel, draws: int, pairs: bool, frames: bool
+        self,
+        x: Tensor,
+        ids: Sequence[str],
+        at: NoiseLevel,
+        draws: int,
+        pairs: bool,
+        orthogonal: bool,
     ) -> None:
         """Make what is missing of the draws, together for the images that have as many of them."""
         have = {
-            b: len(self._logits.get((sample_id, at, pairs, frames), ()))
+            b: len(self._logits.get((sample_id, at, pairs, orthogonal), ()))
             for b, sample_id in enumerate(ids)
         }
         for begin in sorted({count for count in have.values() if count < draws}):
@@ -82,7 +91,7 @@ class Replay(Engine):
                 count = draws - begin
                 names = [ids[b] for b in some]
                 passes = self._engine.noisy_logits(
-                    x[some], names, at, count, start=begin, pairs=pairs, frames=frames
+                    x[some], names, at, count, start=begin, pairs=pairs, orthogonal=orthogonal
                 )
                 for batch, part in passes:
                     fresh[batch.image * count + batch.draw] = part
@@ -90,7 +99,7 @@ class Replay(Engine):
             self.spent += seconds(run, x.device)
             self.made += len(fresh)
             for b, part in zip(some, fresh.view(len(some), draws - begin, -1), strict=True):
-                key = (ids[b], at, pairs, frames)
+                key = (ids[b], at, pairs, orthogonal)
                 self._logits[key] = (
                     torch.cat([self._logits[key], part]) if key in self._logits else part
                 )

@@ -15,10 +15,10 @@ from tests.research.benchmarks.timing import timed
 
 SIGMA = 0.05
 ESTIMATORS: dict[str, dict[str, Any]] = {
-    "logit_gaussian 64": {"logit_gaussian": {"samples": 64}},
-    "mc 256": {"mc": {"samples": 256}},
+    "logit_gaussian 64": {"logit_gaussian": {"draws": 64}},
+    "mc 256": {"mc": {"draws": 256}},
     "taylor": {"taylor": {}},
-    "mmse 5": {"mmse": {"samples": 5, "pairs": False}},
+    "mmse 5": {"mmse": {"draws": 5, "pairs": False}},
 }
 
 

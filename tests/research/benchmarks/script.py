@@ -1,7 +1,7 @@
 """The published method as its authors run it: in a process of its own, with the C library's own
 memory settings.
 
-As a program it answers JSON lines of the form {"way": "mmse", "images": 50, "samples": 5} with the
+As a program it answers JSON lines of the form {"way": "mmse", "images": 50, "draws": 5} with the
 values.
 """
 
@@ -28,14 +28,14 @@ ROOT = Path(__file__).resolve().parents[3]
 class Script:
     """A running script; :meth:`ask` waits for its values."""
 
-    def __init__(self, ask: IO[str], answers: IO[str]) -> None:
-        self._ask = ask
+    def __init__(self, request: IO[str], answers: IO[str]) -> None:
+        self._ask = request
         self._answers = answers
 
     def ask(self, way: str, images: int, sigma: float, samples: int = 0) -> list[float]:
         """Values of the published way for the first images."""
         print(
-            json.dumps({"way": way, "images": images, "sigma": sigma, "samples": samples}),
+            json.dumps({"way": way, "images": images, "sigma": sigma, "draws": samples}),
             file=self._ask,
             flush=True,
         )

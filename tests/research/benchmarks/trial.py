@@ -38,13 +38,13 @@ class Setting:
 def settings(draws: int, linear: Sequence[int] = (5, 10)) -> list[Setting]:
     """What is tried: mc with at most so many draws, mmse with those of ``linear``."""
     found = [
-        Setting("mc", f"mc {n:,}", "mc", {"samples": n})
+        Setting("mc", f"mc {n:,}", "mc", {"draws": n})
         for n in (64, 128, 256, 512, 1024, 2048, 4096)
         if n <= draws
     ]
     line = "logit_gaussian"
     found += [
-        Setting(line, f"logit_gaussian {n}", "logit_gaussian", {"samples": n})
+        Setting(line, f"logit_gaussian {n}", "logit_gaussian", {"draws": n})
         for n in (16, 32, 64, 128, 256, 512)
         if n <= draws
     ]
@@ -91,7 +91,7 @@ class Trial:
         for seed in self.seeds:
             replay = Replay(self.network.engine(seed))
             converged.append(
-                _values(estimator("mc", samples=self.draws).estimate(self._work(replay, clean[0])))
+                _values(estimator("mc", draws=self.draws).estimate(self._work(replay, clean[0])))
             )
             outcomes.append(
                 self._outcomes(
@@ -149,7 +149,7 @@ class Trial:
         for k, one in enumerate(chosen):
             chunk = self._work(replay, passed)
             if isinstance(one, Mmse):
-                key = (one.samples, one.pairs)
+                key = (one.draws, one.pairs)
                 if key not in fits:
                     fits[key] = chunk, seconds(partial(one.linear, chunk), self.network.x.device)
                 chunk, fitting = fits[key]
@@ -187,7 +187,7 @@ class Trial:
         rows = engine.gradient_rows(x.shape[1:], self.network.classes - 1)
         batch = x[torch.arange(rows, device=x.device) % len(x)]
         chunk = self.network.batch(self.sigma, engine)
-        draws = estimator("mc", samples=128)
+        draws = estimator("mc", draws=128)
         contenders = {
             "forward": lambda: draws.estimate(chunk),
             "gradients": lambda: margin_gradients(self.network.model, batch),

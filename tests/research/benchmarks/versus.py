@@ -30,7 +30,7 @@ def measure(bench: Bench) -> Section:
             "mc 10,000": {
                 "published": partial(theirs.ask, "mc", few, SIGMA, draws),
                 "inside": inside,
-                "ours": _ours(part, "mc", samples=draws),
+                "ours": _ours(part, "mc", draws=draws),
             },
             "taylor": {
                 "published": partial(theirs.ask, "taylor", images, SIGMA),
@@ -38,13 +38,13 @@ def measure(bench: Bench) -> Section:
             },
             "mmse 5": {
                 "published": partial(theirs.ask, "mmse", images, SIGMA, 5),
-                "ours": _ours(network, "mmse", samples=5, pairs=False),
+                "ours": _ours(network, "mmse", draws=5, pairs=False),
             },
             "mmse 10": {
                 "published": partial(theirs.ask, "mmse", images, SIGMA, 10),
-                "ours": _ours(network, "mmse", samples=10),
+                "ours": _ours(network, "mmse", draws=10),
             },
-            "logit_gaussian 96": {"ours": _ours(network, "logit_gaussian", samples=96)},
+            "logit_gaussian 96": {"ours": _ours(network, "logit_gaussian", draws=96)},
         }
         raw = {}
         for name, contenders in cases.items():

@@ -25,11 +25,11 @@ from robaudit.engine.passes import Engine
 from robaudit.engine.votes import count_votes
 from robaudit.gates.decide import Decision, decide
 from robaudit.models import LogitModel
-from robaudit.numerics.images import simultaneous
+from robaudit.numerics.image_intervals import simultaneous
 from robaudit.quantities import P_ROBUST
 from robaudit.results import Result
-from robaudit.runs.frame import Columns
 from robaudit.runs.rows import Row
+from robaudit.runs.table import Columns
 from tests.levels import gaussian_process, sigma
 from tests.research.coverage.subjects import SLOW, Subject
 from tests.rows import class_bias
@@ -53,9 +53,9 @@ GATES = (
 DROPS = ("mean_drop", "worst_class_drop", "noisy_accuracy_drop")
 COUNTED = "mc, 64 copies"
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
-    COUNTED: ("mc", {"samples": 64}),
+    COUNTED: ("mc", {"draws": 64}),
     "mc, tolerance .03": ("mc", {"tolerance": 0.03}),
-    "logit_gaussian": ("logit_gaussian", {"samples": 96}),
+    "logit_gaussian": ("logit_gaussian", {"draws": 96}),
     "mmse": ("mmse", {}),
 }
 UNVOTED = ("mmse",)
@@ -401,7 +401,7 @@ def _until_decided(subject: Subject, seeds: int, known: Truth) -> Errors:
         draws = looks[0]
         found = tuple[Decision, ...]()
         while True:
-            rows = audit(subject, subject.model, "mc", {"samples": draws}, 1000 + seed)
+            rows = audit(subject, subject.model, "mc", {"draws": draws}, 1000 + seed)
             found = decide(run_of(rows), asked, confidence=simultaneous(0.95, len(looks)))
             if found[0].verdict != "inconclusive" or draws == UNTIL:
                 break

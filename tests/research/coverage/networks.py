@@ -100,10 +100,10 @@ FEW = "Few draws of strongly varying gradients: the jackknife sees the bias to f
 FEW_FLOOR = 0.9
 """What is documented there (docs/research/coverage.md), instead of the nominal coverage."""
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
-    "logit_gaussian": ("logit_gaussian", {"samples": 96}, (LINEAR, GENTLE, STRONG)),
-    "mmse in pairs": ("mmse", {"samples": 10}, (GENTLE, STRONG)),
-    "mmse in more pairs": ("mmse", {"samples": 64}, (STRONG,)),
-    "mmse without pairs": ("mmse", {"samples": 10, "pairs": False}, (LINEAR, GENTLE, STRONG)),
+    "logit_gaussian": ("logit_gaussian", {"draws": 96}, (LINEAR, GENTLE, STRONG)),
+    "mmse in pairs": ("mmse", {"draws": 10}, (GENTLE, STRONG)),
+    "mmse in more pairs": ("mmse", {"draws": 64}, (STRONG,)),
+    "mmse without pairs": ("mmse", {"draws": 10, "pairs": False}, (LINEAR, GENTLE, STRONG)),
 }
 
 
@@ -134,7 +134,7 @@ def votes(p: float, cases: int = CASES) -> Iterator[Line]:
     batch = SKEWED.batch(offset, cases, round(1000 * p))
     rows = [
         row
-        for row in build("logit_gaussian", samples=256).estimate(batch)
+        for row in build("logit_gaussian", draws=256).estimate(batch)
         if row.interval.kind is IntervalKind.ANTITHETIC
     ]
     yield _line("antithetic pairs", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)

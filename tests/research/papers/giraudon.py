@@ -80,14 +80,14 @@ def random_radii(session: Session, network: str) -> Run:
 def on_spheres(session: Session) -> Run:
     """Votes under noise of a fixed norm."""
     noise = {"kind": "uniform", "norm": "l2", "support": "sphere", "eps": [0.25, 0.5, 1, 2, 4, 8]}
-    estimators = [{"mc": {"samples": session.draws(20)}}, {"difficulty": {"target": "label"}}]
+    estimators = [{"mc": {"draws": session.draws(20)}}, {"difficulty": {"target": "label"}}]
     return session.run("giraudon-spheres", RESNET, session.images(150), estimators, noise)
 
 
 def corrupted(session: Session) -> Run:
     """Votes under corruptions."""
     noise = [{"kind": "corruption", "name": list(CORRUPTIONS), "severity": [1, 3, 5]}]
-    estimators = [{"mc": {"samples": session.draws(4)}}, {"difficulty": {"target": "label"}}]
+    estimators = [{"mc": {"draws": session.draws(4)}}, {"difficulty": {"target": "label"}}]
     return session.run("giraudon-corrupted", RESNET, session.images(150), estimators, noise)
 
 

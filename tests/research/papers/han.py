@@ -65,9 +65,9 @@ GRID = {
 def against_sigma(session: Session, network: str) -> Run:
     """All estimators over the noise levels."""
     levels, images, draws, few = GRID[network]
-    mmse = {"samples": session.draws(few)}
+    mmse = {"draws": session.draws(few)}
     estimators = [
-        {"mc": {"samples": session.draws(draws)}},
+        {"mc": {"draws": session.draws(draws)}},
         {"mmse": mmse},
         {"mmse_mvs": mmse},
         "taylor",
@@ -87,8 +87,8 @@ def by_class(session: Session, network: str) -> Run:
         RESNET: (0.05, 150, 100),
     }[network]
     estimators = [
-        {"mc": {"samples": session.draws(draws)}},
-        {"mmse": {"samples": session.draws(10)}},
+        {"mc": {"draws": session.draws(draws)}},
+        {"mmse": {"draws": session.draws(10)}},
         "softmax",
     ]
     return session.run(
@@ -100,8 +100,8 @@ def converging(session: Session, network: str, seed: int) -> Run:
     """mc and mmse with growing numbers of copies; with seed 1 the converged values."""
     sigma = 0.1 if network == CIFAR_MIX else 0.5 if network == MNIST else 0.25
     mc, mmse = (CONVERGED_MC, CONVERGED_MMSE) if seed else (MC, MMSE)
-    estimators = [{"mc": {"samples": session.draws(n), "label": f"mc-{n}"}} for n in mc]
-    estimators += [{"mmse": {"samples": session.draws(n), "label": f"mmse-{n}"}} for n in mmse]
+    estimators = [{"mc": {"draws": session.draws(n), "label": f"mc-{n}"}} for n in mc]
+    estimators += [{"mmse": {"draws": session.draws(n), "label": f"mmse-{n}"}} for n in mmse]
     return session.run(
         f"han-converging-{network}-{seed}",
         network,
@@ -288,8 +288,8 @@ def regularised(session: Session, weight: float) -> Run:
         EPOCHS,
     )
     estimators = [
-        {"mc": {"samples": session.draws(500)}},
-        {"mmse": {"samples": session.draws(20)}},
+        {"mc": {"draws": session.draws(500)}},
+        {"mmse": {"draws": session.draws(20)}},
         "taylor",
         "softmax",
     ]
@@ -823,8 +823,8 @@ def table1(session: Session) -> Part:
     """CPU seconds of whole audits of ResNet20 at sigma .1, five times each."""
     cases: dict[str, tuple[Any, float]] = {
         "taylor": ("taylor", 8),
-        "mmse 5": ({"mmse": {"samples": 5, "pairs": False}}, 41),
-        "mc 1,000": ({"mc": {"samples": 1000}}, 590),
+        "mmse 5": ({"mmse": {"draws": 5, "pairs": False}}, 41),
+        "mc 1,000": ({"mc": {"draws": 1000}}, 590),
     }
 
     def once(name: str, repeat: int) -> float:

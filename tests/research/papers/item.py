@@ -157,8 +157,8 @@ class Session:
             network, objective, recipe: as in a training spec.
             images, epochs: of the quick form.
         """
-        from robaudit.methods.training.run import train
         from robaudit.methods.training.spec import training_spec
+        from robaudit.methods.training.trainer import train
 
         folder = self.build / "trained" / self.budget.name / name
         files = SHARED / "data"
@@ -230,10 +230,10 @@ def values(run: Run, estimator: str, level: float | None = None) -> Floats:
     """The values of an estimator at a noise level, by image; NaN where there is none."""
     columns = next(
         one
-        for key, one in run.frame.items()
+        for key, one in run.table.items()
         if key.estimator == estimator and (level is None or key.at.strength == level)
     )
-    found = np.full(len(run.frame.ids), math.nan)
+    found = np.full(len(run.table.ids), math.nan)
     found[columns.place] = columns.values
     return found
 

@@ -39,7 +39,7 @@ def in_box(session: Session, network: str) -> Run:
     """Norms of the loss in the box, and the attack."""
     eps, images, copies = BOX[network]
     estimators = [
-        {"qnorm_mc": {"samples": session.draws(copies)}},
+        {"qnorm_mc": {"draws": session.draws(copies)}},
         "qnorm_path",
         "adversarial_loss",
     ]
@@ -55,7 +55,7 @@ def in_box(session: Session, network: str) -> Run:
 def in_space(session: Session, network: str) -> Run:
     """The same for flips, scales, rotations and shifts."""
     estimators = [
-        {"qnorm_mc": {"samples": session.draws(500)}},
+        {"qnorm_mc": {"draws": session.draws(500)}},
         "qnorm_path",
         {"adversarial_loss": {"restarts": 3}},
     ]
@@ -75,8 +75,7 @@ TEMPERATURES = (12, 20, 40, 80)
 def growing(session: Session, network: str) -> Run:
     """Both estimators with growing budgets."""
     estimators = [
-        {"qnorm_mc": {"samples": session.draws(n), "q": [1, 100], "label": f"mc-{n}"}}
-        for n in COPIES
+        {"qnorm_mc": {"draws": session.draws(n), "q": [1, 100], "label": f"mc-{n}"}} for n in COPIES
     ]
     estimators += [
         {"qnorm_path": {"temperatures": n, "q": [1, 100], "label": f"path-{n}"}}
@@ -89,9 +88,9 @@ def growing(session: Session, network: str) -> Run:
 TRAINED_Q = (10, 100, 1000)
 OBJECTIVES: dict[str, Any] = {
     "standard": "cross_entropy",
-    "MC q = 1": {"qnorm_mc": {"q": 1, "samples": 50}},
-    **{f"MC q = {q:,}": {"qnorm_mc": {"q": q, "samples": 50}} for q in TRAINED_Q},
-    **{f"path q = {q:,}": {"qnorm_path": {"q": q, "samples": 25, "steps": 2}} for q in TRAINED_Q},
+    "MC q = 1": {"qnorm_mc": {"q": 1, "draws": 50}},
+    **{f"MC q = {q:,}": {"qnorm_mc": {"q": q, "draws": 50}} for q in TRAINED_Q},
+    **{f"path q = {q:,}": {"qnorm_path": {"q": q, "draws": 25, "steps": 2}} for q in TRAINED_Q},
 }
 """The first two are MNIST networks of table 1."""
 IMAGES_TRAINED = 10_000
@@ -110,7 +109,7 @@ def trained_by_norm(session: Session, name: str) -> Run:
         }
     net = {"architecture": "robaudit:mlp", "architecture_options": {"sizes": [784, 128, 10]}}
     folder = session.trained(f"rice-{slug}", "mnist", net, objective, IMAGES_TRAINED, EPOCHS)
-    estimators = [{"qnorm_mc": {"samples": session.draws(2000)}}, "qnorm_path", "adversarial_loss"]
+    estimators = [{"qnorm_mc": {"draws": session.draws(2000)}}, "qnorm_path", "adversarial_loss"]
     return session.run(
         f"rice-{slug}", folder, session.images(60), estimators, {"kind": "uniform", "eps": [0.3]}
     )
@@ -233,7 +232,7 @@ def table1(session: Session) -> Part:
         claims.append(
             lower(f"it helps at q = 1,000: {pair}", b[1000][:n], a[1000][:n], "loss, fall")
         )
-    counts = ", ".join(f"{len(run.frame.ids)} ({NAMES[net]})" for net, run in runs.items())
+    counts = ", ".join(f"{len(run.table.ids)} ({NAMES[net]})" for net, run in runs.items())
     body = f"""The paper:
 
 {table(HEAD, PAPER)}
@@ -294,7 +293,7 @@ def table2(session: Session) -> Part:
             "1.646",
         ),
     ]
-    seen = len(runs["standard"].frame.ids)
+    seen = len(runs["standard"].table.ids)
     found = [row for name, run in runs.items() for row in evaluated(run, name)]
     body = f"""The paper (MNIST, a CNN; its networks *standard* and *MC q = 1* are in table 1):
 

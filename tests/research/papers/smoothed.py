@@ -14,8 +14,8 @@ from robaudit.methods.radius.curves import CurveSummary
 from robaudit.methods.training.margin_moments import logit_moments
 from robaudit.methods.training.network import Normalised
 from robaudit.models.architectures import mlp
-from robaudit.numerics.moments import mean_of_larger, probability_of_larger
 from robaudit.numerics.normal import normal_cdf
+from robaudit.numerics.normal_moments import mean_of_larger, probability_of_larger
 from tests.research.papers.item import (
     Claim,
     Floats,
@@ -45,7 +45,7 @@ NODES = 2001
 
 def sampled(session: Session) -> Run:
     """P_c by counting, and with all covariances of the logits."""
-    estimators = [{"mc": {"samples": session.draws(4000)}}, "moments"]
+    estimators = [{"mc": {"draws": session.draws(4000)}}, "moments"]
     return session.run(
         "smoothed-mlp", MLP, session.images(IMAGES), estimators, {"sigma": list(SIGMAS)}
     )
@@ -171,7 +171,7 @@ def by_objective(session: Session, point: Point) -> tuple[Run, Floats]:
     ]
     attack = {"norm": "linf", "step": 0.025, "cap": 0.3, "steps": session.draws(20), "restarts": 1}
     estimators = [
-        {"mc": {"samples": 5}},
+        {"mc": {"draws": 5}},
         {"radius_pgd": attack},
         {"radius_attack": {"norm": "linf"}},
     ]
@@ -490,7 +490,7 @@ def fig2(session: Session) -> Part:
     levels = {
         kind: [
             key.at.strength
-            for key in runs[points[0]].frame
+            for key in runs[points[0]].table
             if key.estimator == "mc" and key.at.noise == kind
         ]
         for kind in shares
@@ -555,7 +555,7 @@ def votes(run: Run, noise: str) -> Floats:
     return np.array(
         [
             1 - one.label_errors
-            for key, one in run.frame.items()
+            for key, one in run.table.items()
             if key.estimator == "mc" and key.at.noise == noise
         ]
     )

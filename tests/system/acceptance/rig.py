@@ -26,8 +26,8 @@ from tests.system.hostile.client import Answer, homes, run
 
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 TEMPORARY = re.compile(r"\..+\.tmp|state\.db-.+")
-MC = {"mc": {"samples": 8}}
-FEW = {"mc": {"samples": 4, "label": "few"}}
+MC = {"mc": {"draws": 8}}
+FEW = {"mc": {"draws": 4, "label": "few"}}
 SPECS = {
     "spec.yaml": digits(
         limit=70, noise={"sigma": [0.1, 0.2]}, estimators=[MC, FEW]
@@ -63,9 +63,9 @@ def disturb(
             ones that need room fail, too.
         largest: bytes that a file may have (RLIMIT_FSIZE).
     """
-    from robaudit.auditing import loop
+    from robaudit.auditing import main_loop
 
-    setattr(loop, "FLUSH_ROWS", 1)  # noqa: B010  mypy: imported there; every step is a flush, however fast the machine
+    setattr(main_loop, "FLUSH_ROWS", 1)  # noqa: B010  mypy: imported there; every step is a flush, however fast the machine
     if largest is not None:
         resource.setrlimit(
             resource.RLIMIT_FSIZE, (largest, resource.getrlimit(resource.RLIMIT_FSIZE)[1])

@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 PRELOADED = (
     "robaudit.methods.average_case.mc",
-    "robaudit.models.load",
+    "robaudit.models.load_model",
     "torch.export.pt2_archive._package",
     "torch._export.serde.serialize",
 )

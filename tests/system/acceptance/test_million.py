@@ -29,7 +29,7 @@ def peak(folder: Path, rows: int) -> int:
         "model": NETWORK,
         "dataset": {"kind": "csv", "path": f"{rows}.csv", "channels": 1},
         "noise": {"sigma": 0.1},
-        "estimators": [{"mc": {"samples": 4}}],
+        "estimators": [{"mc": {"draws": 4}}],
     }
     with forks.started(
         folder,

@@ -79,7 +79,7 @@ def test_below_one_in_a_hundred_thousand_and_ten_repeats_agree() -> None:
         # all repeats together; four alone say less where they differ
         assert known(log_mean(logs, [0.0] * len(logs)).estimate.upper) < -5
         assert len({one.flips_to for one in runs}) == 1
-    for one in estimates(MonteCarlo(samples=max(e.forwards for e in found[0]) - 1)):
+    for one in estimates(MonteCarlo(draws=max(e.forwards for e in found[0]) - 1)):
         assert one.value == 1.0
         assert one.lower is not None
         assert np.log10(1 - one.lower) > -5  # no failure: that is all it can say

@@ -40,7 +40,7 @@ def by_estimator(run: Run, label: str, sigma: float | None = None) -> list[Row]:
     ],
 )
 def test_audits_real_models(tmp_path: Path, model: str) -> None:
-    estimators = [{"mc": {"samples": 60}}, "taylor", {"mmse": {"samples": 4}}, "softmax"]
+    estimators = [{"mc": {"draws": 60}}, "taylor", {"mmse": {"draws": 4}}, "softmax"]
     run = run_of(tmp_path, document(model, limit=6, estimators=estimators))
     assert len(run.rows) == 6 * 4
     assert run.info.warnings == []
@@ -65,7 +65,7 @@ def test_a_linear_model_is_exact(tmp_path: Path, sigma: float) -> None:
     values = document(
         "fashion_logistic",
         limit=100,
-        estimators=[{"mc": {"samples": samples}}, "taylor", {"mmse": {"samples": 4}}],
+        estimators=[{"mc": {"draws": samples}}, "taylor", {"mmse": {"draws": 4}}],
     )
     run = run_of(tmp_path, values | {"noise": {"sigma": [sigma]}})
     intervals = [
@@ -99,7 +99,7 @@ def test_two_class_slices_equal_the_closed_form(
         values = document(
             "fashion_logistic",
             limit=20,
-            estimators=["taylor", {"mmse": {"samples": 2}}],
+            estimators=["taylor", {"mmse": {"draws": 2}}],
             run={"precision": precision},
         )
         values["noise"] = {"sigma": [sigma]}
@@ -125,11 +125,11 @@ def test_resnet20_against_a_converged_run_of_another_seed(tmp_path: Path) -> Non
     values = document("cifar10_resnet20", file="model.pt2", limit=48)
     reference = run_of(
         tmp_path,
-        values | {"estimators": [{"mc": {"samples": 8192}}], "run": {"seed": 1}},
+        values | {"estimators": [{"mc": {"draws": 8192}}], "run": {"seed": 1}},
         name="reference",
     )
     run = run_of(
-        tmp_path, values | {"estimators": [{"mc": {"samples": 2000}}, {"mmse": {"samples": 10}}]}
+        tmp_path, values | {"estimators": [{"mc": {"draws": 2000}}, {"mmse": {"draws": 10}}]}
     )
     truth = np.array([row.value for row in reference.rows])
     mc, mmse = (

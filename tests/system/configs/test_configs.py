@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torchvision import models
 
-from robaudit.spec.gates import QUANTITIES, parse_gate
+from robaudit.spec.gate_grammar import QUANTITIES, parse_gate
 from tests.conftest import RunCli
 from tests.specs import read_info, save_npz
 from tests.unit.datasets.cifar10 import write_cifar10
@@ -100,8 +100,8 @@ def demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 QUICK_ATTACK = ("radius_attack.steps=5", "radius_attack.restarts=1", "radius_attack.polish=5")
 QUICK_SPECTRUM = (
     *(
-        "mc.samples=50",
-        "logit_gaussian.samples=32",
+        "mc.draws=50",
+        "logit_gaussian.draws=32",
         "splitting.particles=20",
         "splitting.p_min=0.01",
         *QUICK_ATTACK,
@@ -110,7 +110,7 @@ QUICK_SPECTRUM = (
         "noise_tolerance.tolerance=1.0",
         "noise_tolerance.most=1000",
         "radius_random.directions=20",
-        "smoothed_margin.samples=100",
+        "smoothed_margin.draws=100",
     ),
     *(
         "qnorm_path.temperatures=16",
@@ -119,9 +119,9 @@ QUICK_SPECTRUM = (
         "adversarial_loss.restarts=2",
     ),
     *(
-        "certified_radius.samples=200",
+        "certified_radius.draws=200",
         "certified_radius.selection=20",
-        "certified_radius_l1.samples=200",
+        "certified_radius_l1.draws=200",
         "certified_radius_l1.selection=20",
     ),
     *(
@@ -139,13 +139,13 @@ def settings(*pairs: str) -> list[str]:
 
 
 CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] = {
-    "cifar10-torchscript.yaml": (cifar10, ["--limit", "2", "--set", "mc.samples=40"]),
+    "cifar10-torchscript.yaml": (cifar10, ["--limit", "2", "--set", "mc.draws=40"]),
     "imagenet-resnet50.yaml": (
         imagenet,
-        ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.samples=16"],
+        ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.draws=16"],
     ),
-    "csv.yaml": (listed, ["--set", "mc.max_samples=100"]),
-    "ci-gate.yaml": (gated, ["--limit", "4", "--set", "mc.samples=40"]),
+    "csv.yaml": (listed, ["--set", "mc.max_draws=100"]),
+    "ci-gate.yaml": (gated, ["--limit", "4", "--set", "mc.draws=40"]),
     "intermediate-q.yaml": (
         demo,
         [
@@ -156,7 +156,7 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] =
             ),
         ],
     ),
-    "noise.yaml": (demo, ["--limit", "2", "--set", "mc.samples=20"]),
+    "noise.yaml": (demo, ["--limit", "2", "--set", "mc.draws=20"]),
     "curves.yaml": (
         demo,
         [
@@ -169,7 +169,7 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] =
     ),
     "certified.yaml": (
         demo,
-        ["--limit", "2", *settings("certified_radius.samples=200", "smoothed_margin.samples=100")],
+        ["--limit", "2", *settings("certified_radius.draws=200", "smoothed_margin.draws=100")],
     ),
     "scores.yaml": (
         demo,
@@ -182,16 +182,16 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] =
     "spectrum.yaml": (demo, ["--limit", "1", *settings(*QUICK_SPECTRUM)]),
     "average-case.yaml": (
         demo,
-        ["--limit", "1", *settings("mc.samples=20", "mmse.samples=16", "mmse_mvs.samples=16")],
+        ["--limit", "1", *settings("mc.draws=20", "mmse.draws=16", "mmse_mvs.draws=16")],
     ),
-    "bias.yaml": (demo, ["--limit", "20", "--set", "mc.samples=20"]),
-    "corruptions.yaml": (demo, ["--limit", "1", "--set", "mc.samples=20"]),
+    "bias.yaml": (demo, ["--limit", "20", "--set", "mc.draws=20"]),
+    "corruptions.yaml": (demo, ["--limit", "1", "--set", "mc.draws=20"]),
     "rare.yaml": (
         demo,
         [
             "--limit",
             "1",
-            *settings("mc.samples=100", "splitting.particles=20", "splitting.p_min=1e-3"),
+            *settings("mc.draws=100", "splitting.particles=20", "splitting.p_min=1e-3"),
         ],
     ),
     "tolerance.yaml": (
@@ -270,7 +270,7 @@ def audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
     def make(least: str) -> Path:
         document = yaml.safe_load((CONFIGS / "ci-gate.yaml").read_text())
-        document["estimators"] = [{"mc": {"samples": 400}}]
+        document["estimators"] = [{"mc": {"draws": 400}}]
         document["noise"]["sigma"] = 0.5
         document["gates"] = ["accuracy >= 0.8", f"mean >= {least}"]
         gated(tmp_path, monkeypatch)

@@ -18,7 +18,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"noise_tolerance": {"tolerance": 1.0}}
 
 @pytest.mark.parametrize("name", ["mc", "certified_radius"])
 def test_none_a_pass(name: str) -> None:
-    few, many = (measure(name, 4, samples=number) for number in (400, 2000))
+    few, many = (measure(name, 4, draws=number) for number in (400, 2000))
     assert many.passes > few.passes
     assert many.card.syncs == few.card.syncs <= 5, many.card.text()
 

@@ -18,7 +18,7 @@ from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
 from tests.system.device import pretended
 
-ESTIMATORS = [{"mc": {"samples": 60}}, "softmax"]
+ESTIMATORS = [{"mc": {"draws": 60}}, "softmax"]
 MORE = [*ESTIMATORS, {"taylor_mvs": {"noise": ["gaussian"]}}]
 NOISES = [
     {"kind": "gaussian", "sigma": [0.3]},
@@ -128,7 +128,7 @@ def test_a_network_and_data_on_the_device(tmp_path: Path) -> None:
     y = torch.tensor([0, 1, 2, 0, 1])
     options: dict[str, Any] = {
         "sigma": [0.2],
-        "estimators": [{"mc": {"samples": 60}}, {"mmse": {"samples": 4}}],
+        "estimators": [{"mc": {"draws": 60}}, {"mmse": {"draws": 4}}],
     }
     robaudit.audit(network, (x, y), out=tmp_path / "here", device="cpu", **options)
     with pretended() as card:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.engine.estimator import Estimator
-from robaudit.noise import frames
-from robaudit.noise.base import AdditiveNoise, Noise, Shape
+from robaudit.noise import orthogonal
+from robaudit.noise.noise import AdditiveNoise, Noise, Shape
 from robaudit.noise.process import NoiseProcess
 from robaudit.results import Result
 from tests.system.device import pretended
@@ -48,13 +48,13 @@ def deterministic() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _same_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CUDA the grid of a frame begins where the seed says, on the CPU where a draw says."""
+def _same_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA the grid of a block begins where the seed says, on the CPU where a draw says."""
 
     def by_seed(generator: torch.Generator, tall: int, wide: int) -> tuple[int, int]:
         return generator.initial_seed() % tall, (generator.initial_seed() // 2**16) % wide
 
-    monkeypatch.setattr(frames, "_offset", by_seed)
+    monkeypatch.setattr(orthogonal, "_offset", by_seed)
 
 
 def found_on(device: str, estimator: Estimator, network: nn.Module) -> list[tuple[Result, ...]]:

@@ -220,9 +220,9 @@ def estimating(
 
 
 PROGRAM = """
-from robaudit.auditing import loop
+from robaudit.auditing import main_loop
 from robaudit.cli import main
-loop._DUE = 0.0  # what has come is written at once
+main_loop._DUE = 0.0  # what has come is written at once
 main()
 """
 

@@ -16,14 +16,14 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from robaudit.auditing import loop
+from robaudit.auditing import main_loop
 from robaudit.auditing.chunks import Chunk, Clean, Step, step_name
 from robaudit.auditing.environment import image_digest
-from robaudit.auditing.loop import compute_missing, task_names
+from robaudit.auditing.main_loop import compute_missing, task_names
 from robaudit.auditing.prepare import open_audit
-from robaudit.auditing.ray_cluster import Crew
+from robaudit.auditing.ray_cluster import RayWorkers
 from robaudit.auditing.worker import RayWorker, Report, RestartedError
-from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.dataset import Labels, Sample
 from robaudit.engine.registry import Task
 from robaudit.errors import ModelError, RobauditError, SampleError, SpecError
 from robaudit.progress import Listener
@@ -34,7 +34,7 @@ from tests.radius_rows import row
 from tests.specs import digits
 from tests.system.ray.teams import Actor, FakeRay, prepared, request
 
-SPEC = digits(limit=7, estimators=[{"mc": {"samples": 5}}, "softmax"], noise={"sigma": [0.1, 0.4]})
+SPEC = digits(limit=7, estimators=[{"mc": {"draws": 5}}, "softmax"], noise={"sigma": [0.1, 0.4]})
 OPENED = open_audit(request(SPEC), Listener())
 Answer = tuple[Step, int, list[str]]
 
@@ -89,8 +89,8 @@ def at_once(worker: RayWorker) -> Callable[..., Iterator[Answer]]:
 
 def crew_of(
     ray: FakeRay, actors: Sequence[Actor], reports: Sequence[Report], data: Any = OPENED.data
-) -> Crew:
-    return Crew(ray, [(actor, "cpu") for actor in actors], None, OPENED.spec, reports, data)
+) -> RayWorkers:
+    return RayWorkers(ray, [(actor, "cpu") for actor in actors], None, OPENED.spec, reports, data)
 
 
 def carried_out(
@@ -133,7 +133,7 @@ def test_lost_workers(ready: tuple[RayWorker, Report], members: int, lost_at: li
 def test_the_next_analysis_is_by_the_same_workers(ready: tuple[RayWorker, Report]) -> None:
     """They, and any that is lost later, are told the new numbers of draws before they get work."""
     more = OPENED.again(
-        request(digits(**{**SPEC, "estimators": [{"mc": {"samples": 9}}, "softmax"]})).spec
+        request(digits(**{**SPEC, "estimators": [{"mc": {"draws": 9}}, "softmax"]})).spec
     )
     ray = FakeRay([2])
     actors = actors_of(ready, 2)
@@ -276,7 +276,7 @@ TASKS = open_audit(
     request(
         digits(
             noise={"sigma": [0.1, 0.4]},
-            estimators=["softmax", {"mc": {"samples": 5}}, "certified_radius"],
+            estimators=["softmax", {"mc": {"draws": 5}}, "certified_radius"],
         )
     ),
     Listener(),
@@ -423,7 +423,7 @@ def test_any_schedule_gives_each_result_once(
     state = Recorded()
     report = replace(ready[1], images=images)
     with state, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_DUE", 0.0 if often else 1000.0)
+        patch.setattr(main_loop, "_DUE", 0.0 if often else 1000.0)
         for tasks in (TASKS[:begun], TASKS):  # a run, and its extension
             for what, after in [*ends, ("end", 0)]:
                 state.begin(samples, task_names(tasks))

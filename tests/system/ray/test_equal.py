@@ -56,7 +56,7 @@ def by_ray(folder: Path, nodes: Nodes, *args: str, code: int = 0) -> tuple[str, 
 
 
 def test_several_estimators_and_noises(tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
-    estimators = [{"mc": {"samples": 40}}, "taylor", "mmse", "noise_tolerance", "radius_attack"]
+    estimators = [{"mc": {"draws": 40}}, "taylor", "mmse", "noise_tolerance", "radius_attack"]
     noise = [{"sigma": [0.1, 0.3]}, {"kind": "uniform", "eps": [0.2]}]
     write(tmp_path, digits(limit=10, noise=noise, estimators=estimators))
     out, err = by_ray(tmp_path, nodes)
@@ -74,7 +74,7 @@ def test_several_estimators_and_noises(tmp_path: Path, nodes: Nodes, run_cli: Ru
 def test_images_without_labels(tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
     save_npz(tmp_path / "x.npz", count=20)
     data = {"kind": "npz", "path": "x.npz", "labels_key": None}
-    write(tmp_path, digits(dataset=data, estimators=[{"mc": {"samples": 40}}, "logit_gaussian"]))
+    write(tmp_path, digits(dataset=data, estimators=[{"mc": {"draws": 40}}, "logit_gaussian"]))
     by_ray(tmp_path, nodes)
     same(tmp_path, run_cli)
     assert {row["label"] for row in read_rows(tmp_path / "ray")} == {""}
@@ -129,7 +129,7 @@ def test_begun_locally_continued_by_ray_extended_and_back(
     outcome = run_cli("estimate", "spec.yaml", "--out", "ray", "--extend", "--limit", "40")
     assert outcome.code == 0, outcome.err
     whole = digits(
-        limit=40, noise={"sigma": [0.2, 0.4]}, estimators=[{"mc": {"samples": 20}}, "taylor"]
+        limit=40, noise={"sigma": [0.2, 0.4]}, estimators=[{"mc": {"draws": 20}}, "taylor"]
     )
     write(tmp_path, whole)
     same(tmp_path, run_cli)
@@ -141,7 +141,7 @@ def test_begun_locally_continued_by_ray_extended_and_back(
 
 
 def test_until_the_gates_are_decided(tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
-    write(tmp_path, digits(limit=20, estimators=[{"mc": {"samples": 400}}]))
+    write(tmp_path, digits(limit=20, estimators=[{"mc": {"draws": 400}}]))
     assert run_cli("estimate", "spec.yaml", "--out", "plain").code == 0
     close = (
         "--gate",

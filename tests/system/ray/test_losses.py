@@ -21,7 +21,7 @@ from tests.system.ray.test_equal import OUTPUTS
 pytestmark = [pytest.mark.bits, pytest.mark.slow]
 
 IMAGES = 60
-LONG = digits(limit=IMAGES, estimators=[{"mc": {"samples": 4000}}])
+LONG = digits(limit=IMAGES, estimators=[{"mc": {"draws": 4000}}])
 RAY = ("--out", "ray", "--engine", "ray", "--ray-address")
 INTERRUPTED = "interrupted; finished work is on disk: run the same command again to continue\n"
 TERMINATED = "terminated; finished work is on disk: run the same command again to continue\n"

@@ -50,7 +50,7 @@ def same(a: Path, b: Path) -> None:
 
 @pytest.mark.bits
 def test_the_same_files_as_by_this_process(tmp_path: Path, alone: Surroundings) -> None:
-    local = digits(limit=6, estimators=[{"mc": {"samples": 10}}, "taylor"])
+    local = digits(limit=6, estimators=[{"mc": {"draws": 10}}, "taylor"])
     robaudit.audit(
         {**local, "run": {**RAY, "workers": 1}}, out=tmp_path / "ray", listener=Listener()
     )

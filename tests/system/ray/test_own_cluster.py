@@ -15,7 +15,7 @@ from tests.system.ray.clusters import Surroundings, estimate, estimating, wait_f
 
 pytestmark = pytest.mark.slow
 
-LONG = digits(limit=100, estimators=[{"mc": {"samples": 4000}}])
+LONG = digits(limit=100, estimators=[{"mc": {"draws": 4000}}])
 RAY = ("--out", "run", "--engine", "ray", "--workers", "1")
 
 

@@ -33,7 +33,7 @@ def seeing(installed: Path, here: Surroundings) -> dict[str, str]:
 
 
 def test_where_it_is_installed(tmp_path: Path, here: Surroundings, installed: Path) -> None:
-    write(tmp_path, digits(estimators=["norms", {"mc": {"samples": 10}}]))
+    write(tmp_path, digits(estimators=["norms", {"mc": {"draws": 10}}]))
     environment = seeing(installed, here)
     for engine in ("local", "ray"):
         code, _, err = estimate(

@@ -22,7 +22,7 @@ from tests.golden import Golden
 from tests.specs import digits, save_npz
 from tests.system.ray.teams import prepared, request
 
-SPEC = digits(estimators=[{"mc": {"samples": 5}}, "softmax"])
+SPEC = digits(estimators=[{"mc": {"draws": 5}}, "softmax"])
 
 
 def job(given: Request, *places: int) -> tuple[Chunk, tuple[str, ...]]:
@@ -58,7 +58,7 @@ def test_a_chunk_is_computed() -> None:
 
 def test_other_numbers_of_draws_need_no_other_model(monkeypatch: pytest.MonkeyPatch) -> None:
     first = request(SPEC)
-    second = request(digits(estimators=[{"mc": {"samples": 50}}, "softmax"]))
+    second = request(digits(estimators=[{"mc": {"draws": 50}}, "softmax"]))
     worker, report = prepared(first)
     monkeypatch.setattr(worker_module, "prepare", None)
     assert worker.prepare(first, second.spec, "cpu") == report

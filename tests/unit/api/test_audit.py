@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import robaudit
-from robaudit.auditing import run as run_module
+from robaudit.auditing import audit as run_module
 from robaudit.auditing.expected import Speed
 from robaudit.errors import AnotherRunError, RobauditError, RobauditWarning
 from robaudit.models.fingerprint import fingerprint
@@ -27,14 +27,14 @@ from tests.golden import Golden
 from tests.specs import NETWORK, digits, write
 from tests.unit.api.nets import arrays, floats, network
 
-FEW: Any = {"sigma": 0.25, "estimators": {"mc": {"samples": 20}}}
+FEW: Any = {"sigma": 0.25, "estimators": {"mc": {"draws": 20}}}
 
 
 @pytest.mark.bits
 def test_the_same_rows_as_from_files(tmp_path: Path) -> None:
     images, labels = arrays(8)
     np.savez(tmp_path / "digits.npz", images=images, labels=labels)
-    estimators: list[Any] = ["logit_gaussian", {"mc": {"samples": 50}}, {"taylor": {}}]
+    estimators: list[Any] = ["logit_gaussian", {"mc": {"draws": 50}}, {"taylor": {}}]
     spec = {
         "model": {**NETWORK, "mean": 0.1, "std": [0.9]},
         "dataset": {"kind": "npz", "path": "digits.npz"},
@@ -106,7 +106,7 @@ def test_networks_in_other_forms(form: str) -> None:
 def test_whatever_the_caller_has_switched_off() -> None:
     options: Any = {
         "sigma": 0.1,
-        "estimators": ["taylor", {"mc": {"samples": 20}}],
+        "estimators": ["taylor", {"mc": {"draws": 20}}],
         "class_names": {i: f"d{i}" for i in range(10)},
     }
     rows = robaudit.audit(network(), arrays(2), **options).rows
@@ -211,7 +211,7 @@ def test_a_run_that_skipped_a_sample_is_found_again(tmp_path: Path) -> None:
 
 def test_levels_of_few_bits_are_the_decimals_that_they_stand_for() -> None:
     options: Any = {"sigma": [np.float16(0.1), torch.tensor(0.3)], "mean": torch.tensor(0.1)}
-    run = robaudit.audit(network(), arrays(2), estimators={"mc": {"samples": 10}}, **options)
+    run = robaudit.audit(network(), arrays(2), estimators={"mc": {"draws": 10}}, **options)
     assert sorted({row.level for row in run.rows}) == [0.1, 0.3]
     assert run.info.spec["model"]["mean"] == [0.1]
 
@@ -423,7 +423,7 @@ def test_a_budget_lowers_data_in_memory_once(
     monkeypatch.setattr(run_module, "measure_speed", lambda _: Speed(1.0, 3))
     options: dict[str, Any] = {
         "sigma": 0.05,
-        "estimators": {"mc": {"samples": 200}},
+        "estimators": {"mc": {"draws": 200}},
         "out": tmp_path / "run",
         "budget": "10m",
     }
@@ -436,7 +436,7 @@ def test_a_budget_lowers_data_in_memory_once(
 def test_sampling_until_gates_are_decided(tmp_path: Path, golden: Golden) -> None:
     options: dict[str, Any] = {
         "sigma": 0.05,
-        "estimators": {"mc": {"samples": 256}},
+        "estimators": {"mc": {"draws": 256}},
         "until_decided": True,
         "out": tmp_path / "run",
     }
@@ -460,10 +460,10 @@ def test_sampling_until_gates_are_decided(tmp_path: Path, golden: Golden) -> Non
 
 
 def test_two_runs_are_compared_and_one_is_verified(tmp_path: Path) -> None:
-    write(tmp_path, digits(limit=4, estimators=[{"mc": {"samples": 20}}]))
+    write(tmp_path, digits(limit=4, estimators=[{"mc": {"draws": 20}}]))
     other = write(
         tmp_path,
-        digits(limit=4, estimators=[{"mc": {"samples": 20}}], name="ours", noise={"sigma": [0.2]}),
+        digits(limit=4, estimators=[{"mc": {"draws": 20}}], name="ours", noise={"sigma": [0.2]}),
         "other.yaml",
     )
     base, new = (

@@ -19,7 +19,7 @@ from tests.unit.api.nets import arrays, network
 
 
 def test_gate():
-    estimators = {{"mc": {{"samples": 40}}}}
+    estimators = {{"mc": {{"draws": 40}}}}
     assert_robust(network(), arrays(), sigma=0.25, estimators=estimators, gates={gates!r}{more})
 """
 PASS = "mean >= 0.5"  # noqa: S105
@@ -31,7 +31,7 @@ UNDECIDED = "p05 >= 0.6"
 def imported() -> None:
     """Import whatever an audit imports: a session within this process forgets the modules that it
     was the first to import."""
-    run = audit(network(), arrays(), sigma=0.25, estimators={"mc": {"samples": 40}})
+    run = audit(network(), arrays(), sigma=0.25, estimators={"mc": {"draws": 40}})
     run.gate(PASS, UNDECIDED, FAIL)
 
 

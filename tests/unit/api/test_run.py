@@ -20,7 +20,7 @@ from PIL import Image
 
 import robaudit
 from robaudit.api.arguments import in_python
-from robaudit.api.results import Page
+from robaudit.api.printed import Page
 from robaudit.api.run import Run, read_run
 from robaudit.errors import RobauditError
 from robaudit.results import PARTS
@@ -33,7 +33,7 @@ from tests.unit.api.nets import arrays, network
 NAMES = ["<b>zero</b>", "one & only", *map(str, range(2, 9)), "nine\u200b[31m"]
 OPTIONS: Any = {
     "sigma": [0.1, 0.25],
-    "estimators": ["logit_gaussian", {"mc": {"samples": 100}}],
+    "estimators": ["logit_gaussian", {"mc": {"draws": 100}}],
     "class_names": NAMES,
 }
 
@@ -231,10 +231,10 @@ MISTAKES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("ask", MISTAKES.values(), ids=list(MISTAKES))
-def test_mistakes_are_one_line(run: Run, ask: Any, golden: Golden) -> None:
+@pytest.mark.parametrize("wanted", MISTAKES.values(), ids=list(MISTAKES))
+def test_mistakes_are_one_line(run: Run, wanted: Any, golden: Golden) -> None:
     with pytest.raises(RobauditError) as caught:
-        ask(run)
+        wanted(run)
     golden(caught.value)
 
 

@@ -187,7 +187,7 @@ def test_rounding_is_said_and_verified_as_such(tmp_path: Path, run_cli: RunCli) 
     """The honest way, on any machine: run.json, and what `verify` says of rows recomputed in other
     batches."""
     (tmp_path / "networks.py").write_text(NETWORKS, encoding="utf-8")
-    estimators = [{"mc": {"samples": 30}}, "logit_gaussian"]
+    estimators = [{"mc": {"draws": 30}}, "logit_gaussian"]
     spec = write(
         tmp_path,
         digits(

@@ -12,7 +12,7 @@ from robaudit.memory import CPU
 from tests.levels import sigma
 
 TASKS = tuple(
-    Task(reference_class().model_validate({"samples": 999}), "mc", sigma(level))
+    Task(reference_class().model_validate({"draws": 999}), "mc", sigma(level))
     for level in (0.1, 0.2)
 )
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.auditing import run as run_module
+from robaudit.auditing import audit as run_module
 from robaudit.auditing.environment import pick_devices
 from robaudit.auditing.resume import refuse_another_machine
 from robaudit.errors import AnotherRunError, SpecError
@@ -33,7 +33,7 @@ CPU = torch.device("cpu")
 def test_a_worker_for_each_device(
     tmp_path: Path, here: Surroundings, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = write(tmp_path, digits(limit=8, estimators=[{"mc": {"samples": 20}}]))
+    spec = write(tmp_path, digits(limit=8, estimators=[{"mc": {"draws": 20}}]))
     assert run_cli("estimate", spec, "--out", "one", "-q").code == 0
     monkeypatch.setattr(run_module, "pick_devices", lambda _: [CPU, CPU])
     monkeypatch.setenv("RAY_TMPDIR", here.folder)

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.auditing import run as run_module
+from robaudit.auditing import audit as run_module
 from robaudit.auditing.expected import (
     FEWEST_DRAWS,
     Expected,
@@ -30,7 +30,7 @@ from robaudit.spec.model import AuditSpec, identity
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
 
-BOTH: list[Any] = [{"mc": {"samples": 2000}}, {"logit_gaussian": {"samples": 160}}, "taylor"]
+BOTH: list[Any] = [{"mc": {"draws": 2000}}, {"logit_gaussian": {"draws": 160}}, "taylor"]
 
 
 def spec_of(**sections: Any) -> AuditSpec:
@@ -38,7 +38,7 @@ def spec_of(**sections: Any) -> AuditSpec:
 
 
 def ready(noise: Any) -> PreparedAudit:
-    spec = AuditSpec.model_validate(digits(noise=noise, estimators=[{"mc": {"samples": 10}}]))
+    spec = AuditSpec.model_validate(digits(noise=noise, estimators=[{"mc": {"draws": 10}}]))
     return prepare(Request(spec), torch.device("cpu"), Listener())
 
 
@@ -82,7 +82,7 @@ def test_each_task_counts_for_the_images_that_lack_it() -> None:
 def test_what_is_lowered_fits(budget: float, images: int, samples: int, limited: bool) -> None:
     chosen = {"limit": images} if limited else {"sample": {"size": images, "seed": 3}}
     spec = spec_of(
-        estimators=[{"mc": {"samples": samples}}, *BOTH[1:]], dataset={"kind": "digits", **chosen}
+        estimators=[{"mc": {"draws": samples}}, *BOTH[1:]], dataset={"kind": "digits", **chosen}
     )
     speed = Speed(1000.0, 10)
     try:
@@ -90,7 +90,7 @@ def test_what_is_lowered_fits(budget: float, images: int, samples: int, limited:
     except RobauditError:
         assert (
             seconds(
-                spec_of(estimators=[{"mc": {"samples": min(samples, FEWEST_DRAWS)}}, *BOTH[1:]]),
+                spec_of(estimators=[{"mc": {"draws": min(samples, FEWEST_DRAWS)}}, *BOTH[1:]]),
                 1,
                 1000.0,
             )
@@ -102,7 +102,7 @@ def test_what_is_lowered_fits(budget: float, images: int, samples: int, limited:
     assert left is not None
     assert limited == (sample is None)
     assert seconds(found, left, 1000.0) <= budget * 1.0001
-    draws = [entry.options.get("samples", 0) for entry in found.estimators]
+    draws = [entry.options.get("draws", 0) for entry in found.estimators]
     assert draws[0] <= samples
     assert draws[0] >= min(samples, FEWEST_DRAWS)
     if seconds(spec, images, 1000.0) <= budget:
@@ -127,19 +127,19 @@ def test_a_run_is_lowered_once(
     tmp_path: Path, run_cli: RunCli, slow: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write(tmp_path, digits(limit=20, estimators=[{"mc": {"samples": 400}}], noise={"sigma": [0.2]}))
+    write(tmp_path, digits(limit=20, estimators=[{"mc": {"draws": 400}}], noise={"sigma": [0.2]}))
     slow(0.02)  # ten hours are 640 passes or so
     command = ("estimate", "spec.yaml", "--budget", "10h")
     first = run_cli(*command)
     assert first.code == 0, first.err
-    assert "--budget: mc: 400 -> 100 samples" in first.err
+    assert "--budget: mc: 400 -> 100 draws" in first.err
     assert "--budget: 20 -> 6 images" in first.err
     assert "6 images x 101 passes at 0.02 passes/s" in first.err
     (folder,) = Path("runs").iterdir()
     assert folder.name.startswith("spec-36000s-")
     info = read_info(folder)
     assert (info["spec"]["estimators"][0]["options"], info["spec"]["dataset"]["limit"]) == (
-        {"samples": 100},
+        {"draws": 100},
         6,
     )
     slow(1e9)
@@ -157,7 +157,7 @@ def test_a_run_is_lowered_once(
 def test_what_fits_is_left_alone(
     tmp_path: Path, run_cli: RunCli, slow: Callable[[float], None]
 ) -> None:
-    write(tmp_path, digits(limit=3, estimators=[{"mc": {"samples": 50}}]))
+    write(tmp_path, digits(limit=3, estimators=[{"mc": {"draws": 50}}]))
     slow(1e6)
     done = run_cli("estimate", "spec.yaml", "--budget", "1h", "--out", "run")
     assert done.code == 0

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from robaudit.auditing import outputs
-from robaudit.auditing.run import audit
+from robaudit.auditing.audit import audit
 from robaudit.runs.folder import OUTPUTS
 from robaudit.runs.run import StoredRows, read_run
 from robaudit.runs.serialise import rows_csv, rows_json
 from robaudit.stats.summary import summary_of
 from tests.specs import digits, located
 
-ESTIMATORS = [{"mc": {"samples": 40}}, {"logit_gaussian": {"samples": 16}}]
+ESTIMATORS = [{"mc": {"draws": 40}}, {"logit_gaussian": {"draws": 16}}]
 
 
 @pytest.mark.parametrize("most", [None, 0], ids=["few rows", "many rows"])

@@ -17,12 +17,12 @@ import robaudit
 from robaudit.auditing.checks import check_input
 from robaudit.auditing.preparations import overridden, preparations
 from robaudit.datasets.digits import DigitsSpec
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.open_dataset import open_dataset
 from robaudit.errors import RobauditWarning
-from robaudit.models.load import from_module
+from robaudit.models.load_model import from_module
 from robaudit.models.pretrained import filled
-from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.read import load_spec
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
 from tests.unit.api.nets import arrays, network

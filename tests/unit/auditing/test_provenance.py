@@ -121,8 +121,8 @@ def test_plugins_are_named_once(
     ("arguments", "text"),
     [
         (
-            ["estimate", "spec.yaml", "--set", "mc.samples=20"],
-            "robaudit estimate spec.yaml --set mc.samples=20",
+            ["estimate", "spec.yaml", "--set", "mc.draws=20"],
+            "robaudit estimate spec.yaml --set mc.draws=20",
         ),
         (["estimate", "my spec.yaml", "it's"], "robaudit estimate 'my spec.yaml' 'it'\"'\"'s'"),
         (["estimate", "gr\u00fcn.yaml"], "robaudit estimate 'gr\u00fcn.yaml'"),

@@ -17,7 +17,7 @@ import robaudit
 from robaudit import plugins
 from robaudit.auditing.units import Finding, accepted, level_findings, mean_findings, pixel_findings
 from robaudit.errors import DataError, PluginError, RobauditWarning, SpecError
-from robaudit.noise import registry
+from robaudit.noise import installed
 from robaudit.noise.gaussian import Gaussian
 from robaudit.spec.model import AuditSpec
 from tests.conftest import RunCli
@@ -34,7 +34,7 @@ class Raises(Gaussian):
 
 def findings(noise: dict[str, object], image: torch.Tensor) -> list[Finding]:
     spec = AuditSpec.model_validate(digits(noise=noise))
-    return list(level_findings(registry.build(spec.noise, Path()), image, "a"))
+    return list(level_findings(installed.build(spec.noise, Path()), image, "a"))
 
 
 def told(noise: dict[str, object], image: torch.Tensor) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from tests.specs import digits, located
 
 Make = Callable[..., Path]
 ESTIMATORS = [
-    {"mc": {"samples": 120}},
+    {"mc": {"draws": 120}},
     "taylor",
-    {"mc": {"label": "stops", "tolerance": 0.05, "max_samples": 200}},
+    {"mc": {"label": "stops", "tolerance": 0.05, "max_draws": 200}},
 ]
 
 

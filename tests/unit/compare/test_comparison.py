@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from robaudit.compare.difference import compare
-from robaudit.compare.gates import QUANTITIES, decide
+from robaudit.compare.gate_changes import QUANTITIES, decide
 from robaudit.compare.result import GroupComparison
 from robaudit.errors import RobauditError, RunError
 from robaudit.gates.decide import Decision
 from robaudit.runs.rows import Row, bits_of
 from robaudit.runs.run import Run, read_run
-from robaudit.spec.gates import parse_gate
+from robaudit.spec.gate_grammar import parse_gate
 from robaudit.stats.flags import Certainty
 from tests.golden import Golden
 from tests.infos import changed

@@ -108,7 +108,7 @@ def test_rows_that_do_not_say_have_no_bits() -> None:
 def test_mc_says_which_draws_kept_the_class() -> None:
     network = curved()
     work = work_on(network, images=4, sigma=0.8)
-    found = build("mc", samples=50).estimate(work)
+    found = build("mc", draws=50).estimate(work)
     for b, one in enumerate(found):
         z = torch.cat(list(gaussian_process(0, torch.device("cpu")).blocks(work.ids[b], 50, SHAPE)))
         expected = network(work.x[b] + 0.8 * z).argmax(1) == work.predicted[b]
@@ -123,12 +123,10 @@ def test_mc_says_which_draws_kept_the_class() -> None:
 @pytest.mark.families
 def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
     work = work_on(linear(3), images=2, sigma=0.8)
-    many = build("mc", samples=MOST_STORED_DRAWS + 1).estimate(work)
-    stopped = build("mc", tolerance=0.05, max_samples=100).estimate(work)
+    many = build("mc", draws=MOST_STORED_DRAWS + 1).estimate(work)
+    stopped = build("mc", tolerance=0.05, max_draws=100).estimate(work)
     assert {known(one.votes).bits for one in (*many, *stopped)} == {None}
-    assert any(
-        known(one.votes).bits for one in build("mc", samples=MOST_STORED_DRAWS).estimate(work)
-    )
+    assert any(known(one.votes).bits for one in build("mc", draws=MOST_STORED_DRAWS).estimate(work))
 
 
 def test_antithetic_copies_are_paired_pair_by_pair() -> None:

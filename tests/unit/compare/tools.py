@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from robaudit.compare.difference import compare
-from robaudit.compare.gates import QUANTITIES, decide
+from robaudit.compare.gate_changes import QUANTITIES, decide
 from robaudit.compare.result import Comparison
 from robaudit.estimates import Estimate
 from robaudit.gates.decide import Decision
 from robaudit.runs.rows import Row, packed
 from robaudit.runs.run import Run
-from robaudit.spec.gates import parse_gate
+from robaudit.spec.gate_grammar import parse_gate
 from tests.infos import changed
 from tests.unit.gates.tools import run_of, votes
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from robaudit.datasets import open_dataset
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from robaudit.errors import DataError
 from robaudit.spec.model import DatasetSpec
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.datasets.ahead import Read, read_ahead, readers
-from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.dataset import Labels, Sample
 from robaudit.errors import SampleError
 
 WORKERS = (0, 1, 2, 5)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from robaudit.errors import DataError, SampleError
 from tests.golden import Golden
 from tests.unit.datasets import reading

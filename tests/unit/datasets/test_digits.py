@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from robaudit.datasets import open_dataset
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from robaudit.datasets.digits import DigitsSpec
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.spec.model import DatasetSpec
 from tests.golden import Golden

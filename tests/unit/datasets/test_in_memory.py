@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 from torch.utils.data import Dataset as TorchDataset
 from torchvision import transforms
 
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from robaudit.datasets.in_memory import open_in_memory, refuse_random
 from robaudit.errors import DataError, RobauditError, SampleError
 from tests.golden import Golden

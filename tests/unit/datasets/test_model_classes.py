@@ -10,10 +10,10 @@ from typing import Any
 import datasets
 import pytest
 
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.open_dataset import open_dataset
 from robaudit.errors import DataError
 from robaudit.models.pretrained import filled
-from robaudit.spec.load import load_spec
+from robaudit.spec.read import load_spec
 from tests.golden import Golden
 from tests.unit.datasets.forms import COUNT, LABELS, hub, write_files, write_parquet
 from tests.unit.datasets.reading import opened

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from tests.golden import Golden
 from tests.unit.datasets import reading
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.datasets import open_dataset
-from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.dataset import Labels, Sample
 from robaudit.datasets.digits import DigitsSpec
 from robaudit.datasets.select import Selected, choose, random_subset
 from robaudit.errors import DataError, SampleError

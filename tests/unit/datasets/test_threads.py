@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from robaudit.datasets.base import Dataset, Sample
+from robaudit.datasets.dataset import Dataset, Sample
 from robaudit.errors import SampleError
 from tests.unit.datasets.reading import opened
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torchvision import datasets
 
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.dataset import Dataset
 from robaudit.errors import SampleError
 from tests.golden import Golden
 from tests.unit.datasets import reading

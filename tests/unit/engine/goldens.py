@@ -18,9 +18,9 @@ from robaudit.engine.batch import ImageBatch
 from robaudit.engine.passes import Engine
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
-from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
+from robaudit.noise.noise import Noise
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.sensor import Sensor
 from robaudit.noise.spatial import Spatial

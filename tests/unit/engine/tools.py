@@ -19,8 +19,8 @@ from robaudit.engine.registry import Task
 from robaudit.errors import ModelError
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.models import LogitModel, from_module
-from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.noise import Noise
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.uniform import Uniform
 from robaudit.results import Result
@@ -183,7 +183,7 @@ def build(name: str, **options: Any) -> OneValue:
 def built(cls: type[Estimator], **options: Any) -> Estimator:
     """An estimator; few samples unless told."""
     if "samples" in cls.model_fields:
-        options = {"samples": 64, **options}
+        options = {"draws": 64, **options}
     if "particles" in cls.model_fields:
         options = {"particles": 80, **options}
     if "temperatures" in cls.model_fields:
@@ -198,7 +198,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
             **options,
         }
     if "selection" in cls.model_fields:
-        options = {"samples": 64, "selection": 16, **options}
+        options = {"draws": 64, "selection": 16, **options}
     if "copies" in cls.model_fields:
         options = {"copies": 8, "verify": 100, "polish": 3, **options}
     if "directions" in cls.model_fields:

@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from robaudit.auditing.until import possible_analyses
 from robaudit.estimates import Bounds
-from robaudit.numerics.images import (
+from robaudit.numerics.image_intervals import (
     Floats,
     MeasuredImages,
     measured_mean,

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from robaudit.errors import NothingLeftError, SpecError
 from robaudit.gates.decide import EXIT_CODES, decide, judge, overall
-from robaudit.gates.text import number, numbers
+from robaudit.gates.decision_text import number, numbers
 from robaudit.numerics.intervals import antithetic_share
 from robaudit.quantities import Interval
 from robaudit.results import Votes

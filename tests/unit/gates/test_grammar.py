@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
-from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
+from robaudit.spec.gate_grammar import QUANTITIES, Gate, parse_gate
 from tests.golden import Golden
 from tests.unit.gates.tools import gate
 

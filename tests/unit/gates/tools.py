@@ -12,7 +12,7 @@ from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Interval
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
-from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
+from robaudit.spec.gate_grammar import QUANTITIES, Gate, parse_gate
 from tests.infos import run_info
 from tests.rows import ROW
 

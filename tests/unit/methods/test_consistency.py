@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from robaudit.methods.certificates.relations import leaving
-from robaudit.numerics.images import TAIL, Floats
+from robaudit.numerics.image_intervals import TAIL, Floats
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.report.consistency_tables import blame_lines

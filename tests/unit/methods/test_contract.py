@@ -15,7 +15,7 @@ from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
 from robaudit.errors import ModelError
 from robaudit.methods.intermediate_q.qnorm_mc import MOST
-from robaudit.methods.radius.estimator import SearchedRadius
+from robaudit.methods.radius.radius_estimator import SearchedRadius
 from robaudit.quantities import CERTIFIED, DIFFICULTY, LOSS, RADIUS, IntervalKind
 from robaudit.results import Result
 from tests.golden import Golden

@@ -43,20 +43,20 @@ pytestmark = pytest.mark.bits
 CPU = torch.device("cpu")
 IMAGES = 6
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "logit_gaussian": [{"samples": 32}],
+    "logit_gaussian": [{"draws": 32}],
     "mc": [
-        {"samples": 30},
-        {"decide": 0.9, "max_samples": 200},
-        {"tolerance": 0.03, "max_samples": 200},
+        {"draws": 30},
+        {"decide": 0.9, "max_draws": 200},
+        {"tolerance": 0.03, "max_draws": 200},
     ],
-    "mmse": [{"samples": 6}, {"samples": 5, "pairs": False}],
-    "mmse_mvs": [{"samples": 6}],
+    "mmse": [{"draws": 6}, {"draws": 5, "pairs": False}],
+    "mmse_mvs": [{"draws": 6}],
     "qnorm_path": [{"temperatures": 12, "steps": 1}],
     "radius_attack": [{"steps": 3, "restarts": 1, "polish": 3}],
     "splitting": [{"particles": 40, "moves": 3}],
     "certified_radius": [
-        {"samples": 40, "selection": 12},
-        {"decide": 0.05, "samples": 200, "selection": 20},
+        {"draws": 40, "selection": 12},
+        {"decide": 0.05, "draws": 200, "selection": 20},
     ],
     "smoothed_attack": [{"steps": 3, "restarts": 1}],
     "radius_pgd": [

@@ -19,8 +19,8 @@ from robaudit.engine.passes import Engine
 from robaudit.engine.registry import Task, refuse_unfit
 from robaudit.errors import SpecError
 from robaudit.models import from_module
+from robaudit.noise.installed import build as build_noises
 from robaudit.noise.process import NoiseProcess
-from robaudit.noise.registry import build as build_noises
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import NoiseSpec
 from tests.golden import Golden
@@ -120,12 +120,12 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
     for name in ("taylor", "mmse"):
         assert [
             one.value
-            for one in build(name, **({"samples": 2} if name == "mmse" else {})).estimate(batch)
+            for one in build(name, **({"draws": 2} if name == "mmse" else {})).estimate(batch)
         ] == pytest.approx(exact, abs=1e-6)
-    for one, p in zip(build("logit_gaussian", samples=256).estimate(batch), exact, strict=True):
+    for one, p in zip(build("logit_gaussian", draws=256).estimate(batch), exact, strict=True):
         assert one.std_error is not None
         assert abs(one.value - p) <= 5 * one.std_error + 1e-9
-    for one, p in zip(build("mc", samples=1000).estimate(batch), exact, strict=True):
+    for one, p in zip(build("mc", draws=1000).estimate(batch), exact, strict=True):
         assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 1000) + 1e-3
 
 
@@ -150,7 +150,7 @@ def test_independent_noise_has_a_matched_variance(kind: str) -> None:
     assert [one.value for one in build("taylor").estimate(batch)] == pytest.approx(
         expected, abs=1e-6
     )
-    for one, p in zip(build("mc", samples=2000).estimate(batch), expected, strict=True):
+    for one, p in zip(build("mc", draws=2000).estimate(batch), expected, strict=True):
         assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 2000) + 0.01
 
 
@@ -198,7 +198,7 @@ def test_splitting_works_in_the_space_of_the_normal_variables(entry: dict[str, A
     mc."""
     network = linear(3, PIXELS, dtype=torch.float64)
     batch = work_under(noise_of(entry), network, pixels(3), classes=3)
-    counted = build("mc", samples=5_000).estimate(batch)
+    counted = build("mc", draws=5_000).estimate(batch)
     for one, reference in zip(
         build("splitting", particles=200).estimate(batch), counted, strict=True
     ):

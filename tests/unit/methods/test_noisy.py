@@ -28,7 +28,7 @@ def votes(batch: ImageBatch) -> list[list[int]]:
 def test_its_copies_are_those_of_mc(batch_size: int | None, dtype: torch.dtype) -> None:
     batch = work_on(curved().to(dtype), sigma=0.8, batch_size=batch_size, dtype=dtype)
     assert votes(batch) == [
-        list(known(one.votes).counts) for one in build("mc", samples=DRAWS).estimate(batch)
+        list(known(one.votes).counts) for one in build("mc", draws=DRAWS).estimate(batch)
     ]
     assert not batch.lost
 
@@ -54,7 +54,7 @@ def broken(x: Tensor) -> Tensor:
 
 def test_copies_that_are_not_finite_are_failures() -> None:
     batch = work_on(broken, images=4)
-    reference = [one.value for one in MonteCarlo(samples=DRAWS).estimate(batch)]
+    reference = [one.value for one in MonteCarlo(draws=DRAWS).estimate(batch)]
     kept = torch.zeros(4)
     for logits, image in batch.noisy(DRAWS):
         assert logits.isfinite().all()
@@ -74,7 +74,7 @@ class Looking(Faulty):
 
 def test_the_note_tells_of_them() -> None:
     batch = work_on(broken, images=4)
-    lost = [known(one.votes).lost for one in MonteCarlo(samples=DRAWS).estimate(batch)]
+    lost = [known(one.votes).lost for one in MonteCarlo(draws=DRAWS).estimate(batch)]
     task = Task(Looking(fault=""), "looking")
     for _ in range(2):  # counted anew for each estimator
         for (one, *_), n in zip(task.results(batch), lost, strict=True):

@@ -31,10 +31,10 @@ def test_ours_are_registered_as_an_outsiders() -> None:
 
 
 def test_build_keeps_order_labels_and_options() -> None:
-    built = registry.build(specs("softmax", {"mc": {"samples": 7, "label": "few"}}, {"mc": None}))
+    built = registry.build(specs("softmax", {"mc": {"draws": 7, "label": "few"}}, {"mc": None}))
     assert list(built.items()) == [
         ("softmax", Softmax()),
-        ("few", MonteCarlo(samples=7)),
+        ("few", MonteCarlo(draws=7)),
         ("mc", MonteCarlo()),
     ]
 

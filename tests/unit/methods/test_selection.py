@@ -15,7 +15,7 @@ from robaudit.results import Result
 from tests.unit.engine.tools import Counter, build, curved, linear, work_on
 
 NAMES = ("taylor", "taylor_mvs", "mmse", "mmse_mvs")
-OPTIONS = {"taylor": {}, "taylor_mvs": {}, "mmse": {"samples": 4}, "mmse_mvs": {"samples": 4}}
+OPTIONS = {"taylor": {}, "taylor_mvs": {}, "mmse": {"draws": 4}, "mmse_mvs": {"draws": 4}}
 
 
 def spread(network: nn.Sequential, scale: float) -> nn.Sequential:

@@ -24,8 +24,8 @@ PASS = 0.5  # seconds
 LEAST = 2.0  # seconds within which a user is to see something move
 
 LONG: dict[str, dict[str, Any]] = {
-    "mc": {"samples": 5000},
-    "certified_radius": {"samples": 5000},
+    "mc": {"draws": 5000},
+    "certified_radius": {"draws": 5000},
     "splitting": {"particles": 500, "repeats": 8},
     "qnorm_path": {"q": [100], "chains": 4},
     "radius_attack": {"norm": ["l2"]},
@@ -79,7 +79,7 @@ def watched(
     def at_pass() -> None:
         clock.now += PASS
 
-    for module in ("chunks", "loop"):
+    for module in ("chunks", "main_loop"):
         monkeypatch.setattr(f"robaudit.auditing.{module}.time", SimpleNamespace(perf_counter=clock))
     told = Watching(clock)
     spec = digits(
@@ -110,7 +110,7 @@ def test_it_moves_within_one_image(
 
 def test_every_stage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = watched(
-        tmp_path, monkeypatch, [{"mc": {"samples": 100}}, "softmax"], noise={"sigma": [0.1, 0.2]}
+        tmp_path, monkeypatch, [{"mc": {"draws": 100}}, "softmax"], noise={"sigma": [0.1, 0.2]}
     )
     start = told.stages.index("reading images")
     assert told.stages[:start] == [

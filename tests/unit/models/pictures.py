@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 
 from robaudit.auditing.prepare import make_model
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.open_dataset import open_dataset
 from robaudit.models.pretrained import filled
-from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.read import load_spec
 
 CLASSES = ("cat", "dog", "owl")
 SIZES = ((53, 67), (64, 64), (71, 40), (33, 90), (121, 47), (60, 59))  # height, width
@@ -42,7 +42,7 @@ def spec_of(
     the model's files."""
     text = (
         f"model: {{{model}}}\ndataset: {{{dataset}}}\nnoise: {{sigma: 0.05}}\nestimators: "
-        "[{mc: {samples: 10}}]\n"
+        "[{mc: {draws: 10}}]\n"
     )
     return filled(
         load_spec(

@@ -17,7 +17,7 @@ from robaudit.errors import ModelError
 from robaudit.models import LoadedNetwork, LogitModel, from_module
 from tests.golden import Golden
 from tests.unit.models.conftest import load, one_line, pixels, small_net
-from tests.unit.models.test_files import script
+from tests.unit.models.test_model_files import script
 
 
 class Function(nn.Module):

@@ -23,7 +23,7 @@ from tests.research.operators import (
 )
 from tests.shared import SHARED, needs_shared
 from tests.unit.models.conftest import load
-from tests.unit.models.test_files import script
+from tests.unit.models.test_model_files import script
 
 SAMPLE = (
     "functions",

@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 
 from robaudit.errors import ModelError, RobauditError
 from robaudit.models.pretrained import filled
-from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.read import load_spec
 from tests.golden import Golden
 from tests.specs import located
 

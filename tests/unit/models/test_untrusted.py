@@ -24,7 +24,7 @@ from robaudit.models.operators import allowed
 from tests.golden import Golden
 from tests.system.hostile.archives import rewrite
 from tests.unit.models.conftest import load, pixels, refusal, small_net
-from tests.unit.models.test_files import script
+from tests.unit.models.test_model_files import script
 
 CANARY = "canary"
 

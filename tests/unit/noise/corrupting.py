@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robaudit.noise.base import Noise, Shape
+from robaudit.noise.noise import Noise, Shape
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robaudit.noise.base import BASE_DIR, Noise, Shape
 from robaudit.noise.corruption import Corruption
+from robaudit.noise.noise import BASE_DIR, Noise, Shape
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 5, 7))

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from robaudit.errors import RobauditError
-from robaudit.noise.base import AdditiveNoise, Noise, Shape
-from robaudit.noise.registry import load, registered
+from robaudit.noise.installed import load, registered
+from robaudit.noise.noise import AdditiveNoise, Noise, Shape
 from tests.unit.noise.kinds import SHAPES, examples, images, kinds, normal, some_level
 
 ROWS = 9

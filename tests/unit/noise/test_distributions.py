@@ -13,12 +13,12 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from robaudit.noise.base import AdditiveNoise, Noise, Shape
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
+from robaudit.noise.noise import AdditiveNoise, Noise, Shape
 from robaudit.noise.poisson import Poisson
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.sensor import Sensor

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.noise.base import Noise, Shape
 from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.noise import Noise, Shape
 from robaudit.noise.process import DrawPool, block_seed, block_size, stream_key
 from robaudit.noise.uniform import Uniform
 from tests.levels import gaussian_process

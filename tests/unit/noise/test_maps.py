@@ -12,12 +12,12 @@ import torch
 from scipy.special import erf, log_ndtr
 
 from robaudit.errors import SpecError
-from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.linear import LinearCorruption
+from robaudit.noise.noise import Noise
 from robaudit.noise.poisson import Poisson
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.sensor import Sensor

@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from robaudit.errors import SpecError
-from robaudit.noise.base import Noise, Shape
 from robaudit.noise.covariance import CovarianceGaussian
+from robaudit.noise.noise import Noise, Shape
 from robaudit.noise.scaled import ScaledGaussian
-from robaudit.spec.errors import explain
+from robaudit.spec.validation_errors import explain
 from tests.golden import Golden
 from tests.unit.noise.kinds import kinds, made
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from robaudit.noise.base import AdditiveNoise, Noise
 from robaudit.noise.corrupted_set import CorruptedSet
 from robaudit.noise.corruption import FORMS, Corruption
 from robaudit.noise.covariance import CovarianceGaussian
+from robaudit.noise.noise import AdditiveNoise, Noise
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.spatial import Spatial
 from robaudit.spec.model import AuditSpec, NoiseSpec

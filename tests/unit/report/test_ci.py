@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.cli.streams import append_step_summary
+from robaudit.cli.output_streams import append_step_summary
 from robaudit.estimates import Covers, Estimate
 from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
 from robaudit.gates.measure import ClassPart
@@ -23,7 +23,7 @@ from robaudit.levels import LevelName
 from robaudit.report.ci.document import Subject, Weights, gates_json, published
 from robaudit.report.ci.github import github, step_summary
 from robaudit.report.ci.junit import junit
-from robaudit.spec.gates import Gate
+from robaudit.spec.gate_grammar import Gate
 from tests.golden import Golden
 from tests.levels import sigma
 

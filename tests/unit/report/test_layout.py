@@ -13,7 +13,7 @@ import pytest
 
 from robaudit.estimates import Estimate
 from robaudit.report import sections
-from robaudit.report.sections import Ask, Entry, Section, section_csv, section_json
+from robaudit.report.sections import Entry, Section, SectionRequest, section_csv, section_json
 from robaudit.report.tables import Table, latex_text, markdown_text
 from robaudit.report.typed import (
     COUNT,
@@ -58,7 +58,7 @@ class OfTable(Section[TypedTable]):
     def __init__(self, table: TypedTable) -> None:
         self.made = table
 
-    def table(self, entry: Entry[TypedTable], ask: Ask) -> TypedTable:
+    def table(self, entry: Entry[TypedTable], request: SectionRequest) -> TypedTable:
         return self.made
 
 
@@ -67,7 +67,7 @@ def run(name: str) -> Run:
 
 
 def entries(table: TypedTable, *names: str) -> list[Entry[TypedTable]]:
-    return OfTable(table).find([run(name) for name in names], Ask())
+    return OfTable(table).find([run(name) for name in names], SectionRequest())
 
 
 def texts(table: Table) -> list[tuple[str, ...]]:
@@ -78,7 +78,7 @@ def texts(table: Table) -> list[tuple[str, ...]]:
 
 
 def laid(table: TypedTable, *names: str) -> Table:
-    (found,) = OfTable(table).tables(entries(table, *names), Ask())
+    (found,) = OfTable(table).tables(entries(table, *names), SectionRequest())
     return found
 
 
@@ -145,13 +145,13 @@ def test_a_run_that_lacks_a_line_has_a_line_of_nothing() -> None:
     other = replace(SPREAD, rows=SPREAD.rows[2:])
     both = [replace(SPREAD, beside=Beside.KEYS), replace(other, beside=Beside.KEYS)]
     given = [Entry(name, run(name), table) for name, table in zip("ab", both, strict=True)]
-    (found,) = OfTable(SPREAD).tables(given, Ask())
+    (found,) = OfTable(SPREAD).tables(given, SectionRequest())
     assert texts(found)[2:4] == [("fog", "b", "", "", "–"), ("snow", "a", "0.125", "", "8")]
 
 
 def test_tables_of_other_headings_stand_below_each_other() -> None:
     given = [Entry(name, run(name), replace(SPREAD, heading=name)) for name in "ab"]
-    found = list(OfTable(SPREAD).tables(given, Ask()))
+    found = list(OfTable(SPREAD).tables(given, SectionRequest()))
     assert [table.heading for table in found] == ["a", "b"]
     assert [texts(table)[1][0] for table in found] == ["a", "b"], "each still says whose it is"
 
@@ -164,14 +164,16 @@ def section(monkeypatch: pytest.MonkeyPatch) -> OfTable:
 
 
 def test_csv_has_three_columns_for_an_estimate(section: OfTable) -> None:
-    head, first, second = section_csv("x", entries(TABLE, "a"), Ask()).splitlines()
+    head, first, second = section_csv("x", entries(TABLE, "a"), SectionRequest()).splitlines()
     assert head == "run,estimator,result,images,robust,robust_lower,robust_upper,seed,why"
     assert first == "a,x,mc,1200,0.5,0.25,0.75,7,because"
     assert second == "a,x,qnorm,3,,,,8,"
 
 
 def test_json_has_an_object_for_each_row(section: OfTable) -> None:
-    found: dict[str, Any] = json.loads(section_json("x", entries(TABLE, "a", "b"), Ask()))
+    found: dict[str, Any] = json.loads(
+        section_json("x", entries(TABLE, "a", "b"), SectionRequest())
+    )
     assert [line["run"] for line in found["results"]] == ["a", "a", "b", "b"]
     about = {"run": "a", "estimator": "x", "result": "mc", "images": 1200}
     assert found["results"][0] == {

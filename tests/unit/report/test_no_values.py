@@ -7,8 +7,8 @@ import math
 import pytest
 
 from robaudit.errors import NothingLeftError
-from robaudit.report.sections import Ask, Entry, section_of
-from robaudit.report.summary import SummarySection
+from robaudit.report.sections import Entry, SectionRequest, section_of
+from robaudit.report.summary_section import SummarySection
 from robaudit.runs.run import Run
 from robaudit.stats.summary import summary_of
 from tests.golden import Golden
@@ -28,14 +28,16 @@ def run() -> Run:
 
 @pytest.mark.parametrize("name", ["flagged", "classes"])
 def test_a_result_without_values_is_left_out(name: str, run: Run, golden: Golden) -> None:
-    assert [record.key.estimator for record in section_of(name).records(run, Ask())] == ["mc"]
+    assert [record.key.estimator for record in section_of(name).records(run, SectionRequest())] == [
+        "mc"
+    ]
     with pytest.raises(NothingLeftError) as error:
-        section_of(name).records(run, Ask(estimators=("broken",)))
+        section_of(name).records(run, SectionRequest(estimators=("broken",)))
     golden(error.value)
 
 
 def test_the_summary_names_it(run: Run) -> None:
-    *_, last = SummarySection().tables([Entry("", run, summary_of(run))], Ask())
+    *_, last = SummarySection().tables([Entry("", run, summary_of(run))], SectionRequest())
     assert last.notes == (
         "Without a finite value for any image: broken at sigma 0.1; the column note of "
         "samples.csv says why.",

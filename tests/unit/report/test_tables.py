@@ -17,10 +17,10 @@ from rich.console import Console
 from robaudit.api.run import of_stored
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import NO_INTERVAL, Interval
-from robaudit.report.classes import bias_table
-from robaudit.report.flagged import flags_table
-from robaudit.report.sections import Ask, Entry, section_csv, section_of
-from robaudit.report.summary import overall_tables
+from robaudit.report.classes_section import bias_table
+from robaudit.report.flagged_section import flags_table
+from robaudit.report.sections import Entry, SectionRequest, section_csv, section_of
+from robaudit.report.summary_section import overall_tables
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
@@ -215,17 +215,17 @@ def test_a_single_image_is_in_brackets_and_explained() -> None:
 
 def test_a_class_of_one_image_has_the_same_interval_in_the_figure() -> None:
     pytest.importorskip("matplotlib")
-    from robaudit.report.pictures.kinds import figure_of, look_of, sketch_of
+    from robaudit.report.pictures.kinds import drawing_of, figure_of, look_of
 
     lower, upper = map(float, clopper_pearson(0, 100))
     alone = replace(
         mc(1)[0], sample_id="alone", label=11, predicted=11, value=0.0, lower=lower, upper=upper
     )
     run = hand_made([*mc(20), alone])
-    (bias,) = section_of("classes").records(run, Ask())
+    (bias,) = section_of("classes").records(run, SectionRequest())
     table = next(line for line in shown(bias_table(bias), 160) if line.startswith("11 "))
     assert "(0.000 [0.000, 0.037])" in table
-    figure = figure_of(sketch_of("classes", [run], Ask()), look_of(7.0))
+    figure = figure_of(drawing_of("classes", [run], SectionRequest()), look_of(7.0))
     assert "0.000 [0.000, 0.037], n 1" in texts(figure)
 
 
@@ -234,15 +234,17 @@ def test_a_single_image_has_its_own_interval_everywhere() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.lines import Line2D
 
-    from robaudit.report.pictures.kinds import figure_of, look_of, sketch_of
+    from robaudit.report.pictures.kinds import drawing_of, figure_of, look_of
 
     lower, _ = map(float, clopper_pearson(100, 100))
     run = hand_made([replace(mc(1)[0], value=1.0, lower=lower, upper=1.0)])
     own = "1.000 [0.963, 1.000]"
     assert own in "\n".join(shown(overall_tables(summary_of(run)), 160))
     assert own in repr(of_stored(run))
-    assert own in "\n".join(texts(figure_of(sketch_of("summary", [run], Ask()), look_of(7.0))))
-    levels = figure_of(sketch_of("levels", [run], Ask()), look_of(7.0))
+    assert own in "\n".join(
+        texts(figure_of(drawing_of("summary", [run], SectionRequest()), look_of(7.0)))
+    )
+    levels = figure_of(drawing_of("levels", [run], SectionRequest()), look_of(7.0))
     assert lower in {
         end
         for line in levels.findobj(Line2D)
@@ -354,7 +356,11 @@ def test_csv_of_classes_and_flags() -> None:
     bias = class_bias(mc(), class_names=NAMES)
     flagged = flag(mc(), below=0.9)
     classes, flags = (
-        list(csv.DictReader(io.StringIO(section_csv(name, [Entry("run", run, record)], Ask()))))
+        list(
+            csv.DictReader(
+                io.StringIO(section_csv(name, [Entry("run", run, record)], SectionRequest()))
+            )
+        )
         for name, record in (("classes", bias), ("flagged", flagged))
     )
     assert {

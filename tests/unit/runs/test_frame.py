@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from robaudit.quantities import Interval
 from robaudit.results import Certificate
-from robaudit.runs.frame import Columns, Frame
 from robaudit.runs.rows import Row
+from robaudit.runs.table import Columns, ResultTable
 from tests.levels import sigma
 from tests.unit.gates.tools import row, votes
 
@@ -43,7 +43,7 @@ def test_numbers_come_back(numbers: list[float]) -> None:
 
 def test_rows_of_an_image_need_not_come_together() -> None:
     rows = [row(i, i / 10, **at.document()) for at in (sigma(0.2), sigma(0.1)) for i in (2, 0, 1)]
-    frame = Frame.of(rows)
+    frame = ResultTable.of(rows)
     assert [key.at for key in frame] == [sigma(0.2), sigma(0.1)]
     assert list(frame.ids) == ["2", "0", "1"]
     for columns in frame.values():

@@ -157,7 +157,7 @@ def test_spec_with_any_value(tmp_path: Path, section: str, value: Any) -> None:
     setting=st.text(max_size=30)
     | st.builds(
         "{}={}".format,
-        st.sampled_from(["model.mean", "mc.samples", "run.seed", "noise"]),
+        st.sampled_from(["model.mean", "mc.draws", "run.seed", "noise"]),
         st.text(max_size=30),
     )
 )

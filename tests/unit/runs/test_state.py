@@ -201,7 +201,7 @@ def test_seconds_add_up_and_steps_keep_their_order() -> None:
 
 @pytest.mark.families
 def test_tasks_cost_what_their_passes_do() -> None:
-    specs = [EstimatorSpec(name="mc", options={"samples": 99}), EstimatorSpec(name="taylor")]
+    specs = [EstimatorSpec(name="mc", options={"draws": 99}), EstimatorSpec(name="taylor")]
     mc, taylor = (Task(one, label, sigma(0.1)) for label, one in build(specs).items())
     assert (mc.cost(10), taylor.cost(10)) == (100, 2 + 2 * 9)
 

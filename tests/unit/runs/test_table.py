@@ -120,7 +120,7 @@ def test_memory_does_not_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> 
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("table")
     return audit(
-        load_spec(write(folder, digits(limit=6, estimators=[{"mc": {"samples": 20}}, "softmax"]))),
+        load_spec(write(folder, digits(limit=6, estimators=[{"mc": {"draws": 20}}, "softmax"]))),
         out=folder / "run",
     ).path
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from robaudit.errors import SpecError
-from robaudit.spec.load import load_spec
+from robaudit.spec.read import load_spec
 from tests.golden import Golden
 from tests.specs import digits, write
 

@@ -38,7 +38,7 @@ def test_short_forms() -> None:
         estimators=[
             "taylor",
             {"mc": None},
-            {"mmse": {"samples": 4}},
+            {"mmse": {"draws": 4}},
             {"name": "softmax", "options": {"temperature": 2}},
         ],
     )
@@ -46,7 +46,7 @@ def test_short_forms() -> None:
     assert [(one.name, one.options) for one in found.estimators] == [
         ("taylor", {}),
         ("mc", {}),
-        ("mmse", {"samples": 4}),
+        ("mmse", {"draws": 4}),
         ("softmax", {"temperature": 2}),
     ]
 
@@ -88,7 +88,7 @@ EXTENSION: dict[str, dict[str, Any]] = {
     "limit": {"limit": 9},
     "sigma": {"noise": {"sigma": [0.3]}},
     "estimator": {"estimators": ["mc", "taylor"]},
-    "option": {"estimators": [{"mc": {"samples": 21}}]},
+    "option": {"estimators": [{"mc": {"draws": 21}}]},
     "another noise": {
         "noise": [{"sigma": [0.2]}, {"name": "clipped", "sigma": [0.2], "clip": True}]
     },

@@ -9,9 +9,9 @@ import pytest
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.noise.registry import build
-from robaudit.spec.load import load_spec
+from robaudit.noise.installed import build
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.read import load_spec
 from tests.golden import Golden
 from tests.levels import sigma
 from tests.specs import digits, write
@@ -27,7 +27,7 @@ SEVERAL = [
 def _any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read specs with a made-up kind; that its name is looked up is tested with the command line,
     and below with ``build``."""
-    monkeypatch.setattr("robaudit.spec.load.refuse_unknown", lambda *_: None)
+    monkeypatch.setattr("robaudit.spec.read.refuse_unknown", lambda *_: None)
 
 
 def load(folder: Path, noise: object, **changes: Any) -> AuditSpec:
@@ -130,7 +130,7 @@ def test_a_spec_without_a_file_is_refused_by_its_keys(
 LIMITED = [
     "logit_gaussian",
     {"taylor": {"noise": "gaussian"}},
-    {"mc": {"noise": ["gaussian", "rain"], "samples": 10}},
+    {"mc": {"noise": ["gaussian", "rain"], "draws": 10}},
 ]
 
 
@@ -139,7 +139,7 @@ def test_estimators_are_kept_to_the_chosen_noises(tmp_path: Path, golden: Golden
     spec = load_spec(path, noises=["rain"])
     assert [(one.name, one.noise, one.options) for one in spec.estimators] == [
         ("logit_gaussian", (), {}),
-        ("mc", ("rain",), {"samples": 10}),
+        ("mc", ("rain",), {"draws": 10}),
     ]
     spec = load_spec(path, noises=["rain"], estimators=["mc"])
     assert [(one.name, one.noise) for one in spec.estimators] == [("mc", ("rain",))]

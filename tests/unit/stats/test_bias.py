@@ -12,9 +12,9 @@ import pytest
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Quantity
-from robaudit.runs.frame import Columns
 from robaudit.runs.rows import Row
-from robaudit.stats import classes
+from robaudit.runs.table import Columns
+from robaudit.stats import class_differences
 from tests.golden import Golden
 from tests.rows import ROW, class_bias
 from tests.unit.engine.tools import known
@@ -179,7 +179,8 @@ def test_tests_are_of_the_groups_that_are_given() -> None:
     apart = {name: name[0] for name in columns.names}
     mixed = {name: str(i // 2 % 2) for i, name in enumerate(columns.names)}
     first, second = (
-        classes.class_bias(columns, by="scanner", groups=groups) for groups in (apart, mixed)
+        class_differences.class_bias(columns, by="scanner", groups=groups)
+        for groups in (apart, mixed)
     )
     assert known(first.gap).p_value < 0.05 < known(second.gap).p_value
     alone = class_bias(rows, groups=mixed)

@@ -15,12 +15,12 @@ from rich.console import Console
 from robaudit.gates.decide import Decision, decide
 from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE
 from robaudit.report import numbers
-from robaudit.report.classes import bias_table
-from robaudit.report.flagged import flags_table
-from robaudit.report.summary import overall_tables
+from robaudit.report.classes_section import bias_table
+from robaudit.report.flagged_section import flags_table
+from robaudit.report.summary_section import overall_tables
 from robaudit.report.tables import Table, Terminal
 from robaudit.runs.rows import Row
-from robaudit.spec.gates import QUANTITIES, parse_gate
+from robaudit.spec.gate_grammar import QUANTITIES, parse_gate
 from robaudit.stats.flags import usual_threshold
 from robaudit.stats.summary import GroupSummary
 from tests.radius_rows import beyond, found, radius, run_of

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, kstest
 
-from robaudit.stats.classes import permutation_null
+from robaudit.stats.class_differences import permutation_null
 
 
 def test_p_values_are_those_of_all_permutations() -> None:

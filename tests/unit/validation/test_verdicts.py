@@ -9,7 +9,7 @@ import pytest
 
 from robaudit.estimates import Estimate
 from robaudit.stats.summary import Share
-from robaudit.validation.comparison import Error, ReferenceComparison
+from robaudit.validation.deviations import Error, ReferenceComparison
 from robaudit.validation.verdicts import advice, remark, verdict
 from tests.levels import sigma
 

@@ -20,7 +20,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"tolerance": 0.03},
     {"decide": 0.9},
     {"tolerance": 0.02, "decide": 0.75},
-    {"tolerance": 0.001, "max_samples": 17},
+    {"tolerance": 0.001, "max_draws": 17},
 ]
 
 
@@ -54,9 +54,7 @@ def test_looks_are_a_fixed_ladder() -> None:
 def test_each_image_stops_when_it_has_what_was_asked_and_no_earlier(
     options: dict[str, Any],
 ) -> None:
-    rule = Rule(
-        options.get("tolerance"), options.get("decide"), options.get("max_samples", 100_000)
-    )
+    rule = Rule(options.get("tolerance"), options.get("decide"), options.get("max_draws", 100_000))
     rows = build("mc", **options).estimate(work_on(curved(), images=15))
     for row in rows:
         draws = row.forwards - 1
@@ -77,14 +75,14 @@ def test_each_image_stops_when_it_has_what_was_asked_and_no_earlier(
             not decided if rule.decide is not None else not narrow
         )
         assert draws in ladder(rule.most)
-    assert len({row.forwards for row in rows}) > 1 or options.get("max_samples") == 17
+    assert len({row.forwards for row in rows}) > 1 or options.get("max_draws") == 17
 
 
 def test_its_draws_are_the_first_of_a_fixed_number() -> None:
     work = work_on(curved(), images=6)
     for i, row in enumerate(build("mc", decide=0.9).estimate(work)):
         alone = work_on(curved(), images=1, first=i)
-        fixed = build("mc", samples=row.forwards - 1).estimate(alone)[0]
+        fixed = build("mc", draws=row.forwards - 1).estimate(alone)[0]
         assert fixed.votes is not None
         assert row.votes is not None
         assert fixed.votes.counts == row.votes.counts
@@ -129,7 +127,7 @@ def test_logits_that_are_not_finite_are_flips() -> None:
         out: torch.Tensor = network(x)
         return torch.where(x.flatten(1).sum(1, keepdim=True) > 13.5, out * torch.nan, out)
 
-    rows = build("mc", decide=0.999, max_samples=200).estimate(work_on(broken, images=4))
+    rows = build("mc", decide=0.999, max_draws=200).estimate(work_on(broken, images=4))
     assert any(known(row.votes).lost for row in rows)
     for row in rows:
         lost = known(row.votes).lost

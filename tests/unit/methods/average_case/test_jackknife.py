@@ -48,7 +48,7 @@ def test_of_a_mean_it_is_students_interval(scale: object, inverse: object) -> No
 
 
 def test_a_single_group_says_nothing() -> None:
-    for row in build("mmse", samples=2).estimate(work_on(curved())):
+    for row in build("mmse", draws=2).estimate(work_on(curved())):
         assert (row.lower, row.upper, row.std_error, row.interval.text) == (
             None,
             None,
@@ -69,6 +69,6 @@ def test_rows_say_that_they_are_approximate(name: str) -> None:
     labels = {
         row.interval.text
         for n in (10, 64)
-        for row in build(name, samples=n).estimate(work_on(curved()))
+        for row in build(name, draws=n).estimate(work_on(curved()))
     }
     assert labels == {"jackknife:approximate"}

@@ -12,7 +12,7 @@ from tests.unit.engine.tools import build, linear, weights, work_on
 
 
 def _few(name: str) -> dict[str, int]:
-    return {"samples": 2} if name == "mmse" else {}
+    return {"draws": 2} if name == "mmse" else {}
 
 
 @pytest.mark.parametrize("name", ["taylor", "mmse"])
@@ -44,11 +44,11 @@ def test_published_iid_draws_carry_the_error_the_pairs_remove() -> None:
     work = work_on(network, sigma=0.5, dtype=torch.float64, images=images)
     exact = torch.tensor([e.value for e in build("taylor").estimate(work)], dtype=torch.float64)
     iid = torch.tensor(
-        [e.value for e in build("mmse", samples=samples, pairs=False).estimate(work)],
+        [e.value for e in build("mmse", draws=samples, pairs=False).estimate(work)],
         dtype=torch.float64,
     )
     pairs = torch.tensor(
-        [e.value for e in build("mmse", samples=samples).estimate(work)], dtype=torch.float64
+        [e.value for e in build("mmse", draws=samples).estimate(work)], dtype=torch.float64
     )
     assert float((pairs - exact).abs().max()) < 1e-9
     inside = (exact > 1e-6) & (exact < 1 - 1e-6)

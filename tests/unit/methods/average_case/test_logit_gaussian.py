@@ -45,7 +45,7 @@ def test_linear_models_err_by_the_covariance_alone() -> None:
     batch = work_on(linear(5), sigma=0.5, images=30)
     exact = values(build("taylor").estimate(batch))
     error = {
-        n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(batch)) - exact) ** 2))
+        n: np.sqrt(np.mean((values(LogitGaussian(draws=n).estimate(batch)) - exact) ** 2))
         for n in (64, 1024)
     }
     assert error[64] < 0.03
@@ -55,19 +55,17 @@ def test_linear_models_err_by_the_covariance_alone() -> None:
 def test_close_to_converged_mc_on_a_curved_network() -> None:
     batch = work_on(curved(), sigma=0.3, images=12)
     truth = values(
-        build("mc", samples=4096).estimate(work_on(curved(), sigma=0.3, images=12, seed=5))
+        build("mc", draws=4096).estimate(work_on(curved(), sigma=0.3, images=12, seed=5))
     )
-    rmse = np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2))
+    rmse = np.sqrt(np.mean((values(LogitGaussian(draws=1024).estimate(batch)) - truth) ** 2))
     votes = np.sqrt(np.mean(truth * (1 - truth) / 1024))
     assert rmse < votes + 3 * math.sqrt(0.25 / 4096)
 
 
 def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
     batch = work_on(skewed, sigma=0.3, images=16)
-    truth = values(
-        build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=16, seed=5))
-    )
-    estimates = LogitGaussian(samples=1024).estimate(batch)
+    truth = values(build("mc", draws=8192).estimate(work_on(skewed, sigma=0.3, images=16, seed=5)))
+    estimates = LogitGaussian(draws=1024).estimate(batch)
     doubtful = (truth > 0.02) & (truth < 0.98)
     assert doubtful.sum() >= 4
     flagged = np.array([e.note.startswith("margins are not normal") for e in estimates])
@@ -98,7 +96,7 @@ def rounded(x: Tensor) -> Tensor:
 def test_logits_in_steps_are_decided_by_votes(network: Callable[[Tensor], Tensor]) -> None:
     """A margin of 0 keeps the class, but the fit counts it as half lost."""
     converged = values(
-        build("mc", samples=4096).estimate(work_on(network, sigma=0.1, images=12, seed=5))
+        build("mc", draws=4096).estimate(work_on(network, sigma=0.1, images=12, seed=5))
     )
     rows = LogitGaussian().estimate(work_on(network, sigma=0.1, images=12))
     doubtful = [
@@ -149,7 +147,7 @@ def test_joint_skewness_is_corrected() -> None:
 
 def test_the_interval_says_what_it_covers() -> None:
     """Fits are approximate, corrected or not; votes are not, and go along with both."""
-    rows = LogitGaussian(samples=128).estimate(work_on(curved(), sigma=0.6, images=60))
+    rows = LogitGaussian(draws=128).estimate(work_on(curved(), sigma=0.6, images=60))
     assert any(e.fit is not None and e.fit.skew_correction is not None for e in rows)
     assert {e.interval.text for e in rows} - {"antithetic pairs"} == {"jackknife:approximate"}
     assert all(e.votes is not None and e.votes.split is not None for e in rows)
@@ -158,11 +156,9 @@ def test_the_interval_says_what_it_covers() -> None:
 def test_more_classes_than_draws() -> None:
     """Low rank covariance, and classes beyond the 64 that compete: still close to mc."""
     batch = work_on(linear(150), sigma=0.1, images=10)
-    truth = values(build("mc", samples=4096).estimate(batch))
-    assert np.abs(values(LogitGaussian(samples=64).estimate(batch)) - truth).max() < 0.15
-    assert (
-        np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2)) < 0.03
-    )
+    truth = values(build("mc", draws=4096).estimate(batch))
+    assert np.abs(values(LogitGaussian(draws=64).estimate(batch)) - truth).max() < 0.15
+    assert np.sqrt(np.mean((values(LogitGaussian(draws=1024).estimate(batch)) - truth) ** 2)) < 0.03
 
 
 def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
@@ -186,7 +182,7 @@ def test_copies_that_are_not_finite_are_counted() -> None:
         return torch.where(x.flatten(1).sum(1, keepdim=True) > 12.5, torch.nan, skewed(x))
 
     batch = work_on(broken, sigma=0.3, images=8)
-    rows = LogitGaussian(samples=64).estimate(batch)
+    rows = LogitGaussian(draws=64).estimate(batch)
     assert any(known(row.votes).lost for row in rows)
     for row, label in zip(rows, batch.predicted.tolist(), strict=True):
         assert known(row.votes).draws == 64

@@ -15,10 +15,10 @@ from robaudit.engine.registry import Task, refuse_unfit
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.methods.average_case.noise_tolerance import NoiseTolerance
-from robaudit.noise.base import Noise
 from robaudit.noise.corruption import Corruption
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.impulse import Impulse
+from robaudit.noise.noise import Noise
 from robaudit.noise.poisson import Poisson
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
@@ -78,7 +78,7 @@ def test_it_is_where_mc_finds_the_level() -> None:
         assert one.lower is not None
         assert one.upper is not None
         low, high = (
-            MonteCarlo(samples=samples)
+            MonteCarlo(draws=samples)
             .estimate(replace(batch, at=NoiseLevel("gaussian", end, LevelName.SIGMA)))[image]
             .value
             for end in (one.lower, one.upper)

@@ -14,7 +14,7 @@ from robaudit.levels import LevelName
 from robaudit.names import Part
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.runs.rows import Row
-from robaudit.spec.gates import Gate
+from robaudit.spec.gate_grammar import Gate
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.golden import Golden
 from tests.radius_rows import radius, run_of

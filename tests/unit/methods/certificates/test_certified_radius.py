@@ -20,10 +20,10 @@ from robaudit.levels import LevelName, NoiseLevel
 from robaudit.methods.average_case.mc import MonteCarlo
 from robaudit.methods.certificates.certified_radius import CertifiedRadius, theorem_of
 from robaudit.methods.certificates.smoothing import GAUSSIAN, largest_radius, p_lower
-from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
+from robaudit.noise.noise import Noise
 from robaudit.noise.uniform import Uniform
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
@@ -62,7 +62,7 @@ def test_a_half_space(name: str) -> None:
     """The radius of a half-space is its distance (for l1 noise along an axis); two seeds are below
     it, and as near as draws allow."""
     form, level, norm, weights, distance = CASES[name]
-    estimator = CertifiedRadius(samples=20_000, norm=norm)
+    estimator = CertifiedRadius(draws=20_000, norm=norm)
     for seed in range(2):
         found = one(estimator, chunk(half_space(distance, weights), GREY, form, level, seed=seed))
         proof = known(found.certificate)
@@ -85,8 +85,8 @@ def test_coverage_end_to_end() -> None:
     x = GREY.expand(100, -1, -1, -1)
     batch = chunk(half_space(0.8, EQUAL), x, Gaussian(), 0.5)
     for estimator in (
-        CertifiedRadius(samples=400, alpha=0.05),
-        CertifiedRadius(samples=400, alpha=0.05, decide=0.8000001),
+        CertifiedRadius(draws=400, alpha=0.05),
+        CertifiedRadius(draws=400, alpha=0.05, decide=0.8000001),
     ):
         found = [value for (value,) in estimator.estimate(batch)]
         assert len({value.value for value in found}) > 1
@@ -97,9 +97,9 @@ def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
     network = Counter(curved())
     batch = work_on(network, images=5)
     network.images = 0
-    found = [value for (value,) in CertifiedRadius(samples=304, selection=48).estimate(batch)]
+    found = [value for (value,) in CertifiedRadius(draws=304, selection=48).estimate(batch)]
     assert network.images == sum(value.forwards - 1 for value in found) == 5 * 352
-    votes, first = (MonteCarlo(samples=n).estimate(batch) for n in (352, 48))
+    votes, first = (MonteCarlo(draws=n).estimate(batch) for n in (352, 48))
     for value, all_of_them, some in zip(found, votes, first, strict=True):
         proof = known(value.certificate)
         whole = known(all_of_them.votes).counts
@@ -116,8 +116,8 @@ def test_a_question_is_answered_as_by_all_draws() -> None:
     them chose the class, too."""
     network = Counter(curved(3, seed=2))
     batch = work_on(network, images=16)
-    estimator = CertifiedRadius(samples=5000, decide=0.3)
-    fixed = [value for (value,) in CertifiedRadius(samples=5000).estimate(batch)]
+    estimator = CertifiedRadius(draws=5000, decide=0.3)
+    fixed = [value for (value,) in CertifiedRadius(draws=5000).estimate(batch)]
     network.images = 0
     quick = [value for (value,) in estimator.estimate(batch)]
     assert network.images == sum(value.forwards - 1 for value in quick)
@@ -133,7 +133,7 @@ def test_a_question_is_answered_as_by_all_draws() -> None:
         assert kept <= draws
         if i < 3 and draws < 1000:
             whole, some = (
-                known(MonteCarlo(samples=n).estimate(batch)[i].votes).counts
+                known(MonteCarlo(draws=n).estimate(batch)[i].votes).counts
                 for n in (100 + draws, 100)
             )
             assert kept == whole[int(few.numbers["selected"])] - some[int(few.numbers["selected"])]
@@ -147,7 +147,7 @@ def test_it_abstains_where_no_class_has_a_majority() -> None:
     def network(x: Tensor) -> Tensor:
         return torch.stack([x[:, 0, 0, i] for i in range(3)], 1)
 
-    found = one(CertifiedRadius(samples=500), chunk(network, GREY, Gaussian(), 0.5))
+    found = one(CertifiedRadius(draws=500), chunk(network, GREY, Gaussian(), 0.5))
     assert (found.value, found.lower, found.flips_to) == (0.0, 0.0, None)
     assert known(found.certificate).label is None
     assert "abstains: no class has a significant majority" in found.note
@@ -160,7 +160,7 @@ def test_a_vote_for_another_class_than_that_of_the_clean_image() -> None:
         inside = 0.01 - (x - 0.5).flatten(1).square().sum(1)
         return torch.stack([torch.zeros_like(inside), inside], 1)
 
-    found = one(CertifiedRadius(samples=500), chunk(network, GREY, Gaussian(), 0.5))
+    found = one(CertifiedRadius(draws=500), chunk(network, GREY, Gaussian(), 0.5))
     assert found.value == pytest.approx(0.5 * 2.2, rel=0.02)
     assert known(found.certificate).label == found.flips_to == 0
     assert found.note == "the vote's class differs from the clean image's"
@@ -175,7 +175,7 @@ def test_copies_without_finite_logits_vote_for_no_class() -> None:
         logit = torch.where(value > 0.5 * 1.2815516, torch.nan, 1.0)
         return torch.stack([logit, torch.zeros_like(logit)], 1)
 
-    found = one(CertifiedRadius(samples=4000), chunk(network, GREY, Gaussian(), 0.5))
+    found = one(CertifiedRadius(draws=4000), chunk(network, GREY, Gaussian(), 0.5))
     error = math.sqrt(share * (1 - share) / 4100)
     lost = found.numbers["not_finite"]
     assert lost / 4100 == pytest.approx(share, abs=5 * error)
@@ -189,7 +189,7 @@ def test_copies_without_finite_logits_vote_for_no_class() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"samples": 9}, "no certificate is possible with fewer than 10 copies at alpha 0.001"),
+        ({"draws": 9}, "no certificate is possible with fewer than 10 copies at alpha 0.001"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], why: str) -> None:
@@ -206,7 +206,7 @@ def test_options_that_make_no_sense(options: dict[str, Any], why: str) -> None:
         (Laplace(), {}),
         (Gaussian(), {"decide": 3.0}),
         (Gaussian(), {"decide": 1.0}),
-        (Gaussian(), {"decide": 0.9, "samples": 1000}),
+        (Gaussian(), {"decide": 0.9, "draws": 1000}),
     ],
 )
 def test_refuses(form: Noise, options: dict[str, Any], golden: Golden) -> None:

@@ -11,7 +11,7 @@ import pytest
 from robaudit.cli import console
 from robaudit.methods.certificates.accuracy import certificates_of, certified_accuracy
 from robaudit.methods.certificates.certified_section import CertifiedSection, usual_radii
-from robaudit.report.sections import Ask, section_csv, section_of
+from robaudit.report.sections import SectionRequest, section_csv, section_of
 from robaudit.report.tables import Table, Terminal
 from robaudit.runs.run import Run
 from tests.certified_rows import MIXED, certificate, pictured, stating
@@ -39,8 +39,8 @@ def test_usual_radii(largest: float, radii: tuple[float, ...]) -> None:
 
 def tables_of(*runs: Run, radius: Sequence[float] = ()) -> list[Table]:
     section = CertifiedSection()
-    ask = Ask(options={"radius": radius})
-    return list(section.tables(section.find(runs, ask), ask))
+    request = SectionRequest(options={"radius": radius})
+    return list(section.tables(section.find(runs, request), request))
 
 
 def plain_text(tables: Iterable[Table]) -> str:
@@ -87,17 +87,19 @@ def test_the_numbers_of_a_table() -> None:
 
 
 def test_csv_has_every_number_once() -> None:
-    found = CertifiedSection().records(pictured(), Ask())
+    found = CertifiedSection().records(pictured(), SectionRequest())
 
-    def lines_of(ask: Ask) -> list[dict[str, str]]:
+    def lines_of(request: SectionRequest) -> list[dict[str, str]]:
         name = "certified"
         return list(
             csv.DictReader(
-                io.StringIO(section_csv(name, section_of(name).find([pictured()], ask), ask))
+                io.StringIO(
+                    section_csv(name, section_of(name).find([pictured()], request), request)
+                )
             )
         )
 
-    lines = lines_of(Ask(options={"radius": (0.0, 0.3)}))
+    lines = lines_of(SectionRequest(options={"radius": (0.0, 0.3)}))
     for one in found:
         key = one.certificates.key
         mine = [
@@ -119,7 +121,7 @@ def test_csv_has_every_number_once() -> None:
         assert int(mine[2]["count"]) == one.at(0.3).count
         assert {line["norm"] for line in mine} == {one.certificates.key.norm}
         assert float(mine[5]["lower"]) == (one.mean.bounds or (None,))[0]
-    steps = lines_of(Ask(options={"radius": None}))
+    steps = lines_of(SectionRequest(options={"radius": None}))
     assert len(steps) == sum(len(one.curve().radii) for one in found)
     assert {line["statistic"] for line in steps} == {"certified_accuracy"}
 

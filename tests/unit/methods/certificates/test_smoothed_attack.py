@@ -15,11 +15,11 @@ from robaudit.methods.average_case.mc import MonteCarlo
 from robaudit.methods.certificates.certified_radius import CertifiedRadius
 from robaudit.methods.certificates.smoothed_attack import SmoothedAttack
 from robaudit.methods.certificates.smoothing import p_lower
-from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
+from robaudit.noise.noise import Noise
 from robaudit.noise.uniform import Uniform
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result, Searched
@@ -59,7 +59,7 @@ def test_a_half_space(form: Noise) -> None:
 
 def test_certificates_are_below() -> None:
     batch = work_on(curved(3, seed=2), images=10)
-    certified = [value for (value,) in CertifiedRadius(samples=2000).estimate(batch)]
+    certified = [value for (value,) in CertifiedRadius(draws=2000).estimate(batch)]
     found = values(SMALL, batch)
     same = 0
     for proof, flip in zip(certified, found, strict=True):
@@ -77,7 +77,7 @@ def test_the_class_is_that_of_the_vote_and_every_pass_is_counted() -> None:
     found = values(SMALL, batch)
     assert network.images == sum(value.forwards - 1 for value in found)
     assert all(value.backwards % 16 == 0 < value.backwards for value in found)
-    votes = MonteCarlo(samples=2000).estimate(batch)
+    votes = MonteCarlo(draws=2000).estimate(batch)
     for value, counted in zip(found, votes, strict=True):
         most = known(counted.votes).counts
         assert known(value.search).label == most.index(max(most)) != value.flips_to

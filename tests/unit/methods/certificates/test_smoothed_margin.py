@@ -57,11 +57,11 @@ def test_without_noise_it_is_the_certificate_of_the_network() -> None:
     own = work.logits.gather(1, work.predicted[:, None])
     margin = (own - work.logits).sort(1).values[:, 1]
     for (found,), expected in zip(
-        values(in_l2(samples=20), work), (margin / constants).tolist(), strict=True
+        values(in_l2(draws=20), work), (margin / constants).tolist(), strict=True
     ):
         assert found.value == pytest.approx(expected, rel=1e-3)
     for (a,), (b,) in zip(
-        values(in_l2(samples=20), work), values(MarginRadius(norm=("l2",)), work), strict=True
+        values(in_l2(draws=20), work), values(MarginRadius(norm=("l2",)), work), strict=True
     ):
         assert a.value <= b.value * (1 + 1e-3)
 
@@ -76,7 +76,7 @@ def test_the_confidence_is_kept() -> None:
     exact = (
         work.logits[:, 0] - work.logits[:, 1]
     ).abs() / bound  # the mean margin over its constant, as the network is linear
-    found = torch.tensor([one.value for (one,) in values(in_l2(samples=4, alpha=0.5), work)])
+    found = torch.tensor([one.value for (one,) in values(in_l2(draws=4, alpha=0.5), work)])
     wrong = (found > exact).double().mean().item()
     assert 0 < wrong <= 0.5 + 3 * math.sqrt(0.25 / 200)
 
@@ -90,7 +90,7 @@ def test_errors_under_the_noise_are_rarer_than_p_error() -> None:
     distance = (work.logits[:, 0] - work.logits[:, 1]).abs() / bound
     wrong = normal_cdf(-distance / 0.3)
     stated = torch.tensor(
-        [known(one.certificate).p_error for (one,) in values(in_l2(samples=500), work)]
+        [known(one.certificate).p_error for (one,) in values(in_l2(draws=500), work)]
     )
     assert (stated >= wrong).all()
     assert (stated < 1).any()
@@ -109,7 +109,7 @@ def test_a_draw_without_finite_logits_certifies_nothing() -> None:
 
     lipschitz = {"l2": 100.0, "source": "a test"}
     work = work_on(Breaks(), images=8, sigma=0.6)
-    found = values(in_l2(samples=30, lipschitz=lipschitz), work)
+    found = values(in_l2(draws=30, lipschitz=lipschitz), work)
     lost = [one for (one,) in found if "not_finite" in one.numbers]
     assert lost
     for one in lost:

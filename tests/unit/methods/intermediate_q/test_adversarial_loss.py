@@ -17,8 +17,8 @@ from robaudit.engine.registry import Task, refuse_unfit
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.methods.intermediate_q.adversarial_loss import AdversarialLoss
-from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.noise import Noise
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 from tests.golden import Golden

@@ -136,7 +136,7 @@ def test_the_passes_are_those_that_were_said() -> None:
 @pytest.mark.parametrize("name", ["tilt", "curved"])
 def test_no_wider_than_plain_copies(name: str) -> None:
     """At q = 1, as many copies as there are forward passes."""
-    plain = values(QNormMc(q=(1.0,), samples=QNormPath().passes(2)[0]), work_of(ALL[name], 5))
+    plain = values(QNormMc(q=(1.0,), draws=QNormPath().passes(2)[0]), work_of(ALL[name], 5))
     for one, other in zip(column(default_run(name), 0)[:5], column(plain, 0), strict=True):
         assert known(one.upper) / known(one.lower) < known(other.upper) / known(other.lower)
 
@@ -167,7 +167,7 @@ def test_intervals_cover(name: str) -> None:
 
 
 def test_copies_that_a_single_one_outweighs_have_no_upper_end() -> None:
-    found = values(QNormMc(samples=500), work_of(GOLDENS["tilt"], 5))
+    found = values(QNormMc(draws=500), work_of(GOLDENS["tilt"], 5))
     for of_image in found:
         average = of_image[0]
         far = of_image[3]
@@ -311,7 +311,7 @@ def test_a_loss_that_is_not_finite_is_not_a_value() -> None:
                 dim=1,
             )
 
-    for estimator in (QNormPath(temperatures=16), QNormMc(samples=200)):
+    for estimator in (QNormPath(temperatures=16), QNormMc(draws=200)):
         assert any(
             math.isnan(of_image[0].value)
             for of_image in values(estimator, work_on(Breaks(), sigma=0.5))

@@ -22,7 +22,7 @@ from robaudit.methods.radius.curves import (
     gamma_at_half,
 )
 from robaudit.methods.radius.curves import ams as ams_of
-from robaudit.numerics.images import Floats
+from robaudit.numerics.image_intervals import Floats
 from robaudit.stats.bootstrap import REPLICATES, weights
 from tests.curve_rows import attacked, curves_run, fading, noise_rows, noisy, pictured
 from tests.golden import Golden

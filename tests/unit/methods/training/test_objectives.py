@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from robaudit.errors import ModelError
 from robaudit.methods.training.margin_moments import logit_moments
 from robaudit.methods.training.network import objective_class
-from robaudit.methods.training.objective import Batch, Objective
 from robaudit.methods.training.orthogonal import orthogonalise
+from robaudit.methods.training.training_objective import Batch, Objective
 from tests.golden import Golden
 
 SIGMA = {"sigma": [0.3]}
@@ -124,11 +124,11 @@ def test_gradient_norm_of_a_linear_model() -> None:
 def test_qnorm_is_the_mean_at_1_and_the_largest_at_infinity() -> None:
     case = batch(linear(W))
     m = 50
-    form = objective("qnorm_mc", noise=SIGMA, samples=m)
+    form = objective("qnorm_mc", noise=SIGMA, draws=m)
 
     def at(q: float) -> float:
         torch.manual_seed(1)
-        return objective("qnorm_mc", noise=SIGMA, samples=m, q=q).loss(case).item()
+        return objective("qnorm_mc", noise=SIGMA, draws=m, q=q).loss(case).item()
 
     torch.manual_seed(1)
     image = case.rows(m)
@@ -242,7 +242,7 @@ def test_moments_need_a_chain_of_linear_layers(golden: Golden) -> None:
 
 CASES: dict[str, dict[str, Any]] = {
     "gradient_norm": {"weight": 0.5},
-    "qnorm_mc": {"noise": SIGMA, "q": 20.0, "samples": 7},
+    "qnorm_mc": {"noise": SIGMA, "q": 20.0, "draws": 7},
     "pgd": {"eps": 0.1, "steps": 3},
     "mscr": {"sigma": 0.5},
 }
@@ -285,7 +285,7 @@ def test_searches_leave_batch_norm_and_mode_alone() -> None:
     norm = nn.BatchNorm2d(1)
     network = nn.Sequential(norm, nn.Flatten(), nn.Dropout(0.5), nn.Linear(4, 2)).double().train()
     case = batch(network, classes=2)
-    for name, options in (("pgd", {"eps": 0.1}), ("qnorm_path", {"noise": BOX, "samples": 4})):
+    for name, options in (("pgd", {"eps": 0.1}), ("qnorm_path", {"noise": BOX, "draws": 4})):
         assert norm.num_batches_tracked is not None
         before = norm.num_batches_tracked.item()
         objective(name, **options).loss(case)

@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     spec = digits(
         dataset={"kind": "npz", "path": "x.npz", "class_names": [f"class {i}" for i in range(10)]},
         noise={"sigma": [0.1, 0.3]},
-        estimators=[{"mc": {"samples": 40}}, {"logit_gaussian": {"samples": 16}}, "softmax"],
+        estimators=[{"mc": {"draws": 40}}, {"logit_gaussian": {"draws": 16}}, "softmax"],
     )
     made = audit(load_spec(write(folder, spec)), out=folder / "run")
     info = read_info(made.path)

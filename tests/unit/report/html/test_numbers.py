@@ -14,8 +14,8 @@ from robaudit.report import numbers
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.html.verdict import glance
-from robaudit.report.sections import Ask
-from robaudit.report.words import certainties
+from robaudit.report.legends import certainties
+from robaudit.report.sections import SectionRequest
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
@@ -226,7 +226,7 @@ def test_the_other_tables_are_those_of_the_sections(found: Page, said: Content) 
 
 @pytest.mark.parametrize(("estimator", "worst"), [("mc", "bee"), ("splitting", "ant")])
 def test_the_weakest_class_at_a_glance(made: Run, estimator: str, worst: str) -> None:
-    table = glance(gather([made], Ask(estimators=(estimator,))))
+    table = glance(gather([made], SectionRequest(estimators=(estimator,))))
     place = [column.head for column in table.columns].index("least robust class")
     values = [
         row.value

@@ -18,9 +18,9 @@ from robaudit.report import numbers
 from robaudit.report.html import facts
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
-from robaudit.report.sections import Ask
+from robaudit.report.legends import gap_sentence
+from robaudit.report.sections import SectionRequest
 from robaudit.report.tables import markdown_rows
-from robaudit.report.words import gap_sentence
 from robaudit.runs.run import Run
 from tests.golden import Golden
 from tests.infos import changed
@@ -109,7 +109,7 @@ def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str
 def test_a_choice_narrows_everything(run: Run, without_pictures: None, golden: Golden) -> None:
     chosen = gather(
         [run],
-        Ask(estimators=("softmax",), levels=LevelChoice(levels=(0.3,)), threshold=1.0),
+        SectionRequest(estimators=("softmax",), levels=LevelChoice(levels=(0.3,)), threshold=1.0),
         most=2,
     )
     assert [(group.key.estimator, group.key.at.level) for group in chosen.views[0].groups] == [
@@ -122,12 +122,12 @@ def test_a_choice_narrows_everything(run: Run, without_pictures: None, golden: G
     assert "<b>" not in text
     assert "no interval" in found.text("flagged")
     with pytest.raises(RobauditError) as error:
-        gather([run], Ask(threshold=2.0))
+        gather([run], SectionRequest(threshold=2.0))
     golden(error.value)
 
 
 def test_several_runs_are_side_by_side_in_every_section(run: Run, without_pictures: None) -> None:
-    content = gather([run, replace(run)], Ask(label=("old", "new")))
+    content = gather([run, replace(run)], SectionRequest(label=("old", "new")))
     text, _ = page(content, images=False)
     found = Page.of(text)
     assert found.open == []

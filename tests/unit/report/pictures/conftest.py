@@ -25,12 +25,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"kind": "corruption", "name": ["contrast", "pixelate"], "severity": [1, 2, 3, 4, 5]},
         ],
         estimators=[
-            {"mc": {"samples": 20}},
+            {"mc": {"draws": 20}},
             "softmax",
             {"difficulty": {"target": "label"}},
             {"noise_tolerance": {"noise": "gaussian", "tolerance": 1, "most": 1000}},
-            {"certified_radius": {"samples": 30, "noise": "gaussian"}},
-            {"qnorm_mc": {"samples": 20, "q": [1, 10], "noise": "gaussian"}},
+            {"certified_radius": {"draws": 30, "noise": "gaussian"}},
+            {"qnorm_mc": {"draws": 20, "q": [1, 10], "noise": "gaussian"}},
             {
                 "radius_pgd": {
                     "label": "pgd",

@@ -15,13 +15,13 @@ from PIL import Image
 from robaudit.errors import RobauditError
 from robaudit.levels import LevelChoice
 from robaudit.report import pictures as pictures_module
-from robaudit.report.flagged import sized
+from robaudit.report.flagged_section import sized
 from robaudit.report.gallery import RunImages
 from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.inline import inline
-from robaudit.report.pictures.kinds import figure_of, look_of, picture, sketch_of
+from robaudit.report.pictures.kinds import drawing_of, figure_of, look_of, picture
 from robaudit.report.pictures.page import shorter, told_apart
-from robaudit.report.sections import Ask
+from robaudit.report.sections import SectionRequest
 from robaudit.runs.run import Run
 from tests.golden import Golden
 from tests.infos import changed
@@ -40,8 +40,10 @@ def test_it_is_a_file_and_the_same_one_whatever_the_settings_of_the_user(
 ) -> None:
     import matplotlib as mpl
 
-    sketch = sketch_of(kind, [made], Ask(bottom=2) if kind == "flagged" else Ask())
-    first = picture(sketch, ending, look_of(7.0))
+    drawing = drawing_of(
+        kind, [made], SectionRequest(bottom=2) if kind == "flagged" else SectionRequest()
+    )
+    first = picture(drawing, ending, look_of(7.0))
     with mpl.rc_context(
         {
             "font.size": 30,
@@ -52,7 +54,7 @@ def test_it_is_a_file_and_the_same_one_whatever_the_settings_of_the_user(
         }
     ):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
-        assert picture(sketch, ending, look_of(7.0)) == first
+        assert picture(drawing, ending, look_of(7.0)) == first
         assert mpl.rcParams["font.size"] == 30
     if ending == "png":
         assert Image.open(io.BytesIO(first)).size[0] == 7 * 300
@@ -70,14 +72,14 @@ def test_an_image_stands_clean_beside_its_first_noisy_copy(made: Run) -> None:
     columns = next(iter(made.groups(["mc"]).values()))
     name = columns.names[int(columns.values.argmin())]
     at = columns.key.at
-    sketch = sketch_of(
+    drawing = drawing_of(
         "flagged",
         [made],
-        Ask(estimators=("mc",), levels=LevelChoice(levels=(at.number,)), bottom=1),
+        SectionRequest(estimators=("mc",), levels=LevelChoice(levels=(at.number,)), bottom=1),
     )
     (drawn,) = (
         found
-        for found in figure_of(sketch, look_of(7.0)).findobj(AxesImage)
+        for found in figure_of(drawing, look_of(7.0)).findobj(AxesImage)
         if isinstance(found, AxesImage)
     )
     pixels = np.asarray(drawn.get_array())[..., :3]
@@ -93,10 +95,10 @@ def test_an_image_stands_clean_beside_its_first_noisy_copy(made: Run) -> None:
 def test_it_takes_several_runs_at_the_width_of_a_column(made: Run, kind: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sketch = sketch_of(kind, [made] * 3, Ask(label=LABELS))
-        figure = figure_of(sketch, look_of(3.3, title=False, caption=False))
+        drawing = drawing_of(kind, [made] * 3, SectionRequest(label=LABELS))
+        figure = figure_of(drawing, look_of(3.3, title=False, caption=False))
     assert figure.get_figwidth() == 3.3
-    told = " ".join([*texts(figure), sketch.caption])
+    told = " ".join([*texts(figure), drawing.caption])
     assert all(label in told for label in LABELS), told
     assert unreadable(figure) == []
 
@@ -116,8 +118,8 @@ def test_all_words_can_be_read_however_long_the_names_are(
         f"a-network-that-was-trained-for-many-days-with-the-settings-of-experiment-{i}"
         for i in range(2)
     ]
-    for runs, ask in (([run], Ask()), ([run] * 2, Ask(label=labels))):
-        assert unreadable(figure_of(sketch_of(kind, runs, ask), look_of(width))) == []
+    for runs, request in (([run], SectionRequest()), ([run] * 2, SectionRequest(label=labels))):
+        assert unreadable(figure_of(drawing_of(kind, runs, request), look_of(width))) == []
 
 
 def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_text(
@@ -130,8 +132,8 @@ def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_t
     for kind in kinds_of_picture():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            sketch = sketch_of(kind, [hostile], Ask())
-            svg = inline(kind, sketch)
+            drawing = drawing_of(kind, [hostile], SectionRequest())
+            svg = inline(kind, drawing)
         root = Xml.fromstring(svg)  # noqa: S314
         assert (root.get("role"), root[0].tag) == ("img", "{http://www.w3.org/2000/svg}title")
         assert root.get("aria-labelledby") == root[0].get("id")
@@ -161,8 +163,8 @@ def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_t
         known = re.findall(r'\sid="([^"]*)"', markup)
         assert {link[1:] for link in links if link.startswith("#")} <= set(known)
         ids += known
-        assert sketch.caption.endswith(".")
-        assert sketch.caption[:40] not in svg
+        assert drawing.caption.endswith(".")
+        assert drawing.caption[:40] not in svg
         words += [
             "".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")
         ]
@@ -172,9 +174,9 @@ def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_t
 
 
 def test_title_and_caption_can_be_left_out(made: Run) -> None:
-    sketch = sketch_of("scores", [made], Ask())
+    drawing = drawing_of("scores", [made], SectionRequest())
     whole, bare = (
-        figure_of(sketch, look_of(7.0, title=kept, caption=kept)) for kept in (True, False)
+        figure_of(drawing, look_of(7.0, title=kept, caption=kept)) for kept in (True, False)
     )
     heights = [figure.get_figheight() for figure in (whole, bare)]
     assert heights[0] > heights[1] + 0.5
@@ -196,14 +198,14 @@ def test_what_differs_stays_in_a_legend() -> None:
 
 def test_refusals(made: Run, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     with pytest.raises(RobauditError) as error:
-        sketch_of("level", [made], Ask())
+        drawing_of("level", [made], SectionRequest())
     golden(error.value)
     for width in (2.0, 30.0):
         with pytest.raises(RobauditError) as error:
             look_of(width)
         golden(error.value)
-    sketch = sketch_of("scores", [made], Ask())
+    drawing = drawing_of("scores", [made], SectionRequest())
     monkeypatch.setattr(pictures_module, "find_spec", lambda _: None)
     with pytest.raises(RobauditError) as error:
-        inline("scores", sketch)
+        inline("scores", drawing)
     golden(error.value)

@@ -13,9 +13,9 @@ import pytest
 from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.inline import inline
-from robaudit.report.pictures.kinds import figure_of, sketch_of
+from robaudit.report.pictures.kinds import drawing_of, figure_of
 from robaudit.report.pictures.page import PictureSize
-from robaudit.report.sections import Ask
+from robaudit.report.sections import SectionRequest
 from robaudit.results import Votes
 from robaudit.runs.run import Run, read_run
 from tests.conftest import RunCli
@@ -64,7 +64,7 @@ def test_runs_on_other_images_are_named(run_cli: RunCli, tmp_path: Path, kind: s
     assert (outcome.code, outcome.out, outcome.err) == (0, "", f"note: {says}\n")
     runs = [read_run(tmp_path / "one"), read_run(tmp_path / "two")]
     assert says in " ".join(
-        " ".join(texts(figure_of(sketch_of(kind, runs, Ask()), PictureSize()))).split()
+        " ".join(texts(figure_of(drawing_of(kind, runs, SectionRequest()), PictureSize()))).split()
     )
     assert run_cli("plot", "one", "one", "--kind", kind, "-o", "b.png").err == ""
 
@@ -157,16 +157,19 @@ def test_other_refusals(
 )
 def test_unusual_runs_are_drawn_without_a_word(made: Run, kinds: tuple[str, ...]) -> None:
     for kind in kinds:
-        assert inline(kind, sketch_of(kind, [made], Ask())).startswith("<svg ")
+        assert inline(kind, drawing_of(kind, [made], SectionRequest())).startswith("<svg ")
 
 
 def test_the_estimator_and_level_that_are_drawn_are_named_with_or_without_a_title() -> None:
     made = usual()
-    chosen = Ask(estimators=("logit_gaussian",))
-    for ask, about in ((Ask(), "mc at sigma 0.1"), (chosen, "logit_gaussian at sigma 0.1")):
-        sketch = sketch_of("classes", [made], ask)
-        assert f"Robustness by class: {about}" in texts(figure_of(sketch, PictureSize()))
+    chosen = SectionRequest(estimators=("logit_gaussian",))
+    for request, about in (
+        (SectionRequest(), "mc at sigma 0.1"),
+        (chosen, "logit_gaussian at sigma 0.1"),
+    ):
+        drawing = drawing_of("classes", [made], request)
+        assert f"Robustness by class: {about}" in texts(figure_of(drawing, PictureSize()))
         assert any(
             text.startswith(f"{about}. ")
-            for text in texts(figure_of(sketch, PictureSize(title=False)))
+            for text in texts(figure_of(drawing, PictureSize(title=False)))
         )

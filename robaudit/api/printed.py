@@ -1,0 +1,107 @@
+"""Results that print as the tables of the command line, and show as Markdown in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self, TypeVar
+
+from robaudit.api.arguments import in_python
+from robaudit.gates.decide import Decision, Verdict, overall
+from robaudit.gates.decision_text import lines
+from robaudit.report.html.facts import decision_table
+from robaudit.report.tables import Table, Terminal, markdown_text
+
+T = TypeVar("T")
+
+
+class Results(tuple[T, ...]):
+    """A tuple of results; its repr is their tables."""
+
+    _tables: tuple[Table, ...]
+
+    def __new__(cls, items: Iterable[T], tables: Iterable[Table]) -> Self:
+        """The results and their tables."""
+        results = super().__new__(cls, items)
+        results._tables = tuple(tables)
+        return results
+
+    def __repr__(self) -> str:
+        return str(Terminal(self._tables)) or "()"
+
+    def _repr_markdown_(self) -> str:
+        return markdown_text(self._tables)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)  # without the tables
+
+
+class Decisions(tuple[Decision, ...]):
+    """The decisions on gates; the repr is one line for each, and one for all.
+
+    Attributes:
+        inconclusive: what an inconclusive gate counts as.
+    """
+
+    inconclusive: Verdict
+
+    def __new__(
+        cls, decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive"
+    ) -> Decisions:
+        """The decisions."""
+        results = super().__new__(cls, decisions)
+        results.inconclusive = inconclusive
+        return results
+
+    @property
+    def verdict(self) -> Verdict:
+        """``fail`` if a gate fails, else ``inconclusive`` if one is, else ``pass``."""
+        return overall(self, self.inconclusive)
+
+    @property
+    def passed(self) -> bool:
+        """Whether all pass."""
+        return self.verdict == "pass"
+
+    def __repr__(self) -> str:
+        return in_python("\n".join(line for _, line in lines(self, self.inconclusive)))
+
+    def _repr_markdown_(self) -> str:
+        *_, (_, conclusion) = lines(self, self.inconclusive)
+        table = decision_table([decision.document() for decision in self])
+        evidence = tuple(
+            dict.fromkeys(in_python(decision.evidence) for decision in self if decision.evidence)
+        )
+        return markdown_text(
+            [
+                Table(
+                    "Gates",
+                    table.columns,
+                    table.rows,
+                    lines=(in_python(conclusion),),
+                    notes=evidence,
+                )
+            ]
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Decisions, (tuple(self), self.inconclusive)
+
+
+class Page(str):
+    """A report as HTML; a notebook shows it in a frame of its own."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"<HTML report, {len(self.encode()) / 1e6:.2f} MB: run.report('report.html') writes it>"
+        )
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        style = "width:100%;height:40em;border:1px solid #8884"
+        return (
+            f'<iframe srcdoc="{escape(self, quote=True)}" style="{style}" '
+            'sandbox="allow-scripts"></iframe>'
+        )

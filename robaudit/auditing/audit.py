@@ -1,0 +1,392 @@
+"""From a spec to a finished run, or to rows in memory: joins engine, store and loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from robaudit.auditing.chunks import step_name
+from robaudit.auditing.environment import deterministic, pick_devices
+from robaudit.auditing.expected import (
+    LATEST,
+    SPARE,
+    WORTH_SAYING,
+    as_begun,
+    measure_speed,
+    within_budget,
+)
+from robaudit.auditing.main_loop import (
+    Deadline,
+    OnError,
+    Workers,
+    compute_missing,
+    lacking,
+    task_names,
+)
+from robaudit.auditing.outputs import finish, first_info, history
+from robaudit.auditing.prepare import CheckedAudit, PreparedAudit, Request, open_audit, prepare
+from robaudit.auditing.ray_cluster import RayWorkers, ray_workers
+from robaudit.auditing.resume import (
+    default_out,
+    existing_info,
+    extended,
+    is_next,
+    refuse_another_machine,
+    refuse_other_data,
+    refuse_other_results,
+)
+from robaudit.datasets.dataset import Dataset
+from robaudit.datasets.select import Selected
+from robaudit.engine.passes import Engine
+from robaudit.engine.registry import Task
+from robaudit.errors import RunError, SpecError
+from robaudit.files import remove_leftovers
+from robaudit.levels import NoiseLevel, without_levels
+from robaudit.models.logits import rounded_products
+from robaudit.models.pretrained import filled
+from robaudit.progress import Listener
+from robaudit.runs.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
+from robaudit.runs.info import RunInfo, Skip, UntilDecided
+from robaudit.runs.log import Logged
+from robaudit.runs.rows import Row
+from robaudit.runs.run import Run, read_run
+from robaudit.runs.state import State
+from robaudit.spec.model import AuditSpec
+from robaudit.spec.read import load_spec
+
+
+def audit(
+    spec: AuditSpec | str | Path,
+    *,
+    out: str | Path | None = None,
+    trust: bool = False,
+    on_error: OnError = "stop",
+    extend: bool = False,
+    fresh: bool = False,
+    model: nn.Module | None = None,
+    dataset: Dataset | None = None,
+    listener: Listener | None = None,
+    command: str | None = None,
+    ray_address: str | None = None,
+    budget: float | None = None,
+    until: UntilDecided | None = None,
+    kept: Kept | None = None,
+) -> Run:
+    """Estimate every sample's robustness and write (or resume) a run folder.
+
+    Args:
+        spec: an audit spec, or the path of a YAML file.
+        out: the run folder; default runs/<spec name>-<hash8> in the working folder.
+        trust: allow Python code that the spec names (``module:function``).
+        on_error: stop at the first unusable sample, or skip it: skips are listed and counted.
+        extend: add what the spec asks for to an existing run of the same model and data, without
+            recomputing.
+        fresh: refuse an existing run folder, so that everything is computed now.
+        model: audit this network instead of loading the one the spec names (mean, std and output
+            still apply).
+        dataset: audit these samples instead of opening the data set the spec names.
+        listener: receives notes, warnings and progress.
+        command: what the user typed, for run.json.
+        ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default
+            RAY_ADDRESS, or a cluster of this machine alone.
+        budget: lower draws and images so that a new run takes at most this many seconds. One that
+            takes half as long again is stopped. An existing run is continued with the draws and
+            images it was begun with.
+        until: the analyses of a run that is sampled until its gates are decided, this one last;
+            results of the previous analysis, from fewer draws, are replaced.
+        kept: model, data and workers of the earlier analyses of this run; those prepared here are
+            kept in it for the next.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        RobauditError: the spec, the model, the data or the run folder is unusable (see the
+            subclasses).
+        NothingLeftError: every sample was skipped.
+    """
+    if on_error not in ("stop", "skip"):
+        raise RunError(f"on_error={on_error!r}", "is neither 'stop' nor 'skip'", "give one of them")
+    asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
+    asked = asked if model is not None else filled(asked)
+    if ray_address == "":
+        raise SpecError("--ray-address", "is empty", "give HOST:PORT of the head node, or auto")
+    if ray_address is not None and asked.run.engine != "ray":
+        raise SpecError("--ray-address", "is for engine: ray", "add --engine ray, or leave it out")
+    deadline = None if budget is None else Deadline(time.perf_counter() + LATEST * budget)
+    log = Logged(listener or Listener())
+    with closing(log):
+        purpose = "" if budget is None else f"{budget:g}s"
+        folder = RunFolder(
+            Path(out) if out is not None else default_out(asked, purpose, extend=extend)
+        )
+        if fresh:
+            refuse_existing(folder.path)
+        folder.check()
+        if budget is not None and folder.exists:
+            log.note(
+                f"--budget: {folder.path} is continued with the draws and images it was begun with"
+            )
+            asked = as_begun(asked, folder.info().spec)
+            budget = None
+            dataset = dataset.again(asked.dataset) if isinstance(dataset, Selected) else dataset
+        old = existing_info(folder, asked, extend=extend, until=until)
+        if old is not None and not is_next(until, old):
+            asked = extended(asked, old, str(folder.path))
+        request = Request(asked, trust, on_error == "skip", model, dataset)
+        with Kept() if kept is None else nullcontext(kept) as keeping:
+            audit, workers = keeping.prepared(request, log, ray_address=ray_address, budget=budget)
+            if old is not None:
+                refuse_another_machine(old, audit.info, str(folder.path), log)
+            folder.create()
+            with locked(folder.path) as lock:
+                folder.guard = lock.check
+                run = _carry_out(
+                    audit,
+                    workers,
+                    folder,
+                    old,
+                    on_error,
+                    log,
+                    command,
+                    extend=extend,
+                    until=until,
+                    deadline=deadline,
+                )
+                lock.check()
+        for text in run.info.review_warnings:
+            log.warn(text)
+        return run
+
+
+class Kept(ExitStack):
+    """What audits of one spec share that differ in their numbers of draws alone: loaded model,
+    opened data, and workers.
+
+    The workers end with the block.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ready: tuple[CheckedAudit, Workers] | None = None
+
+    def prepared(
+        self, request: Request, listener: Listener, **how: Any
+    ) -> tuple[CheckedAudit, Workers]:
+        """The first request's audit and workers, with this one's draws; arguments as of
+        :func:`prepared`."""
+        if self._ready is None:
+            self._ready = self.enter_context(prepared(request, listener, **how))
+            return self._ready
+        audit, workers = self._ready
+        audit = audit.again(request.spec)
+        if isinstance(workers, RayWorkers):
+            workers.again(request.spec)
+        self._ready = audit, audit.worker() if isinstance(audit, PreparedAudit) else workers
+        return self._ready
+
+
+@contextmanager
+def prepared(
+    request: Request,
+    listener: Listener,
+    *,
+    ray_address: str | None = None,
+    budget: float | None = None,
+) -> Iterator[tuple[CheckedAudit, Workers]]:
+    """Prepare an audit for the engine and the devices of its spec; its workers end with the block.
+
+    Args:
+        request: what is asked for.
+        listener: receives notes and warnings.
+        ray_address: the cluster's address, for ``engine: ray``.
+        budget: seconds from now on; draws and images are lowered to fit. For a single device.
+
+    Raises:
+        RobauditError: something is missing, damaged, or does not fit the rest, or memory runs out.
+    """
+    run = request.spec.run
+    devices = pick_devices(run.device) if run.engine == "local" else []
+    started = time.perf_counter()
+    if len(devices) == 1:
+        with deterministic(run.deterministic, devices[0]), rounded_products(False):
+            audit = prepare(request, devices[0], listener)
+            if budget is not None:
+                speed = measure_speed(audit)
+                audit = within_budget(
+                    audit, SPARE * budget - (time.perf_counter() - started), speed, listener
+                )
+            yield audit, audit.worker()
+        return
+    if budget is not None:
+        raise SpecError(
+            "--budget",
+            "is for a single device, whose speed is measured first",
+            "lower --limit or the samples instead",
+        )
+    opened = open_audit(request, listener)
+    with ray_workers(request, opened.data, listener, ray_address, devices) as crew:
+        yield CheckedAudit(**vars(opened), info=crew.info, seen=crew.seen), crew
+
+
+def _carry_out(
+    audit: CheckedAudit,
+    workers: Workers,
+    folder: RunFolder,
+    old: RunInfo | None,
+    on_error: OnError,
+    log: Logged,
+    command: str | None,
+    *,
+    extend: bool,
+    until: UntilDecided | None,
+    deadline: Deadline | None,
+) -> Run:
+    """Compute what the locked run folder lacks, write its outputs, and return the finished run.
+
+    The run.json of a complete run stays until the outputs of its extension are written.
+    """
+    spec = audit.spec
+    data = audit.data
+    tasks = audit.tasks
+    if (folder.info() if folder.exists else None) != old:
+        raise RunError(
+            str(folder.path),
+            "was changed by another robaudit while this one was starting",
+            "run the command again",
+        )
+    if old is not None:
+        refuse_other_gates(folder.path, old, spec.gates)
+    remove_leftovers(folder.path)
+    with folder.open_state(old) as state:
+        entries, noises, files = _entries(audit)
+        refuse_other_results(state, noises, entries if until is None else {}, str(folder.path))
+        refuse_other_data(state, audit, old, extend=extend)
+        by_name = {name: entries[task.label] for task in tasks for _, name in task.names}
+        info = first_info(
+            audit, noise_files=files, **history(old, command, audit.info.device, workers.number)
+        )
+        if so_far := until or (old and old.until_decided):  # an extension keeps the analyses
+            info = info.model_copy(update={"until_decided": so_far})
+        if old is not None and is_next(until, old):
+            folder.write_info(info)  # before the state changes, whose digest is in the old one
+            old = None
+        if until is not None:
+            state.forget_others(by_name)
+        state.begin(data, task_names(tasks), by_name, noises)
+        images = lacking(state, tasks)
+        if isinstance(audit, PreparedAudit) and any(images):
+            _announce_time(audit, images, log)
+        complete = old is not None and old.complete
+        finished = (
+            old is not None
+            and complete
+            and old.identity == info.identity
+            and folder.outputs_intact(old)
+        )
+        if not complete:
+            folder.write_info(info)
+        elif (
+            old is not None and state.unfinished
+        ):  # from here on the state grows: the digest in run.json is not its own any more
+            folder.write_info(
+                old.model_copy(
+                    update={
+                        "files": {name: old.files[name] for name in OUTPUTS if name in old.files}
+                    }
+                )
+            )
+        if not finished:
+            folder.guard()
+            log.open(folder.path)
+        with log.until_interrupted():
+            compute_missing(state, data, tasks, workers, log, on_error=on_error, deadline=deadline)
+            if state.unfinished or not finished:
+                log.doing("writing the results")
+                return finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
+    if old is not None and (list(spec.gates), spec.title) != (old.gates, old.name):
+        # neither changes what was computed
+        changed = {**old.spec, "name": spec.name, "gates": list(spec.gates)}
+        folder.write_info(old.model_copy(update={"name": spec.title, "spec": changed}))
+    log.note(
+        f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an "
+        "earlier run and were not checked: "
+        f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder "
+        "that is there already"
+    )
+    return read_run(folder.path)
+
+
+def _entries(audit: CheckedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The spec's estimators by label; its noises by label, without levels, with the digests of
+    their files; those digests alone."""
+    document = audit.spec.document()
+    files = {noise.label: noise.digests for noise in audit.noises if noise.noise.files}
+    noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
+    noises |= {label: {**noises[label], "files": digests} for label, digests in files.items()}
+    return {entry["label"]: entry for entry in document["estimators"]}, noises, files
+
+
+def _announce_time(audit: PreparedAudit, images: Sequence[int], log: Logged) -> None:
+    """Say how long an audit will take, unless it is short."""
+    expected = measure_speed(audit).expected(audit.tasks, images)
+    if expected.seconds >= WORTH_SAYING:
+        log.note(expected.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Results in memory.
+
+    Attributes:
+        rows: by (sample id, noise level, name of the result).
+        seconds: by (label, noise level), without the clean pass and what a task shares with an
+            earlier one.
+        skipped: samples that could not be used.
+    """
+
+    rows: Mapping[tuple[str, NoiseLevel, str], Row]
+    seconds: Mapping[tuple[str, NoiseLevel], float]
+    skipped: tuple[Skip, ...]
+
+
+def compute(
+    ready: PreparedAudit,
+    engine: Engine,
+    samples: Dataset,
+    tasks: Sequence[Task],
+    listener: Listener,
+    *,
+    on_error: OnError = "stop",
+) -> Computed:
+    """Compute every task of every sample, in memory.
+
+    Args:
+        ready: the prepared audit.
+        engine: its engine, or one with independent noise.
+        samples: which images.
+        tasks: estimators and noise levels; their labels differ.
+        listener: receives the progress.
+        on_error: stop at an unusable sample, or skip it.
+
+    Raises:
+        SampleError: a sample cannot be used.
+        KeyboardInterrupt: the listener asked to stop.
+    """
+    with State() as state:
+        state.begin(samples, task_names(tasks))
+        worker = replace(ready, engine=engine, data=samples, tasks=tuple(tasks)).worker()
+        compute_missing(state, samples, tasks, worker, listener, on_error=on_error)
+        seconds = state.seconds()
+        spent = {(task.label, task.at): seconds.get(step_name(task), 0.0) for task in tasks}
+        return Computed(
+            {row.key: row for sample in state.results() for row in sample.rows},
+            spent,
+            tuple(state.skips()),
+        )

@@ -1,0 +1,265 @@
+"""A folder with a subfolder of images for each class, or of images without labels, as a data
+set."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from robaudit.datasets.class_names import ClassIndex
+from robaudit.datasets.dataset import Labels, boundary, find, name_text
+from robaudit.datasets.image_set import ImageSet
+from robaudit.datasets.listing import METADATA, is_link, not_read, visible_files, visible_folders
+from robaudit.errors import DataError
+from robaudit.spec.model import FilesSpec
+from robaudit.text import count
+
+_SUFFIXES = frozenset(
+    (
+        *(
+            ".png",
+            ".jpg",
+            ".jpeg",
+            ".jpe",
+            ".jfif",
+            ".jp2",
+            ".j2k",
+            ".bmp",
+            ".ppm",
+            ".pgm",
+            ".pbm",
+            ".pnm",
+        ),
+        *(".tif", ".tiff", ".webp", ".gif"),
+    )
+)
+_TEXTS = frozenset(
+    (
+        ".txt",
+        ".csv",
+        ".tsv",
+        ".json",
+        ".jsonl",
+        ".xml",
+        ".yaml",
+        ".yml",
+        ".md",
+        ".html",
+        ".log",
+        ".ini",
+        ".db",
+        "",
+    )
+)
+"""Suffixes of files that usually lie beside images and are none."""
+_SPLITS = frozenset(
+    (
+        "test",
+        "testing",
+        "validation",
+        "valid",
+        "val",
+        "dev",
+        "eval",
+        "evaluation",
+        "train",
+        "training",
+    )
+)
+_SYNSET = re.compile(r"n\d{8}")
+
+
+class ImagesSpec(FilesSpec):
+    """A folder with a subfolder of images for each class."""
+
+    kind: Literal["images"] = "images"
+
+    @classmethod
+    def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
+        """Any folder."""
+        return {"path": written.rstrip("/")} if place.is_dir() else None
+
+    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
+        """List the images, ordered by path; ids are paths relative to the folder, with slashes.
+
+        Raises:
+            DataError: there are no images, or their folders are not classes.
+        """
+        # imports torch, which reading a spec does not need
+        from robaudit.datasets.decode import (
+            file_pixels,
+        )
+
+        folder = find(self.path, base_dir, "folder")
+        folders = _in_order(visible_folders(folder))
+        listed = {
+            subfolder: sorted(visible_files(folder, subfolder)) for subfolder in folders or ("",)
+        }
+        by_folder = {
+            subfolder: list(filter(_is_image, files)) for subfolder, files in listed.items()
+        }
+        names = [name for images in by_folder.values() for name in images]
+        labels = np.full(len(names), -1, dtype=np.int64)
+        class_names = self.class_names
+        if not names:
+            what = (
+                f"has no images in its {count(len(folders), 'class folder')}"
+                if folders
+                else "holds no images"
+            )
+            raise DataError(self.path, what, f"known suffixes: {' '.join(sorted(_SUFFIXES))}")
+        beside: list[str] = []
+        if folders:
+            labels, class_names = _folder_labels(self, by_folder, names)
+            beside = sorted(
+                entry.name
+                for entry in os.scandir(folder)
+                if entry.is_file() and _is_image(entry.name)
+            )
+        elif (folder / METADATA).is_file():
+            remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA}"
+            raise DataError(
+                self.path, f"holds {count(len(names), 'image')} but no class folders", remedy
+            )
+        return ImageSet(
+            self.path,
+            names,
+            partial(
+                file_pixels, folder=folder, root=boundary(self.root, base_dir, folder), options=self
+            ),
+            labels=labels,
+            ids=[name_text(name) for name in names],
+            class_names=class_names,
+            notes=tuple(_order_notes(self, folders)),
+            warnings=tuple(_left_out(self.path, listed, by_folder, beside)),
+        )
+
+
+def _is_image(name: str) -> bool:
+    return _suffix(name) in _SUFFIXES
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower()  # noqa: PTH122  a million names: no Path for each
+
+
+def _in_order(folders: Sequence[str]) -> list[str]:
+    """Class folders in the order of their names; of their numbers if all names are numbers."""
+    return (
+        sorted(folders, key=lambda name: (int(name), name))
+        if all(map(str.isdecimal, folders))
+        else list(folders)
+    )
+
+
+def _order_notes(spec: ImagesSpec, folders: Sequence[str]) -> Iterator[str]:
+    """The note that class folders are in the order of numbers, where the order of texts is
+    another."""
+    if spec.class_names is None and sorted(folders) != list(folders):
+        first, texts = (", ".join(names[:3]) for names in (folders, sorted(folders)))
+        other = (
+            f"not as text ({texts}, ...) as in torchvision's ImageFolder; class_names sets "
+            "another order"
+        )
+        yield f"{spec.path}: the class folders are sorted as numbers ({first}, ...), {other}"
+
+
+def _left_out(
+    where: str,
+    listed: Mapping[str, Sequence[str]],
+    images: Mapping[str, Sequence[str]],
+    beside: Sequence[str],
+) -> Iterator[str]:
+    """The warning about files and folders that are not read, if there are any.
+
+    Args:
+        where: the data set.
+        listed, images: all visible files and the images, by class folder.
+        beside: images beside class folders.
+    """
+    every = [name for files in listed.values() for name in files]
+    links = list(filter(is_link, every))
+    others = [
+        name for name in every if not is_link(name) and _suffix(name) not in _SUFFIXES | _TEXTS
+    ]
+    empty = [folder for folder, files in images.items() if not files]
+    parts = (
+        not_read(links, "linked folder"),
+        not_read(others, "file", " of other formats", sorted(set(map(_suffix, others)))),
+        not_read(beside, "image", " outside the class folders"),
+        not_read(empty, "class folder", " without images"),
+    )
+    if any(parts):
+        remedy = "copy linked folders, and save images as PNG or JPEG in class folders"
+        yield f"{where}: not read: {', '.join(filter(None, parts))}; {remedy}"
+
+
+def _folder_labels(
+    spec: ImagesSpec, images: Mapping[str, Sequence[str]], names: Sequence[str]
+) -> tuple[Labels, tuple[str, ...]]:
+    """Labels and class names of images in class folders, which may have folders inside.
+
+    Raises:
+        DataError: the folders are not classes, or one without images would shift the labels of
+            those after it.
+    """
+    folders = list(images)
+    _refuse_groups(spec, folders, names)
+    empty = next((folder for folder in folders if not images[folder]), None)
+    if empty is not None and spec.class_names is None:
+        what = "this folder has no images, and would count as a class"
+        remedy = "remove it; if it is a class, write class_names in the order of the logits"
+        raise DataError(f"{spec.path}/{name_text(empty)}", what, remedy)
+    index, class_names = _classes(spec, [name_text(name) for name in folders])
+    return np.array(
+        [index[name_text(name.split("/", 1)[0])] for name in names], dtype=np.int64
+    ), class_names
+
+
+def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """The class index of every folder, and the class names: by ``class_names``, else by the order
+    of the folders.
+
+    Folders that are synsets (``n01440764``), as many as class names, have class indices in their
+    own order.
+    """
+    class_names = spec.class_names
+    classes = ClassIndex(class_names or present, spec.class_ids if class_names else None)
+    index = {name: number for name in present if (number := classes.find(name)) is not None}
+    unknown = next((name for name in present if name not in index), None)
+    if unknown is None or class_names is None:
+        return index, class_names or tuple(present)
+    synsets = all(map(_SYNSET.fullmatch, present))
+    if synsets and len(class_names) == len(present):
+        return {name: number for number, name in enumerate(sorted(present))}, class_names
+    remedy = (
+        "set class_ids to a file that begins each line with a synset, in the order of class_names"
+    )
+    raise DataError(
+        f"{spec.path}/{unknown}",
+        "the folder is not in class_names",
+        remedy if synsets else classes.remedy(unknown),
+    )
+
+
+def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse folders that are splits, or hold no image but folders of images."""
+    deep = all(name.count("/") > 1 for name in names)
+    splits = len(folders) > 1 and all(name.lower() in _SPLITS for name in folders)
+    if spec.class_names is None and (deep or splits):
+        what = (
+            f"has folders that {'hold only folders' if deep else 'are splits, not classes'} "
+            f"({', '.join(folders[:5])})"
+        )
+        raise DataError(
+            spec.path,
+            what,
+            f"name one: path: {spec.path.rstrip('/')}/{folders[-1]}; or write class_names if "
+            "they are classes",
+        )

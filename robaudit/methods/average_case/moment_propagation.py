@@ -1,0 +1,200 @@
+"""`moments`: robustness from the mean and covariance of the logits, propagated through the layers
+without sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from robaudit.engine.batch import ImageBatch
+from robaudit.engine.estimator import Estimator, Need
+from robaudit.errors import ModelError
+from robaudit.methods.average_case.chain import Chain, chain_of
+from robaudit.methods.average_case.linearised import cdf_notes
+from robaudit.methods.average_case.mvn import mvn_cdf
+from robaudit.models.logits import LogitModel
+from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.noise import Noise
+from robaudit.numerics.margins import standardise
+from robaudit.numerics.normal_moments import (
+    MeanCovariance,
+    mean_of_larger,
+    probability_of_larger,
+    through_affine,
+    through_relu,
+)
+from robaudit.quantities import P_ROBUST
+from robaudit.results import Result
+
+_ENTRIES = 1 << 23  # values passed through a layer at once
+
+
+class Moments(Estimator):
+    """P[N(m, S) > 0 in every component], m and S the mean and covariance of the margins in closed
+    form: no draws, no gradients.
+
+    Isotropic Gaussian noise on the pixels is propagated through the network layer by layer: affine
+    maps are exact; the inputs of a ReLU are assumed normal, which gives means and variances in
+    closed form and covariances as a series in the correlation
+    (:func:`robaudit.numerics.normal_moments.through_relu`). The multivariate normal CDF of the
+    margins is the value.
+
+    It accepts chains of linear layers, convolutions, batch norms, average pooling and ReLU, and
+    refuses other layers by name. Exact for linear networks. Otherwise its error comes from the
+    normal approximation before each ReLU, which the computation does not show: it claims no
+    interval. The error is small with many inputs to each unit (docs/research/lipschitz.md); check
+    with `mc`.
+
+    Cost: about twice as many forward passes as the widest layer has values, at any level, and a few
+    times the memory of that layer's covariance.
+
+    The row's numbers include two closed forms of the smoothed margin paper from the same moments:
+    ``p_c``, the probability that the predicted class beats the other class with the largest mean
+    (an upper bound for normal logits), and ``smoothed_margin``, the mean of its margin over the
+    larger of the two next classes, by Clark's formula (also an upper bound: no certificate).
+
+    Source: Smoothed robustness analysis, section 3.1 and eqs. 14, 16 and 17, there for independent
+    variables; Clark 1961.
+    """
+
+    quantity = P_ROBUST
+    needs = Need.LEVEL | Need.COVARIANCE
+    summary = "normal CDF of the margins, their moments followed through the layers in closed form"
+    prefer = (
+        "small networks of linear layers, convolutions and ReLU: no sampling error; its own "
+        "bias is unknown"
+    )
+    source = "Smoothed robustness analysis, eqs. 12 (corrected), 14, 16 and 17"
+
+    order: int = Field(
+        4, ge=1, le=12, description="terms of the series for covariances behind a ReLU"
+    )
+    features: int = Field(
+        4096,
+        ge=1,
+        le=65536,
+        description="the most values of a layer; their covariance is held in memory a few times",
+    )
+
+    def passes(self, classes: int) -> tuple[int, int]:
+        """The clean pass; the rest are matrix products."""
+        return 1, 0
+
+    def unfit(self, form: Noise, level: float | None = None) -> str:
+        """Refuse noise that is not normal and isotropic."""
+        if not isinstance(form, Gaussian):
+            return "it follows isotropic Gaussian noise (kind: gaussian) alone"
+        return "clipped pixels are not normal" if form.clip else ""
+
+    def check_model(self, model: LogitModel, image: Tensor) -> None:
+        """Refuse networks that are not chains, and layers that are too wide."""
+        widest = chain_of(model, image).widest
+        if widest > self.features:
+            what = (
+                f"moments would need the covariance of {widest} values "
+                f"({widest**2 * 8 / 2**20:.0f} MiB, a few times)"
+            )
+            raise ModelError(
+                model.name,
+                what,
+                f"allow it (moments: {{features: {widest}}}), or use logit_gaussian",
+            )
+
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
+        """Propagate the moments of each image through the network."""
+        chain = chain_of(batch.engine.model, batch.x[0])
+        first = first_covariance(chain, batch.x[0])
+        moments = [logit_moments(chain, x, batch.level, self.order, first) for x in batch.x]
+        mean, covariance = (torch.stack(part) for part in zip(*moments, strict=True))
+        y = batch.predicted
+        margins, spread = margin_moments(mean, covariance, y, batch.others)
+        z, r = standardise(margins, spread)
+        p, error = mvn_cdf(z, r)
+        numbers = closed_forms(mean, covariance, y)
+        return [
+            Result(value=value, flips_to=to, forwards=1, note=note, numbers=more)
+            for value, to, note, more in zip(
+                p.clamp(0, 1).tolist(), batch.nearest(z), cdf_notes(error), numbers, strict=True
+            )
+        ]
+
+
+def first_covariance(chain: Chain, image: Tensor) -> Tensor:
+    """A A^T of the first map A of the chain: its covariance under unit noise, the same for every
+    image."""
+    values = image.numel()
+    eye = torch.eye(values, dtype=torch.float64, device=image.device)
+    return through_affine(chain.affine[0], image.double(), eye, _rows(chain)).covariance
+
+
+def logit_moments(
+    chain: Chain, image: Tensor, sigma: float, order: int, first: Tensor
+) -> MeanCovariance:
+    """Mean and covariance of the logits under Gaussian noise.
+
+    Args:
+        chain: the network.
+        image: (channels, height, width).
+        sigma: of the noise.
+        order: terms of the series behind a ReLU.
+        first: of :func:`first_covariance`.
+    """
+    moments = MeanCovariance(chain.affine[0](image.double()[None])[0].flatten(), sigma**2 * first)
+    for function, shape in zip(chain.affine[1:], chain.shapes[1:], strict=True):
+        moments = through_relu(moments, order)
+        moments = through_affine(
+            function, moments.mean.reshape(shape), moments.covariance, _rows(chain)
+        )
+    return moments
+
+
+def _rows(chain: Chain) -> int:
+    return max(1, _ENTRIES // chain.widest)
+
+
+def margin_moments(
+    mean: Tensor, covariance: Tensor, y: Tensor, others: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean and covariance of the margins z_y - z_j.
+
+    Args:
+        mean: of the logits (images, classes).
+        covariance: (images, classes, classes).
+        y: the class of each image (images,).
+        others: the other classes (images, classes - 1).
+
+    Returns:
+        (images, classes - 1) and (images, classes - 1, classes - 1).
+    """
+    classes = mean.shape[1]
+    eye = torch.eye(classes, dtype=mean.dtype, device=mean.device)
+    take = eye[y][:, None] - eye[others]  # (images, classes - 1, classes)
+    return (take @ mean[:, :, None])[:, :, 0], take @ covariance @ take.mT
+
+
+def closed_forms(mean: Tensor, covariance: Tensor, y: Tensor) -> list[dict[str, float]]:
+    """P_c and Clark's smoothed margin of each image.
+
+    Args:
+        mean, covariance: of the logits, as in :func:`margin_moments`.
+        y: the class of each image (images,).
+    """
+    forms = []
+    for m, s, c in zip(mean, covariance, y.tolist(), strict=True):
+        first, *others = (k for k in m.argsort(descending=True).tolist() if k != c)
+        variance = s.diagonal()
+        # of the differences between logits
+        spread = (variance[:, None] + variance - 2 * s).clamp_min(0).sqrt()
+        largest = (
+            mean_of_larger(m[first], m[others[0]], spread[first, others[0]]) if others else m[first]
+        )
+        forms.append(
+            {
+                "p_c": float(probability_of_larger(m[c], m[first], spread[c, first])),
+                "smoothed_margin": float(m[c] - largest),
+            }
+        )
+    return forms

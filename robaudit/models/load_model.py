@@ -1,0 +1,244 @@
+"""Load the model of a spec, or wrap a module in memory, as a function from pixels to logits."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from robaudit.datasets.dataset import find
+from robaudit.errors import ModelError
+from robaudit.models import (
+    exported,
+    onnx_file,
+    python_callable,
+    safetensors_file,
+    state_dict,
+    torchscript,
+)
+from robaudit.models.architectures import FAMILIES
+from robaudit.models.fingerprint import fingerprint
+from robaudit.models.formats import Format, LoadedNetwork, Source
+from robaudit.models.logits import LogitModel
+from robaudit.models.model_files import weights_file
+from robaudit.models.python_callable import as_module
+from robaudit.models.safety import ZIP, members
+from robaudit.spec.model import IN_MEMORY
+
+FORMATS = (
+    exported.FORMAT,
+    torchscript.FORMAT,
+    safetensors_file.FORMAT,
+    state_dict.FORMAT,
+    onnx_file.FORMAT,
+    python_callable.FORMAT,
+)
+"""The formats, in the order of trial; a new format is a module with a ``FORMAT``, and its name in
+`ModelSpec.format`."""
+
+
+def guess_format(path: Path, declared: str | None) -> Format:
+    """The format of a file, by its content or, failing that, its suffix.
+
+    Raises:
+        ModelError: the file is missing, empty, of an unknown format, or not of the declared one.
+    """
+    named = next((candidate for candidate in FORMATS if candidate.name == declared), None)
+    known = ", ".join(
+        candidate.name
+        for candidate in FORMATS
+        if candidate.suffixes and candidate is not state_dict.FORMAT
+    )
+    if named is not None and not named.suffixes:
+        return named
+    where = str(path)
+    find(where, Path(), "file", refuse=ModelError)
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(32)
+    except OSError as error:
+        raise ModelError(where, f"cannot be read: {error.strerror}") from error
+    if head.startswith(b"version https://git-lfs"):
+        raise ModelError(where, "is a Git LFS pointer, not the weights", "run git lfs pull")
+    zipped = head.startswith(ZIP)
+    names = [
+        name if name.count("/") == 0 else name.partition("/")[2]
+        for name in (members(path) if zipped else ())
+    ]
+    actual = next((candidate for candidate in FORMATS if candidate.recognises(head, names)), None)
+    if zipped and actual is None:
+        raise ModelError(
+            where,
+            "is a zip archive, but not one that torch wrote",
+            f"give a file of one of {known}",
+        )
+    if named is not None and actual not in (
+        None,
+        named,
+        state_dict.FORMAT,
+    ):  # state_dict loads plain tensors, or explains the rest
+        raise ModelError(
+            where,
+            f"is a {actual.name} file, but model.format says {declared}",
+            f"write format: {actual.name}, or remove it",
+        )
+    form = (
+        actual
+        or named
+        or next(
+            (candidate for candidate in FORMATS if path.name.lower().endswith(candidate.suffixes)),
+            None,
+        )
+    )
+    if form is None:
+        raise ModelError(
+            where,
+            "neither its suffix nor its content says its format",
+            f"write model.format: one of {known}",
+        )
+    return form
+
+
+def needs_architecture(path: Path) -> bool:
+    """Whether a file, or the file in a folder, is only weights.
+
+    Raises:
+        ModelError: the file is missing, or of an unknown format.
+    """
+    return guess_format(weights_file(path), None).only_weights
+
+
+def load_model(source: Source) -> LogitModel:
+    """Load the model of a spec as a function from pixels to logits.
+
+    Raises:
+        ModelError: the file, the architecture or the options do not make a model.
+    """
+    spec = source.spec
+    own_code = python_callable.FORMAT
+    if spec.format == IN_MEMORY:
+        what = "the network was an object in the memory of a Python program, and is not kept"
+        raise ModelError(
+            "model",
+            what,
+            "pass it again: robaudit.audit(net, dataset, ..., out=RUN) checks that it is the same",
+        )
+    if source.path is not None:
+        form = guess_format(source.path, spec.format)
+    elif spec.format in (None, own_code.name) and not (spec.architecture or "").startswith(
+        FAMILIES
+    ):
+        form = own_code
+    else:
+        raise ModelError(source.where, "has no weights", "add model.path, the weights file")
+    device = source.device
+    dtype = source.dtype
+    where = source.where
+    return LogitModel(
+        form.load(source),
+        mean=spec.mean,
+        std=spec.std,
+        output=spec.output,
+        device=device,
+        dtype=dtype,
+        name=where,
+    )
+
+
+def from_module(
+    module: nn.Module | Callable[[torch.Tensor], object],
+    *,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    output: str | int | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    name: str = "model",
+) -> LogitModel:
+    """Wrap a module or callable in memory; the caller's module does not change, and shares its
+    weights unless they need a cast.
+
+    Args:
+        module: maps normalised images (n, channels, height, width) to logits.
+        mean: per channel, or one number for all.
+        std: the same.
+        output: key or index of the logits if it returns a mapping or a sequence.
+        dtype: torch.float32 or torch.float64.
+        device: where it runs.
+        name: in messages.
+
+    Raises:
+        ModelError: it is neither a module nor a callable, cannot be copied, or has NaN weights.
+    """
+    module = _unwrapped(module)
+    network = as_module(module)
+    if network is None:
+        what = (
+            f"is the class {module.__name__}"
+            if isinstance(module, type)
+            else f"is {type(module).__name__}"
+        )
+        raise ModelError(name, what, "give a torch.nn.Module (an instance) or a callable")
+    device = torch.device(device)
+    if isinstance(module, nn.Module):
+        network = _twin(module, name)
+    loaded = LoadedNetwork(network.eval(), IN_MEMORY, fingerprint(module))
+    return LogitModel(
+        loaded, mean=mean, std=std, output=output, device=device, dtype=dtype, name=name
+    )
+
+
+def _unwrapped(module: Any) -> Any:
+    """The network inside the wrappers of torch.compile and data parallel training, which cannot be
+    copied."""
+    while isinstance(module, nn.Module):
+        if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            module = module.module
+        elif isinstance(inner := getattr(module, "_orig_mod", None), nn.Module):
+            module = inner
+        else:
+            break
+    return module
+
+
+def _twin(module: nn.Module, where: str) -> nn.Module:
+    """A copy with its own modes, flags, buffers and hooks; its parameters share the original's
+    memory (except in TorchScript).
+
+    Raises:
+        ModelError: it has no values (a meta or lazy module), or cannot be copied.
+    """
+    shared: dict[int, object] = {}
+    for parameter in module.parameters():
+        if parameter.is_meta or isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise ModelError(
+                where,
+                "its weights have no values yet",
+                "load them, or call the network once, before the audit",
+            )
+        values = parameter.detach()
+        shared[id(parameter)] = nn.Parameter(
+            values.clone() if values.is_inference() else values, requires_grad=False
+        )
+    for part in module.modules():  # tensors computed by a hook or forward
+        shared.update(
+            {
+                id(t): t.detach()
+                for t in vars(part).values()
+                if isinstance(t, torch.Tensor) and t.grad_fn is not None
+            }
+        )
+    try:
+        with torch.no_grad():
+            return copy.deepcopy(
+                module, {} if isinstance(module, torch.jit.ScriptModule) else shared
+            )
+    except Exception as error:
+        what = f"cannot be copied ({type(error).__name__}: {error})"[:300]
+        raise ModelError(
+            where, what, "pass a function instead: lambda x: net(x), with net in eval mode"
+        ) from error

@@ -1,0 +1,283 @@
+"""Which class turns into which under noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robaudit.errors import SpecError
+from robaudit.numerics.image_intervals import LIKE_THESE
+from robaudit.records import json_values
+from robaudit.report import numbers
+from robaudit.report.pictures.page import (
+    Drawing,
+    PictureSize,
+    cut,
+    paneled,
+    percent_scale,
+    told_apart,
+)
+from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
+from robaudit.report.principal_result import one_result, same_result
+from robaudit.report.sections import Entry, Section, SectionRequest
+from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.runs.run import Run
+from robaudit.stats.confusion_matrix import Confusion, Turn, confusions
+from robaudit.text import class_name, count, known_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST = 15
+
+
+class ConfusionSection(Section[Confusion]):
+    """Which class turns into which under noise: the share of noisy copies of a class that are
+    classified as another one."""
+
+    title = "Which class turns into which"
+    place = 3
+    words = (
+        "The share of the noisy copies of the images of a class that are classified as "
+        "another class, the largest first."
+    )
+    uses = Section.uses | {"by"}
+    main_only = True
+
+    def applies(self, run: Run) -> bool:
+        """Whether noisy copies were counted."""
+        return bool(run.info.noisy_accuracy)
+
+    def records(self, run: Run, request: SectionRequest) -> Sequence[Confusion]:
+        """A matrix for each result with votes.
+
+        Raises:
+            SpecError: images are to be grouped by a column of the data.
+        """
+        if request.by in (None, "label", "predicted"):
+            return confusions(run, request.estimators, request.levels, request.by)
+        raise SpecError(
+            f"--by {request.by}",
+            "does not apply to the section confusion",
+            "use label or predicted",
+        )
+
+    def tables(
+        self, entries: Sequence[Entry[Confusion]], request: SectionRequest
+    ) -> Iterator[Table]:
+        """The most frequent turns of each result, runs side by side."""
+        for key in dict.fromkeys(entry.record.key for entry in entries):
+            yield _table([entry for entry in entries if entry.record.key == key])
+
+    def page_tables(
+        self, entries: Sequence[Entry[Confusion]], request: SectionRequest
+    ) -> Iterator[Table]:
+        """At the strongest level of the first noise, which the picture shows."""
+        (table,) = self.tables(same_result(entries, lambda record: record.key), request)
+        rest = len({entry.record.key for entry in entries}) - 1
+        more = (f"{count(rest, 'other result')}: robaudit show RUN confusion.",) if rest else ()
+        yield replace(table, notes=(*table.notes, *more))
+
+    def narrowed(self, runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
+        """Narrow to one result of each run, unless results are named."""
+        return request if request.estimators or request.levels else one_result(runs, request)
+
+    def figure(self, entries: Sequence[Entry[Confusion]], request: SectionRequest) -> Drawing:
+        """One matrix of each run, or of the results that are named; of many classes a list of the
+        largest shares."""
+        named = request.estimators or request.levels
+        shown = (entries if named else same_result(entries, lambda record: record.key))[
+            :_MOST_PANELS
+        ]
+        as_list = max(len(entry.record.classes) for entry in shown) > _MOST_CLASSES
+        parts = [
+            (entry.name, entry.record.key.estimator, str(entry.record.key.at)) for entry in shown
+        ]
+        top = max([0.05, *(turn.share for entry in shown for turn in entry.record.turns[:1])])
+
+        def draw(ax: Axes, entry: Entry[Confusion], look: PictureSize) -> None:
+            width = look.body / look.across(len(shown), _WIDE)
+            if as_list:
+                _turns(ax, entry, look, width)
+            else:
+                _matrix(ax, entry, look, width, top)
+
+        return paneled(
+            "Which class turns into which under noise",
+            _caption(shown, len(entries) - len(shown), as_list=as_list),
+            shown,
+            draw,
+            wide=_WIDE,
+            high=lambda look: _height(shown, look, as_list=as_list),
+            titles=told_apart(parts) if len(shown) > 1 else [],
+            beside=_WIDE / 2 + 0.4 if as_list else _AXIS + 0.5,
+            about=str(shown[0].record.key) if len({part[1:] for part in parts}) == 1 else "",
+        )
+
+    def document(self, entry: Entry[Confusion], request: SectionRequest) -> dict[str, Any]:
+        """The matrix and the turns."""
+        record = entry.record
+        names = entry.run.class_names
+        return {
+            **record.key.document(),
+            "by": record.by,
+            "classes": [
+                {"index": i, "name": known_name(i, names), "images": n}
+                for i, n in zip(record.classes, record.images, strict=True)
+            ],
+            "shares": json_values(record.shares),
+            "turns": json_values(record.turns),
+        }
+
+    def lines(
+        self, entry: Entry[Confusion], request: SectionRequest
+    ) -> Iterator[Mapping[str, Any]]:
+        """A line for each pair of classes that occurs."""
+        names = entry.run.class_names
+        record = entry.record
+        for turn in record.turns:
+            pair = {
+                "start_name": known_name(turn.start, names),
+                "to_name": known_name(turn.to, names),
+            }
+            yield {**record.key.document(), "by": record.by, **turn.document(), **pair}
+
+
+def _table(entries: Sequence[Entry[Confusion]]) -> Table:
+    first = entries[0]
+    several = len(entries) > 1
+    names = first.run.class_names
+    turns = [{(turn.start, turn.to): turn for turn in entry.record.turns} for entry in entries]
+    pairs = sorted(
+        {pair for of_run in turns for pair in of_run},
+        key=lambda pair: -max(_share(of_run.get(pair)) for of_run in turns),
+    )
+    rows = [
+        cells(
+            (
+                class_name(start, names),
+                class_name(to, names),
+                *(_text(of_run.get((start, to))) for of_run in turns),
+            )
+        )
+        for start, to in pairs[:_MOST]
+    ]
+    rest = len(pairs) - len(rows)
+    more = (
+        (
+            f"... and {rest:,} more pairs: --format csv has the "
+            f"{'first 100' if rest > 100 - _MOST else 'rest'}.",
+        )
+        if rest
+        else ()
+    )
+    kind = "label" if first.record.by == "label" else "predicted without noise"
+    heads = [entry.name for entry in entries] if several else ["share of copies"]
+    return Table(
+        f"{first.record.key}",
+        (Column(kind), Column("classified as"), *(Column(head, number=True) for head in heads)),
+        tuple(rows),
+        conclusions=() if rows else (Cell("No noisy copy changes class."),),
+        notes=(*more, *([f"[ ] 95 % interval, {LIKE_THESE} of the class."] if rows else [])),
+    )
+
+
+def _share(turn: Turn | None) -> float:
+    return 0.0 if turn is None else turn.share
+
+
+def _text(turn: Turn | None) -> str:
+    return numbers.NONE if turn is None else numbers.percents(turn.estimate)
+
+
+# --- the figure
+
+_MOST_PANELS = 6
+_MOST_CLASSES = 25
+_MOST_TURNS = 20
+# inches: of a panel, of its names
+_WIDE = 3.0
+_AXIS = 0.75
+
+
+def _height(shown: Sequence[Entry[Confusion]], look: PictureSize, *, as_list: bool) -> float:
+    """The height of a panel: square, or a line for each turn."""
+    if as_list:
+        return max(min(_MOST_TURNS, len(entry.record.turns)) for entry in shown) * look.line + 0.6
+    return min(look.body / look.across(len(shown), _WIDE), 4.6) + 0.3 * (len(shown) > 1)
+
+
+def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> Iterator[str]:
+    images = numbers.span([sum(entry.record.images) for entry in shown])
+    by = "labelled" if shown[0].record.by == "label" else "predicted without noise"
+    yield (
+        f"{images} images. Share of the noisy copies of the images of a class ({by}) that are "
+        "classified as another one, by their votes."
+    )
+    if as_list:
+        yield f"The largest shares; bars: 95 % intervals, {LIKE_THESE}, each alone."
+    else:
+        yield "In percent; the diagonal, in grey: classified as that class."
+    if left:
+        yield f"{left} further results not shown (choose with --estimator and --level)."
+
+
+def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, top: float) -> None:
+    record = entry.record
+    shares = np.array(record.shares)
+    names = [
+        cut(class_name(index, entry.run.class_names), look.letters(_AXIS))
+        for index in record.classes
+    ]
+    others = np.where(np.eye(len(shares), dtype=bool), np.nan, shares)
+    ax.imshow(np.where(np.eye(len(shares)), shares, np.nan), cmap="Greys", vmin=0.0, vmax=4.0)
+    ax.imshow(others, cmap=heat_colours(), vmin=0.0, vmax=top)
+    ax.grid(visible=False)
+    ax.set_xticks(range(len(names)), names, rotation=90)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_xlabel("under noise")
+    ax.set_ylabel("label" if record.by == "label" else "without noise")
+    cell = (width - _AXIS - 0.4) / len(names)
+    if cell < 0.18:  # no room for numbers
+        return
+    for (i, j), share in np.ndenumerate(shares):
+        if np.isfinite(share) and (share >= 0.005 or i == j):
+            ink = CARD if i != j and share > 0.6 * top else INK
+            ax.text(
+                j,
+                i,
+                f"{100 * share:.0f}",
+                ha="center",
+                va="center",
+                color=ink,
+                size=min(look.size, 30 * cell),
+            )
+
+
+def _turns(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float) -> None:
+    names = entry.run.class_names
+    turns = entry.record.turns[:_MOST_TURNS]
+    for place, turn in enumerate(turns):
+        ax.plot(
+            turn.estimate.bounds or (),
+            [place, place],
+            color=RED,
+            alpha=0.5,
+            linewidth=2.0,
+            solid_capstyle="butt",
+        )
+        ax.plot([turn.share], [place], marker="o", color=RED)
+    texts = [
+        f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}, n "
+        f"{turn.images:,}"
+        for turn in turns
+    ]
+    ax.set_yticks(
+        range(len(turns)), [cut(numbers.signs(text), look.letters(0.5 * width)) for text in texts]
+    )
+    ax.set(xlim=(0.0, None), ylim=(max(len(turns), 1) - 0.4, -0.6))
+    ax.axvline(0.0, color=GRID, linewidth=1.0)
+    percent_scale(ax.xaxis)

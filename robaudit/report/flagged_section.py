@@ -1,0 +1,420 @@
+"""The flagged samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.errors import SpecError
+from robaudit.records import with_names
+from robaudit.report import legends, numbers
+from robaudit.report.pictures.page import Drawing, PictureSize, cut, stacked
+from robaudit.report.pictures.style import FAINT, LOWER, quiet
+from robaudit.report.principal_result import one_result, same_result
+from robaudit.report.sections import Entry, Section, SectionRequest, by_name
+from robaudit.report.summary_section import about
+from robaudit.report.tables import Cell, Column, Table, Tone, cells
+from robaudit.runs.run import Run
+from robaudit.runs.table import with_values
+from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
+from robaudit.text import Names, class_name, count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+    from torch import Tensor
+
+    from robaudit.report.gallery import ImageSource
+
+
+_OPEN = 3  # results whose lists start unfolded
+
+
+class FlaggedSection(Section[Flagged]):
+    """The samples that are not robust, for each result, and how certain that is."""
+
+    title = "Flagged samples"
+    place = 4
+    uses = Section.uses | {"threshold", "bottom", "only"}
+    main_only = True
+
+    def applies(self, run: Run) -> bool:
+        """Whether a quantity of the run has a usual threshold."""
+        return any(math.isfinite(usual_threshold(quantity)) for quantity in run.quantities.values())
+
+    def records(self, run: Run, request: SectionRequest) -> list[Flagged]:
+        """The flagged samples of each result.
+
+        Raises:
+            RobauditError: there is no threshold, and no number of samples is given; or a quantity
+                cannot have this threshold.
+        """
+        groups = with_values(run.groups(request.estimators, request.levels).values())
+        if request.threshold is not None:
+            for name in {columns.key.quantity: None for columns in groups}:
+                check_threshold(
+                    request.threshold,
+                    run.quantities[name],
+                    f"--threshold {request.threshold:g}",
+                    name,
+                )
+        listed = [
+            flag(
+                columns,
+                below=usual_threshold(quantity) if request.threshold is None else request.threshold,
+                bottom=request.bottom,
+                only=request.only,
+                quantity=quantity,
+            )
+            for columns in groups
+            for quantity in (run.quantities[columns.key.quantity],)
+        ]
+        if (
+            request.bottom is None
+            and listed
+            and not any(flagged.has_threshold for flagged in listed)
+        ):
+            lacking = ", ".join(dict.fromkeys(flagged.key.estimator for flagged in listed))
+            raise SpecError(
+                "flagged",
+                f"{lacking} has no usual threshold",
+                "give --threshold, or list the least robust with --bottom 10",
+            )
+        return listed
+
+    def tables(self, entries: Sequence[Entry[Flagged]], request: SectionRequest) -> Iterator[Table]:
+        """How many are flagged, of several runs side by side, then the list of each result."""
+        several = len(by_name(entries)) > 1
+        if several:
+            yield _counts(entries)
+        for entry in entries:
+            name = f"{entry.name}: " if several else ""
+            table = flags_table(entry.record, entry.run.class_names)
+            yield replace(table, heading=name + table.heading)
+
+    def page_tables(
+        self, entries: Sequence[Entry[Flagged]], request: SectionRequest
+    ) -> Iterator[Table]:
+        """The tables for a page, the first unfolded."""
+        return (
+            replace(table, folded=i >= _OPEN)
+            for i, table in enumerate(self.tables(entries, request))
+        )
+
+    def narrowed(self, runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
+        """Narrow to one result of each run and its least robust images, beyond the threshold or
+        not."""
+        return replace(
+            one_result(runs, request),
+            bottom=_most(len(runs)) if request.bottom is None else request.bottom,
+        )
+
+    def figure(self, entries: Sequence[Entry[Flagged]], request: SectionRequest) -> Drawing:
+        """The least robust images, run by run: clean beside noisy, the class they flip to, and
+        their robustness.
+
+        Raises:
+            RobauditError: a data set has moved, or holds other images.
+        """
+        entries = same_result(entries, lambda record: record.key)
+        most = _most(len(entries)) if request.bottom is None else request.bottom
+        entries = [
+            replace(entry, record=replace(entry.record, samples=entry.record.samples[:most]))
+            for entry in entries
+        ]
+        drawn = [_pixels(entry, request.data) for entry in entries]
+        return Drawing(
+            title="Least robust images",
+            about=str(entries[0].record.key),
+            caption=" ".join(_caption(entries)),
+            height=lambda look: sum(
+                _height(entry, look, several=len(entries) > 1) for entry in entries
+            ),
+            draw=lambda body, look: _draw(body, look, entries, drawn),
+        )
+
+    def columns(self) -> Sequence[str]:
+        """The columns of :meth:`lines`."""
+        names = with_names({member.key: None for member in Flag.json_members()}, None)
+        return ["estimator", "noise", "level_name", "level", "threshold", *names]
+
+    def lines(self, entry: Entry[Flagged], request: SectionRequest) -> Iterator[Mapping[str, Any]]:
+        """A line per sample: the result, and the sample."""
+        flagged = entry.record
+        group = {
+            "estimator": flagged.key.estimator,
+            **flagged.key.at.document(),
+            "threshold": flagged.threshold if flagged.has_threshold else None,
+        }
+        return ({**group, **sample.document(entry.run.class_names)} for sample in flagged.samples)
+
+
+def _counts(entries: Sequence[Entry[Flagged]]) -> Table:
+    """How many samples of each run are flagged, by result."""
+    runs = by_name(entries)
+    keys = list(dict.fromkeys(entry.record.key for entry in entries))
+    rows = []
+    for key in keys:
+        results = [
+            next((entry.record for entry in of_run if entry.record.key == key), None)
+            for of_run in runs.values()
+        ]
+        texts = (
+            numbers.NONE
+            if result is None or not result.has_threshold
+            else f"{result.beyond:,} of {result.total:,}"
+            for result in results
+        )
+        rows.append(cells((str(key), *texts)))
+    return Table(
+        "Flagged samples by run",
+        (Column("result"), *(Column(name, number=True) for name in runs)),
+        tuple(rows),
+    )
+
+
+def flags_table(
+    flagged: Flagged,
+    class_names: Names | None = None,
+    limit: int | None = 50,
+) -> Table:
+    """How many are flagged, then the list, worst first.
+
+    Args:
+        flagged: from :func:`robaudit.stats.flags.flag`.
+        class_names: by class index.
+        limit: the most lines of the list (the rest are counted); None: all.
+    """
+    lines = about(flagged.quantity), count_line(flagged)
+    table = Table(str(flagged.key), lines=lines, notes=tuple(_notes(flagged)))
+    if not flagged.samples:
+        return table
+    rest = 0 if limit is None else max(0, len(flagged.samples) - limit)
+    more = (f"... and {rest:,} more.",) if rest else ()
+    rows = tuple(_row(sample, flagged, class_names) for sample in flagged.samples[:limit])
+    return replace(
+        table,
+        columns=_columns(flagged),
+        rows=rows,
+        lines=(*lines, "Least robust first:"),
+        notes=(*more, *table.notes),
+    )
+
+
+def is_beyond(sample: Flag, flagged: Flagged) -> bool:
+    """Whether a listed sample is flagged, or only listed as one of the least robust."""
+    return (
+        sample.value < flagged.threshold
+        if flagged.quantity.higher_is_better
+        else sample.value > flagged.threshold
+    )
+
+
+def count_line(flagged: Flagged) -> str:
+    """How many of the samples are beyond the threshold, and how certain that is."""
+    side = "below" if flagged.quantity.higher_is_better else "above"
+    kind = f"{flagged.only} " if flagged.only else ""
+    if not flagged.has_threshold:
+        return (
+            f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, "
+            "so none is flagged: --threshold gives one."
+        )
+    text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
+    certain = legends.certainties(flagged)
+    return (
+        f"{text}: {certain}."
+        if flagged.beyond and certain
+        else f"{text}; {certain}."
+        if certain
+        else f"{text}."
+    )
+
+
+def _columns(flagged: Flagged) -> tuple[Column, ...]:
+    question = (
+        [Column(f"{'<' if flagged.quantity.higher_is_better else '>'} {flagged.threshold:g}?")]
+        if flagged.has_threshold
+        else []
+    )
+    value = Column("value [95% interval]", number=True)
+    return *map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *question
+
+
+def _row(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[Cell, ...]:
+    texts = (
+        sample.id,
+        *(class_name(index, names) for index in (sample.label, sample.predicted)),
+        numbers.sample_value(sample, flagged.quantity.low, flagged.quantity.high),
+        class_name(sample.flips_to, names),
+    )
+    tone: Tone = "bad" if sample.certainty is Certainty.CONFIRMED else ""
+    return *cells(texts), *(
+        [Cell(_answer(sample, flagged), tone=tone)] if flagged.has_threshold else []
+    )
+
+
+def _answer(sample: Flag, flagged: Flagged) -> str:
+    """Whether the sample is beyond the threshold, as text for the table."""
+    if sample.certainty is not Certainty.NO_INTERVAL:
+        return sample.certainty
+    return "~yes" if is_beyond(sample, flagged) else "~no"
+
+
+def _notes(flagged: Flagged) -> Iterator[str]:
+    certainties = {sample.certainty for sample in flagged.samples}
+    yield from (
+        text
+        for name, text in legends.CERTAINTIES.items()
+        if name in certainties and flagged.has_threshold
+    )
+    if flagged.censored:
+        yield f"> {flagged.censored:,} of {flagged.total:,} values are only known to be larger."
+    if flagged.filtered:
+        yield f"{count(flagged.filtered, 'sample')} filtered out: not known to be {flagged.only}."
+    if flagged.not_finite:
+        yield f"{count(flagged.not_finite, 'sample')} left out: not a finite value."
+
+
+# --- the figure
+
+Pixels = NDArray[np.uint8]
+# images; pixels of a side as stored in the file
+_MOST = 12
+_LARGEST = 160
+_SMALLEST = 128
+_CELL = 1.45  # inches of a pair, at least
+
+
+def _most(runs: int) -> int:
+    """How many images of each run are drawn."""
+    return max(4, _MOST // runs)
+
+
+def _pixels(entry: Entry[Flagged], source: ImageSource | None) -> list[Pixels]:
+    """Each sample, clean and with its first noise draw, side by side; noisy pixels beyond [0, 1]
+    are cut off."""
+    from robaudit.report.gallery import RunImages
+
+    flagged = entry.record
+    images = RunImages(entry.run, (sample.id for sample in flagged.samples), source)
+    pairs = []
+    for sample in flagged.samples:
+        clean = images.clean(sample.id)
+        at = flagged.key.at
+        pair = [
+            sized(clean),
+            sized(clean if at.level is None else images.noisy(sample.id, clean, at)),
+        ]
+        gap = np.full((pair[0].shape[0], max(2, pair[0].shape[1] // 24), 4), 0, np.uint8)
+        opaque = [
+            np.concatenate([side, np.full((*side.shape[:2], 1), 255, np.uint8)], 2) for side in pair
+        ]
+        pairs.append(np.concatenate([opaque[0], gap, opaque[1]], 1))
+    return pairs
+
+
+def sized(image: Tensor) -> Pixels:
+    """An image (channels, height, width) in [0, 1] as bytes: small ones enlarged pixel by pixel,
+    large ones reduced."""
+    from PIL import Image
+
+    from robaudit.report.gallery import as_array
+
+    pixels = as_array(image)
+    longest = max(pixels.shape[:2])
+    if longest > _LARGEST:
+        height, width = (max(1, round(side * _LARGEST / longest)) for side in pixels.shape[:2])
+        return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BOX))
+    factor = -(-_SMALLEST // longest)
+    return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
+
+
+def _across(flagged: Flagged, look: PictureSize) -> int:
+    return look.across(max(4, len(flagged.samples)), _CELL) if look.body > 4.5 else 2
+
+
+def _height(entry: Entry[Flagged], look: PictureSize, *, several: bool) -> float:
+    across = _across(entry.record, look)
+    rows = -(-len(entry.record.samples) // across)
+    return rows * (look.body / across / 2 + 3.2 * look.line + 0.1) + (
+        look.line * 1.8 if several else 0.0
+    )
+
+
+def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
+    for each in entries:
+        name = f"{each.name}: " if len(entries) > 1 else ""
+        yield f"{name}{count_line(each.record)} Shown: the {len(each.record.samples)} least robust."
+    every = [each.record for each in entries]
+    pair = (
+        "twice: the result has no noise level"
+        if every[0].key.at.level is None
+        else "clean and with its first noise draw"
+    )
+    yield (
+        f"Each image {pair}; the predicted class, and the class it most likely flips to; "
+        f"{every[0].key.quantity}."
+    )
+    samples = [sample for flagged in every for sample in flagged.samples]
+    if any(sample.label is not None and sample.label != sample.predicted for sample in samples):
+        yield "is: the label, where the model is wrong without noise."
+    if any(flagged.with_interval for flagged in every):
+        yield "[ ] 95 % interval of the image."
+    if any(not sample.estimate.has_interval for sample in samples):
+        yield "~ no interval."
+    if any(flagged.approximate for flagged in every):
+        yield "The intervals cover sampling only, not the estimator's bias."
+    if not_finite := sum(flagged.not_finite for flagged in every):
+        yield f"{not_finite:,} images without a finite value are left out."
+
+
+def _draw(
+    body: SubFigure,
+    look: PictureSize,
+    entries: Sequence[Entry[Flagged]],
+    drawn: Sequence[Sequence[Pixels]],
+) -> None:
+    several = len(entries) > 1
+    heights = [_height(entry, look, several=several) for entry in entries]
+    for part, entry, pixels in zip(stacked(body, heights), entries, drawn, strict=True):
+        across = _across(entry.record, look)
+        if several:
+            part.suptitle(
+                cut(entry.name, look.letters(look.body, bold=True), "middle"),
+                x=0.012,
+                ha="left",
+                weight="bold",
+            )
+        grid = part.subplots(-(-len(pixels) // across), across, squeeze=False)
+        for ax in grid.flat[len(pixels) :]:
+            ax.set_axis_off()
+        for ax, sample, pair in zip(grid.flat, entry.record.samples, pixels, strict=False):
+            _cell(ax, entry, sample, pair, look, look.body / across - 0.12)
+
+
+def _cell(
+    ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float
+) -> None:
+    names = entry.run.class_names
+    quantity = entry.record.quantity
+    quiet(ax, pair)
+    letters = look.letters(width, bold=True)
+    turn = [index for index in (sample.predicted, sample.flips_to) if index is not None]
+    each = letters // len(turn) - 2  # an arrow stands between two names
+    flips = " \u2192 ".join(cut(class_name(index, names), each) for index in turn)
+    wrong = sample.label is not None and sample.label != sample.predicted
+    about = f"is {class_name(sample.label, names, 12)}, " if wrong else "id "
+    about += cut(sample.id, max(4, look.letters(width) - len(about)), "beginning")
+    ax.set_title(flips, pad=3)
+    value = cut(numbers.sample_value(sample, quantity.low, quantity.high), look.letters(width))
+    ax.set_xlabel(
+        f"{value}\n{about}",
+        loc="left",
+        color=LOWER if is_beyond(sample, entry.record) else FAINT,
+        labelpad=2,
+    )

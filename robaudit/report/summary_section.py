@@ -1,0 +1,685 @@
+"""The headline and the overall result of runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from robaudit.compare.side_by_side import Comparisons
+from robaudit.levels import GAUSSIAN, NONE, NoiseLevel, noise_level
+from robaudit.names import ResultName
+from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES, Floats
+from robaudit.quantities import LOSS, P_ROBUST, Quantity
+from robaudit.report import numbers
+from robaudit.report.differences import changes_of, difference, run_columns
+from robaudit.report.pictures.page import (
+    Drawing,
+    PictureSize,
+    cut,
+    few_ticks,
+    paneled,
+    percent_scale,
+)
+from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
+from robaudit.report.sections import ROWS, Entry, Section, SectionRequest, by_name, sections_of
+from robaudit.report.tables import Column, Table, cells
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.info import NoisyAccuracyInfo, RunInfo, ShareInfo
+from robaudit.runs.run import Run, chosen
+from robaudit.stats.flags import usual_threshold
+from robaudit.stats.summary import GroupSummary, Mean, summary_of
+from robaudit.text import count, printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+QUANTILE_ENDS = f"[ ] beside a median or percentile: 95 % interval for {THESE_IMAGES}."
+
+
+class SummarySection(Section[tuple[GroupSummary, ...]]):
+    """What was audited, clean accuracy first, and mean, quantiles and shares of each result."""
+
+    title = "Results"
+    place = 0
+    words = "Robustness is relative to the prediction on the clean image, correct or not."
+
+    def records(self, run: Run, request: SectionRequest) -> list[tuple[GroupSummary, ...]]:
+        """The summaries of the results, together."""
+        groups = {group.key: group for group in summary_of(run)}
+        return [
+            tuple(
+                groups[key]
+                for key in chosen(groups, request.estimators, request.levels, str(run.path))
+            )
+        ]
+
+    def tables(
+        self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
+    ) -> Iterator[Table]:
+        """A table for each quantity."""
+        if len(by_name(entries)) > 1:
+            yield from _side_by_side(entries)
+            return
+        for entry in entries:
+            keys = [(group.key.estimator, group.key.at) for group in entry.record]
+            seconds = {
+                key: spent for key in keys if (spent := entry.run.seconds_of(*key)) is not None
+            }
+            yield from overall_tables(entry.record, seconds)
+            if empty := [
+                str(key)
+                for key, columns in entry.run.groups(request.estimators, request.levels).items()
+                if not len(columns.finite)
+            ]:
+                yield Table(
+                    notes=(
+                        f"Without a finite value for any image: {', '.join(empty)}; the column "
+                        "note of samples.csv says why.",
+                    )
+                )
+
+    def page_tables(
+        self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
+    ) -> Iterator[Table]:
+        """The tables without losses where there are losses by q, which have their own section."""
+        reduced = [replace(entry, record=_beside_losses(entry.record)) for entry in entries]
+        if any(entry.record for entry in reduced):
+            yield from self.tables(reduced, request)
+
+    def figure(
+        self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
+    ) -> Drawing:
+        """The values of all images, sorted: a panel for each result, a line for each noise level or
+        run."""
+        every = list(_panels(entries, request))
+        shown = every[:_MOST_PANELS]
+
+        def draw(ax: Axes, panel: _Panel, look: PictureSize) -> None:
+            _draw_panel(ax, panel, look, look.body / look.across(len(shown), _WIDE))
+
+        return paneled(
+            f"{'Robustness' if {panel.quantity.name for panel in shown} == {P_ROBUST.name} else 'Values'} of the images, sorted",
+            _caption(shown, every[_MOST_PANELS:]),
+            shown,
+            draw,
+            wide=_WIDE,
+            high=_HIGH,
+            titles=[panel.title for panel in shown],
+        )
+
+    def document(
+        self, entry: Entry[tuple[GroupSummary, ...]], request: SectionRequest
+    ) -> dict[str, Any]:
+        """The headline's numbers, and the groups as in summary.json."""
+        about = entry.run.info.document()
+        names = "clean_accuracy", "noisy_accuracy", "warnings"
+        return {
+            **{name: about[name] for name in names},
+            "groups": [group.document() for group in entry.record],
+        }
+
+    def lines(
+        self, entry: Entry[tuple[GroupSummary, ...]], request: SectionRequest
+    ) -> Iterator[Mapping[str, Any]]:
+        """A line for each result."""
+        return (group.document() for group in entry.record)
+
+
+def _beside_losses(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
+    """The results without the losses at levels that have losses by q."""
+    of_q = {
+        group.key.at
+        for group in groups
+        if group.key.quantity == LOSS.name
+        and ResultName.parse(group.key.estimator).part is not None
+    }
+    return tuple(
+        group for group in groups if group.key.quantity != LOSS.name or group.key.at not in of_q
+    )
+
+
+def head_table(run: Run) -> Table:
+    """The lines above a run's tables in a terminal."""
+    return Table(lines=(*warning_lines(run.info), *headline(run.info)))
+
+
+def foot_table(run: Run) -> Table:
+    """The lines below a run's tables in a terminal: its files and sections."""
+    files = f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"
+    return Table(
+        lines=(
+            files,
+            f"robaudit show {run.path} SECTION has: {', '.join([*sections_of(run), ROWS])}",
+        )
+    )
+
+
+def headline(info: RunInfo) -> list[str]:
+    """The lines above a run's tables, from run.json, below :func:`warning_lines`: clean accuracy
+    first, then model, data and noise."""
+    totals = info.totals
+    data = info.data
+    model = info.model
+    skipped = f", {totals.skipped} skipped" if totals.skipped else ""
+    passes = f"{totals.forwards:,} forward and {totals.backwards:,} backward passes"
+    lines = [
+        f"clean accuracy  {_accuracy(info.clean_accuracy)}",
+        *_noisy(info.noisy_accuracy),
+        f"model           {model.name} ({model.format}, {model.classes} classes, sha256 "
+        f"{model.sha256[:8]})",
+        f"data            {data.where}: {count(totals.samples, 'sample')}{skipped}",
+        f"noise           {info.noise}",
+        f"run             seed {info.seed}, {info.device}, {passes}",
+    ]
+    lines += [f"skipped         {skip.reason}" for skip in info.skipped[:3]]
+    if len(info.skipped) > 3:
+        lines.append(f"skipped         and {len(info.skipped) - 3} more: see run.json")
+    return [printable(line) for line in lines]
+
+
+def warning_lines(info: RunInfo) -> list[str]:
+    """The lines that lead everything printed about a run that warned."""
+    return [printable(f"warning         {text}") for text in info.warnings]
+
+
+def _accuracy(share: ShareInfo | None) -> str:
+    if share is None:
+        return "not measured (no labels)"
+    value = numbers.with_percents(share.value, share.lower, share.upper)
+    return f"{value} ({share.count:,} of {share.total:,}; [ ] 95 % interval, {LIKE_THESE})"
+
+
+def _noisy(entries: Sequence[NoisyAccuracyInfo]) -> list[str]:
+    return [
+        f"{'under noise' if i == 0 else '':15} {numbers.with_percents(e.value, e.lower, e.upper)} "
+        f"at {noise_level(e.noise, e.level, e.level_name)} ({e.estimator})"
+        for i, e in enumerate(entries)
+    ]
+
+
+def overall_tables(
+    groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float] | None = None
+) -> Iterator[Table]:
+    """A table for each quantity and name of levels, which never share one, with a line per
+    estimator and noise level.
+
+    Args:
+        groups: from :func:`robaudit.stats.summary.summarise`.
+        seconds: time by (estimator, noise level); an empty cell where unknown.
+    """
+    for kind in dict.fromkeys((group.key.quantity, group.key.at.name) for group in groups):
+        members = [group for group in groups if (group.key.quantity, group.key.at.name) == kind]
+        yield _overall(members, seconds or {})
+
+
+def _overall(
+    groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float]
+) -> Table:
+    quantity = groups[0].quantity
+    key = groups[0].key
+    counts = {group.images for group in groups}
+    several = len({group.key.noise for group in groups}) > 1
+    facts = [count(groups[0].images, "image")] if len(counts) == 1 else []
+    shares = ("< 0.5", "< 0.9") if quantity.is_share and quantity.higher_is_better else ()
+    texts = numbers.level_numbers(group.key.at for group in groups)
+    heads = _key_heads(several, key.at)
+    ends = (quantity.low, quantity.high)
+    rows = []
+    for group in groups:
+        time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
+        quantiles = (
+            numbers.quantile_estimate(quantile, *ends) for quantile in (group.median, group.bad_end)
+        )
+        below = (
+            (
+                "" if share is None else numbers.share(share)
+                for share in (group.below_half, group.below_ninety)
+            )
+            if shares
+            else ()
+        )
+        measured = numbers.ends(*group.mean.measured.ends, *ends)
+        images = [] if facts else [f"{group.images:,}"]
+        rows.append(
+            cells(
+                (
+                    *_key_cells(group.key, texts, several),
+                    group_mean(group),
+                    measured,
+                    *images,
+                    *quantiles,
+                    *below,
+                    time,
+                )
+            )
+        )
+    tail = _tail(quantity)
+    return Table(
+        heading(quantity),
+        (
+            *map(Column, heads),
+            Column("mean [95% interval]", number=True),
+            Column(f"[{THESE_IMAGES}]", number=True, detail=True),
+            *(
+                Column(name, number=True)
+                for name in (*([] if facts else ["images"]), "median", tail, *shares, "seconds")
+            ),
+        ),
+        tuple(rows),
+        lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
+        notes=(
+            f"[ ] 95 % interval of the mean, {covered(groups)}."
+            + (f" < 0.5, < 0.9: share of images below, [ ] for {LIKE_THESE}." if shares else ""),
+            f"{tail}: 95 % of the images have at "
+            f"{'least' if quantity.higher_is_better else 'most'} this value. {QUANTILE_ENDS}",
+            *caveats(groups, "[ ]"),
+        ),
+    )
+
+
+def covered(groups: Iterable[GroupSummary]) -> str:
+    """The images that the intervals of :func:`group_mean` are about."""
+    alone = {group.images == 1 for group in groups}
+    return (
+        LIKE_THESE
+        if True not in alone
+        else "this image"
+        if alone == {True}
+        else f"{LIKE_THESE}; of a single image, of this image"
+    )
+
+
+def _tail(quantity: Quantity) -> str:
+    return f"{'5th' if quantity.higher_is_better else '95th'} %ile"
+
+
+def _key_heads(several: bool, at: NoiseLevel) -> tuple[str, ...]:
+    return (
+        "estimator",
+        *(("noise",) if several else ()),
+        *(() if at.level is None else (str(at.name),)),
+    )
+
+
+def _key_cells(key: GroupKey, texts: Mapping[NoiseLevel, str], several: bool) -> tuple[str, ...]:
+    return (
+        key.estimator,
+        *((key.noise,) if several else ()),
+        *(() if key.at.level is None else (texts[key.at],)),
+    )
+
+
+def mean_text(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool = False) -> str:
+    """A mean with its interval for images like these.
+
+    Args:
+        mean: the mean.
+        quantity: what it is of.
+        exact: every image has an interval of its own.
+        alone: the mean is of a single image: with the image's own interval.
+    """
+    ends = quantity.low, quantity.high
+    if alone:
+        return numbers.with_interval(mean.value, *mean_ends(mean, alone=True), *ends)
+    text = numbers.mean_estimate(mean, *ends)
+    return text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text
+
+
+def mean_ends(mean: Mean, *, alone: bool) -> tuple[float | None, float | None]:
+    """The interval shown with a mean: for images like these, or the own interval of a single image.
+
+    Args:
+        mean: the mean.
+        alone: it is of a single image.
+    """
+    return mean.measured.ends if alone else mean.population.ends
+
+
+def group_mean(group: GroupSummary | None) -> str:
+    """The mean of a result, as :func:`mean_text`; a dash where a run lacks it."""
+    if group is None:
+        return numbers.NONE
+    return mean_text(
+        group.mean,
+        group.quantity,
+        exact=group.with_interval == group.images,
+        alone=group.images == 1,
+    )
+
+
+def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterator[Table]:
+    """Runs side by side: a table for each quantity, with the means of the runs and their
+    differences from the first."""
+    changes = changes_of(entries)
+    names = [entry.name for entry in entries]
+    every = {(entry.name, group.key): group for entry in entries for group in entry.record}
+    for kind in dict.fromkeys((key.quantity, key.at.name) for _, key in every):
+        keys = list(dict.fromkeys(key for _, key in every if (key.quantity, key.at.name) == kind))
+        groups = [every[name, key] for key in keys for name in names if (name, key) in every]
+        quantity = groups[0].quantity
+        several = len({key.noise for key in keys}) > 1
+        texts = numbers.level_numbers(key.at for key in keys)
+        rows = []
+        for key in keys:
+            means = [group_mean(every.get((name, key))) for name in names]
+            rows.append(
+                cells(
+                    (*_key_cells(key, texts, several), *means, *_changed(changes, names[1:], key))
+                )
+            )
+        yield Table(
+            heading(quantity),
+            (*map(Column, _key_heads(several, keys[0].at)), *run_columns(names)),
+            tuple(rows),
+            lines=(circumstances(None if several else keys[0], quantity.higher_is_better),),
+            notes=tuple(dict.fromkeys(caveats(groups, "[ ]"))),
+        )
+    yield Table(
+        notes=(
+            f"Means over the images. [ ] 95 % interval, {covered(every.values())}.",
+            *_paired(changes),
+        )
+    )
+
+
+def _changed(
+    changes: Mapping[str, Comparisons], names: Sequence[str], key: GroupKey
+) -> Iterator[str]:
+    for name in names:
+        group = changes[name].get((key.estimator, key.at))
+        yield difference(None if group is None else group.mean)
+
+
+def _paired(changes: Mapping[str, Comparisons]) -> Iterator[str]:
+    if any(changes.values()):
+        yield (
+            "Differences are paired image by image: one can be significant although the "
+            "intervals of the means overlap."
+        )
+
+
+def heading(quantity: Quantity) -> str:
+    """The quantity that a table is about, and its meaning."""
+    return f"{quantity.name}: {quantity.meaning or quantity.unit}"
+
+
+def about(quantity: Quantity) -> str:
+    """The quantity, its meaning and its direction: the line below the heading of a table of one
+    result."""
+    return (
+        f"{heading(quantity)}; "
+        f"{'higher is better' if quantity.higher_is_better else 'lower is better'}"
+    )
+
+
+def circumstances(key: GroupKey | None, higher_is_better: bool, *more: str) -> str:
+    """The line below the heading: noise (of a group; None: several), direction, and ``more``."""
+    under = () if key is None else ("no noise" if key.at.noise is None else f"{key.noise} noise",)
+    return ", ".join((*under, "higher is better" if higher_is_better else "lower is better", *more))
+
+
+def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> Iterator[str]:
+    """The limits of these groups' numbers, one line each.
+
+    Args:
+        groups: shown together.
+        interval: what the table calls the interval of the mean.
+    """
+
+    def named(chosen: Callable[[GroupSummary], object]) -> list[str]:
+        return list(
+            dict.fromkeys(
+                ResultName.parse(group.key.estimator).estimator for group in groups if chosen(group)
+            )
+        )
+
+    if any(group.with_interval < group.images for group in groups):
+        yield approximate(interval)
+    if biased := named(lambda group: group.approximate):
+        verb = "is" if len(biased) == 1 else "are"
+        yield (
+            f"{', '.join(biased)} {verb} approximate: the interval of an image covers its "
+            "noise draws, not the bias of the approximation."
+        )
+    if voted := named(lambda group: group.by_votes):
+        yield by_the_votes(voted)
+    if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
+        yield (
+            f"{', '.join(leaning)}: images that stopped early are biased towards the side on "
+            "which they stopped, and so is their mean; "
+            f"{interval} allows for it."
+        )
+    yield from censoring(groups)
+    yield from open_ends(groups)
+    if bounds := named(lambda group: group.of_search):
+        yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
+    if bounds := named(lambda group: group.lower_bounds):
+        yield f">= {', '.join(bounds)}: lower bounds; the true value of an image may be larger."
+    if dropped := sum(group.not_finite for group in groups):
+        yield f"{count(dropped, 'result')} left out: not a finite number."
+    if noted := sum(group.noted for group in groups):
+        yield f"{count(noted, 'result')} with a note: see the column note of samples.csv."
+
+
+def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """A line for each result with values that are only known to be larger, or were not found."""
+    for group in groups:
+        if group.censored and group.cap is not None:
+            where = "" if group.key.at.noise is None else f" at {group.key.at}"
+            beyond = f"beyond {group.cap:.4g}"
+            how = "their mean counts them as that and is a lower bound"
+            if group.not_found:
+                beyond = f"not found up to {group.cap:.4g}"
+                how = f"{how} of the radii that the search finds, not of the true ones"
+            yield (
+                f"{group.key.estimator}{where}: {group.censored:,} of "
+                f"{count(group.images, 'image')} {beyond}; {how}."
+            )
+
+
+def open_ends(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """A line each on estimates whose interval has no lower end, and no upper end."""
+    for end, larger in (("lower", "smaller"), ("upper", "larger")):
+        named = []
+        for group in groups:
+            number = group.open_below if end == "lower" else group.open_above
+            where = "" if group.key.at.noise is None else f" at {group.key.at}"
+            if number:
+                of_all = f"({number:,} of {count(group.images, 'image')})"
+                named.append(f"{group.key.estimator}{where} {of_all}")
+        if named:
+            where = ", ".join(dict.fromkeys(named))
+            yield (
+                f"No {end} end: {where}; the true values may be much {larger}, and so may the mean."
+            )
+
+
+def by_the_votes(estimators: Sequence[str]) -> str:
+    """The caveat of numbers that rest on votes, although each image's value is an approximation."""
+    return (
+        f"{', '.join(estimators)}: by the votes of the noisy copies, as in gates; "
+        "the value of a single image is an approximation with a small bias."
+    )
+
+
+def approximate(interval: str = "the interval") -> str:
+    """The caveat of values without an interval of their own."""
+    return (
+        "~ no interval of its own: each image's value is an approximation of unknown error; "
+        f"{interval} covers the choice of images only."
+    )
+
+
+# --- the figure
+
+_MOST_PANELS = 6
+_MOST_POINTS = 400
+_MOST_NAMES = 7  # in the legend of a panel
+# inches of a panel
+_WIDE = 3.0
+_HIGH = 2.15
+
+
+class _Line(NamedTuple):
+    """One result of one run, and its values from the least to the most robust image."""
+
+    run: str
+    group: GroupSummary
+    values: Floats
+
+
+class _Panel(NamedTuple):
+    """Lines of one quantity, and the value beyond which an image is not robust (NaN: none)."""
+
+    title: str
+    quantity: Quantity
+    threshold: float
+    lines: tuple[_Line, ...]
+
+
+def _panels(
+    entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
+) -> Iterator[_Panel]:
+    """A panel for each estimator and noise, and for each run where there are several levels; else
+    the runs share it."""
+    several = len(entries) > 1
+    grouped: dict[tuple[str, ...], list[_Line]] = {}
+    for entry in entries:
+        every = entry.run.table
+        for group in entry.record:
+            key = group.key
+            levels = {
+                other.key.at
+                for other in entry.record
+                if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)
+            }
+            values = np.sort(every[key].by_votes().finite.values)[
+                :: 1 if group.quantity.higher_is_better else -1
+            ]
+            place = (key.estimator, key.quantity, key.noise, entry.name if len(levels) > 1 else "")
+            grouped.setdefault(place, []).append(_Line(entry.name, group, values))
+    results = list(dict.fromkeys(place[:3] for place in grouped))
+    for (estimator, _, noise, run), lines in sorted(
+        grouped.items(), key=lambda panel: results.index(panel[0][:3])
+    ):
+        quantity = lines[0].group.quantity
+        threshold = (
+            request.threshold
+            if request.threshold is not None and quantity.low <= request.threshold <= quantity.high
+            else None
+        )
+        under = "" if noise in (GAUSSIAN, NONE) else f", {noise}"
+        title = f"{estimator}{under}" + (f": {run}" if run and several else "")
+        ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
+        yield _Panel(
+            title,
+            quantity,
+            usual_threshold(quantity) if threshold is None else threshold,
+            tuple(ordered),
+        )
+
+
+def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
+    groups = [line.group for panel in shown for line in panel.lines]
+    yield (
+        f"{numbers.span([group.images for group in groups])} images, sorted from the least to "
+        "the most robust: a curve gives the share of "
+        "images with a value or a worse one. Numbers: mean and, where it fits, its [95 % "
+        f"interval, {covered(groups)}]."
+    )
+    if any(len(panel.lines) > _MOST_NAMES for panel in shown if _by_level(panel)):
+        yield (
+            f"Of more than {_MOST_NAMES} noise levels only some are named, from weak noise "
+            "(blue) to strong (red)."
+        )
+    limits = {
+        panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)
+    }
+    if limits:
+        yield f"Dashed: {', '.join(f'{value:.3g} ({name})' for name, value in limits.items())}."
+    for line in dict.fromkeys(numbers.signs(text) for text in caveats(groups, "[ ]")):
+        yield line if line.endswith(".") else f"{line}."
+    if left:
+        yield (
+            f"Not shown: {count(len(left), 'further panel')} (choose with --estimator and --noise)."
+        )
+
+
+def _by_level(panel: _Panel) -> bool:
+    """Whether the lines are noise levels of one run, not runs."""
+    return len({line.group.key.at for line in panel.lines}) > 1
+
+
+def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> None:
+    quantity = panel.quantity
+    texts = numbers.level_numbers(line.group.key.at for line in panel.lines)
+    by_level = _by_level(panel)
+    letters = look.letters(width - 1.1)
+    named = _named(len(panel.lines)) if by_level else range(len(panel.lines))
+    ends = []
+    for i, (line, style) in enumerate(
+        zip(panel.lines, _styles(panel.lines, by_level), strict=True)
+    ):
+        count = len(line.values)
+        places = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
+        shares = np.append(0.0, (places + 1) / count)
+        values = line.values[np.append(places[:1], places)]
+        mean = numbers.signs(group_mean(line.group))
+        name = _name(line, texts, by_level, len(panel.lines) > 1)
+        label = f"{name}{mean}"
+        if name and len(label) > letters:
+            label = f"{name}{mean.partition(' [')[0]}"
+        ax.plot(
+            shares,
+            values,
+            drawstyle="steps-pre",
+            label=cut(label, letters) if i in named else None,
+            **style,
+        )
+        ends += [float(values.min()), float(values.max()), line.group.mean.value]
+    if math.isfinite(panel.threshold):
+        ax.axhline(panel.threshold, color=FAINT, linewidth=0.8, dashes=(4, 3), zorder=1)
+    low = quantity.low if math.isfinite(quantity.low) else min(ends)
+    high = quantity.high if math.isfinite(quantity.high) else max(ends)
+    room = 0.04 * ((high - low) or 1.0)
+    ax.set_ylim(
+        (low - room, high + room) if quantity.higher_is_better else (high + room, low - room)
+    )
+    ax.set_xlim(-0.01, 1.02)
+    percent_scale(ax.xaxis)
+    few_ticks(ax.yaxis)
+    ax.set_xlabel("images, least robust first")
+    ax.set_ylabel(cut(quantity.name, look.letters(_HIGH - 0.5)))
+    ax.legend(
+        loc="best",
+        handlelength=1.2,
+        labelspacing=0.2,
+        frameon=True,
+        facecolor=CARD,
+        edgecolor="none",
+        framealpha=0.85,
+    )
+
+
+def _named(levels: int) -> list[int]:
+    """The noise levels in a legend, which has room for a few."""
+    return sorted(
+        set(np.linspace(0, levels - 1, min(levels, _MOST_NAMES)).round().astype(int).tolist())
+    )
+
+
+def _styles(lines: Sequence[_Line], by_level: bool) -> list[dict[str, Any]]:
+    if not by_level:
+        return [line_style(i) for i in range(len(lines))]
+    return [{"color": colour} for colour in level_colours(len(lines))]
+
+
+def _name(line: _Line, texts: dict[NoiseLevel, str], by_level: bool, several: bool) -> str:
+    at = line.group.key.at
+    if by_level and at.level is not None:
+        return f"{at.name} {texts[at]}: "
+    return f"{line.run}: " if several else "" if at.level is None else f"{at.name} {texts[at]}: "

@@ -1,0 +1,152 @@
+"""Confusion matrices under noise, from the votes of the noisy copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from robaudit.errors import RunError
+from robaudit.estimates import Estimate
+from robaudit.levels import LevelChoice
+from robaudit.numerics.image_intervals import Floats
+from robaudit.numerics.intervals import mean_interval
+from robaudit.plugins import reference
+from robaudit.quantities import IntervalKind
+from robaudit.records import Inline, Record, published
+from robaudit.runs.groups import GroupKey
+from robaudit.runs.run import Run
+from robaudit.runs.table import NO_CLASS
+
+MOST_TURNS = 100
+
+
+@dataclass(frozen=True)
+class Turn(Record):
+    """A class and another class that its noisy copies are classified as.
+
+    Attributes:
+        start, to: the class of the images, and the other class.
+        images: of class ``start``.
+        share: mean over these images of the share of noisy copies that are classified as ``to``.
+        shares: of each image.
+    """
+
+    start: int
+    to: int
+    images: int
+    share: float
+    shares: Annotated[Floats, Field(exclude=True)] = field(repr=False, compare=False)
+
+    @cached_property
+    @published(after="share")
+    def estimate(self) -> Annotated[Estimate, Inline("lower", "upper")]:
+        """The share with its 95 % interval for the population of images of the class; computed on
+        first use."""
+        return Estimate.population(
+            self.share, mean_interval(self.shares, 0.0, 1.0), "Gaffke's bounds over images"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion(Record):
+    """Classes of images against classes of their noisy copies, of one estimator at one noise level.
+
+    Attributes:
+        key: estimator, noise level and quantity.
+        by: whether the class of an image is its label or the class predicted without noise.
+        classes: indices of the classes with images or votes, ascending.
+        images: of each class.
+        shares: ``shares[i][j]``: mean over the images of class i of the share of noisy copies
+            classified as j; NaN without images.
+        turns: pairs of different classes with votes, the largest share first; at most
+            :data:`MOST_TURNS`.
+    """
+
+    key: Annotated[GroupKey, Inline()]
+    by: str
+    classes: tuple[int, ...]
+    images: tuple[int, ...]
+    shares: tuple[tuple[float, ...], ...]
+    turns: tuple[Turn, ...]
+
+
+def confusions(
+    run: Run,
+    estimators: Sequence[str] = (),
+    levels: LevelChoice | Sequence[float] = (),
+    by: str | None = None,
+) -> tuple[Confusion, ...]:
+    """A matrix for each result with votes, in the run's order. Results that stop adaptively are
+    left out: stopping biases their shares.
+
+    Args:
+        run: a finished run.
+        estimators, levels: only these results.
+        by: the class of an image; None: its label where there are labels, else the predicted class.
+
+    Raises:
+        RunError: the run has no such estimator or level, no result has votes, or ``by`` is label
+            and no image has a label.
+    """
+    where = str(run.path)
+    labelled = any((columns.label != NO_CLASS).any() for columns in run.table.values())
+    kind = by or ("label" if labelled else "predicted")
+    chosen = {columns.key: columns.classes for columns in run.groups(estimators, levels).values()}
+    counted: dict[GroupKey, dict[int, list[Floats]]] = {}
+    for row in run.rows:
+        key = GroupKey.of(row)
+        start = row.label if kind == "label" else row.predicted
+        if (
+            key in chosen
+            and row.votes is not None
+            and row.votes.draws
+            and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE
+        ):
+            members = counted.setdefault(key, {})
+            if start is not None:
+                counts = np.asarray(row.votes.counts, dtype=np.float64)
+                members.setdefault(start, []).append(
+                    np.pad(counts / row.votes.draws, (0, chosen[key] - len(counts)))
+                )
+    if not counted:
+        raise RunError(
+            where,
+            "has no votes of a fixed number of noisy copies",
+            f"audit with {reference()} at a noise level",
+        )
+    if by == "label" and not labelled:
+        raise RunError(where, "has no labels", "count by the predicted class: --by predicted")
+    return tuple(_confusion(key, counted[key], kind) for key in chosen if key in counted)
+
+
+def _confusion(key: GroupKey, members: Mapping[int, Sequence[Floats]], by: str) -> Confusion:
+    """The matrix of one result from the vote shares of the images of each class."""
+    # (images, classes)
+    voted = {index: np.array(shares) for index, shares in sorted(members.items())}
+    classes = sorted(
+        {*voted, *(int(j) for shares in voted.values() for j in np.flatnonzero(shares.any(0)))}
+    )
+    table = np.full((len(classes), len(classes)), np.nan)
+    for i, index in enumerate(classes):
+        if index in voted:
+            means = voted[index].mean(0)
+            table[i] = [means[j] if j < len(means) else 0.0 for j in classes]
+    places = [(i, j) for i, j in zip(*np.nonzero(np.nan_to_num(table)), strict=True) if i != j]
+    places.sort(key=lambda place: -table[place])
+    turns = tuple(
+        _turn(classes[i], classes[j], voted[classes[i]][:, classes[j]])
+        for i, j in places[:MOST_TURNS]
+    )
+    counts = tuple(len(members.get(index, ())) for index in classes)
+    return Confusion(
+        key, by, tuple(classes), counts, tuple(tuple(map(float, line)) for line in table), turns
+    )
+
+
+def _turn(start: int, to: int, shares: Floats) -> Turn:
+    return Turn(start, to, len(shares), float(shares.mean()), shares)

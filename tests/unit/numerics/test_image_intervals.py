@@ -1,0 +1,80 @@
+"""One interval of a mean over measured images: the same wherever it is used, and of the coverage
+that it names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from robaudit.numerics.image_intervals import MeasuredImages, measured_mean, normal_scale
+from robaudit.quantities import Interval
+from robaudit.runs.rows import Row
+from robaudit.runs.table import Columns
+from tests.rows import class_bias
+from tests.unit.engine.tools import known
+from tests.unit.gates.tools import row, votes
+
+LEVELS = (0.6, 0.8, 0.95, 0.99)
+
+
+def by_hand(kind: str) -> list[Row]:
+    return [
+        row(i, v, v - 0.04, v + 0.03, interval=Interval.parse(kind))
+        for i, v in enumerate((0.5, 0.7, 0.8, 0.9))
+    ]
+
+
+ROWS = {
+    "clopper-pearson:pooled": votes([90, 80, 70, 60], 100),
+    "mover": by_hand("jackknife"),
+    "mean of intervals": by_hand("confidence-sequence"),
+}
+
+
+def test_the_distances_scale_as_a_normal_errors_and_those_of_sequences_never_shrink() -> None:
+    for method, narrowed in (("mover", normal_scale(0.8)), ("mean of intervals", 1.0)):
+        images = Columns.of(ROWS[method]).images(0.0, 1.0)
+        value = images.values.mean()
+        usual = measured_mean(images, 0.95)[0]
+        low = measured_mean(images, 0.8)[0]
+        assert value - low == pytest.approx(narrowed * (value - usual))
+
+
+@pytest.mark.parametrize("confidence", LEVELS)
+def test_mover_covers_at_every_confidence(confidence: float) -> None:
+    """Independent normal errors of known and very different sizes: as often as it says, not more
+    and not less."""
+    g = np.random.default_rng(4)
+    repeats = 2000
+    sizes = np.linspace(0.001, 0.05, 20)
+    truth = g.uniform(0.3, 0.7, 20)
+    wide = 1.959964 * sizes
+    held = 0
+    for _ in range(repeats):
+        x = truth + g.normal(0.0, sizes)
+        lower, upper = measured_mean(MeasuredImages(x, x - wide, x + wide, 0.0, 1.0), confidence)
+        held += lower <= truth.mean() <= upper
+    assert held / repeats == pytest.approx(
+        confidence, abs=3.5 * (confidence * (1 - confidence) / repeats) ** 0.5
+    )
+
+
+@pytest.mark.slow
+def test_the_class_intervals_of_a_bias_report_hold_together() -> None:
+    """A few images carry the mean of each of 100 equal classes: a class that drew none of them
+    looks sure, and differs from no other."""
+    g = np.random.default_rng(3)
+    repeats = 15
+    wrong = 0
+    rows = [row(i, 0.0, label=i % 100) for i in range(10_000)]
+    for seed in range(repeats):
+        values = np.where(g.random(len(rows)) < 0.05, 1.0, 0.03)
+        made = [replace(one, value=float(value)) for one, value in zip(rows, values, strict=True)]
+        classes = class_bias(made, permutations=100, seed=seed).classes
+        ends = [(known(one.difference).lower, known(one.difference).upper) for one in classes]
+        wrong += any(
+            lower is None or upper is None or not lower <= 0.0 <= upper for lower, upper in ends
+        )
+    assert wrong / repeats <= 0.05 + 3.0 * (0.95 * 0.05 / repeats) ** 0.5
