@@ -167,12 +167,12 @@ def _errors(
             "add difficulty: {target: label}: --extend computes it",
         )
     order = easiest_first(difficulties.ease(rows))
-    table = np.stack([result.label_errors for result in columns], -1)[order]
+    errors = np.stack([result.label_errors for result in columns], -1)[order]
     last = int((~rows.correct & ~known).sum())
     return EasiestErrors(
         first.estimator,
         tuple(key.at for key in shown),
-        table,
+        errors,
         float((~rows.correct).mean()),
         last,
         len(wanted) - len(shown),
