@@ -33,23 +33,31 @@ class Ball:
     clipped: bool = False
 
     def project(self, pixels: Tensor, centre: Tensor) -> Tensor:
-        """The point of the ball nearest to each row (rows, *shape), then clipped to [0, 1], which
-        keeps it in the ball."""
+        """The point of the ball nearest to each row (rows, *shape), clipped to [0, 1] if
+        ``clipped``."""
         moved = pixels - centre
         if self.norm == "linf":
             moved = moved.clamp(-self.radius, self.radius)
         else:
-            moved = scaled(moved, (self.radius / lengths(moved)).clamp_max(1.0))
+            shrinkage = (self.radius / lengths(moved)).clamp_max(1.0)
+            moved = scaled(moved, shrinkage)
         projected = centre + moved
-        return projected.clamp(0.0, 1.0) if self.clipped else projected
+        if not self.clipped:
+            return projected
+        # The centre is in [0, 1], so clipping brings every value nearer to it: the point stays in
+        # the ball.
+        return projected.clamp(0.0, 1.0)
 
     def step(self, gradient: Tensor, size: float) -> Tensor:
-        """The steepest step of this size in the norm: the gradient's signs, or the gradient over
-        its length; zero where it is zero."""
+        """The steepest step of this size in the norm; zero where the gradient is zero.
+
+        In linf it is the signs of the gradient, in l2 the gradient over its length.
+        """
         if self.norm == "linf":
             return gradient.sign() * size
-        long = lengths(gradient)
-        return scaled(gradient, torch.where(long > 0, size / long, 0.0))
+        length = lengths(gradient)
+        factor = torch.where(length > 0, size / length, 0.0)
+        return scaled(gradient, factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +90,24 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, ball: Ball, steps: int) ->
         ball: the ball around each image.
         steps: gradient steps from each start; log l is computed once more at the end.
 
-    Source: Madry et al. 2018, Towards deep learning models resistant to adversarial attacks; the
-        lengths are robaudit's, and begin as
-    in Croce and Hein (2020).
+    Source: Madry et al. 2018, Towards deep learning models resistant to adversarial attacks. The
+        lengths are robaudit's, and begin as in Croce and Hein (2020).
     """
     images, restarts = starts.shape[:2]
-    image = torch.arange(images, device=x.device).repeat_interleave(restarts)
-    centre = x[image]
+    # Row r belongs to image r // restarts, in the order that best_rows expects.
+    image_of_row = torch.arange(images, device=x.device).repeat_interleave(restarts)
+    centre = x[image_of_row]
     pixels = ball.project(starts.flatten(0, 1), centre)
     best = x.clone()
     highest = torch.full((images,), -torch.inf, dtype=torch.float64, device=x.device)
     for number in range(steps + 1):
-        log_l, gradient = slopes(image, pixels)
-        now, row = best_rows(log_l, restarts)
-        higher = now > highest
-        best = torch.where(higher.view(-1, *[1] * (x.ndim - 1)), pixels[row], best)
-        highest = torch.where(higher, now, highest)
+        log_l, gradient = slopes(image_of_row, pixels)
+        log_l_now, row = best_rows(log_l, restarts)
+        # False for NaN: a point without a loss never replaces one that has a loss.
+        higher = log_l_now > highest
+        higher_pixels = higher.view(-1, *[1] * (x.ndim - 1))
+        best = torch.where(higher_pixels, pixels[row], best)
+        highest = torch.where(higher, log_l_now, highest)
         if number < steps:
             length = ball.radius * (1 + math.cos(math.pi * number / steps))
             pixels = ball.project(pixels + ball.step(gradient, length), centre)
@@ -105,7 +115,16 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, ball: Ball, steps: int) ->
 
 
 def best_rows(log_l: Tensor, each: int) -> tuple[Tensor, Tensor]:
-    """The highest value over each image's consecutive rows (images,), and the first row with this
-    value (images,)."""
+    """The highest value over each image's consecutive rows, and the first row with this value.
+
+    Args:
+        log_l: (images * each,).
+        each: rows of an image.
+
+    Returns:
+        Values (images,) and rows (images,), int64.
+    """
+    # A stable sort puts the first of several equal values first, on every device.
     ranked, order = log_l.view(-1, each).sort(dim=1, descending=True, stable=True)
-    return ranked[:, 0], order[:, 0] + torch.arange(len(order), device=order.device) * each
+    first_row = torch.arange(len(order), device=order.device) * each
+    return ranked[:, 0], order[:, 0] + first_row
