@@ -34,6 +34,20 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 _Number = TypeVar("_Number", float, Floats)
 
+ROW_CONFIDENCE = 0.95
+TAIL = 0.025
+"""Chance that a row's interval misses on a given side."""
+
+_ROUNDING = 1e-9
+"""Differences up to this size are rounding: of a rank (n - 1) q that should be whole, and of a rate
+relative to its tail."""
+
+_FEWEST_REPEATS = 4
+"""Repeats of estimators whose intervals come from repeats: chains, and repetitions of splitting."""
+
+BY_RANKS = "ranks and counts of the images' intervals"
+"""The method of the intervals of quantiles and shares."""
+
 THESE_IMAGES = "these images"
 """The subject of a measured interval: the audited images; it covers their noise draws only."""
 LIKE_THESE = "images like these"
@@ -41,23 +55,21 @@ LIKE_THESE = "images like these"
 
 
 def these_images(number: int, of: str = "", *, like: bool = False) -> str:
-    """``these 200 images``, or with ``like`` ``images like these 200``; ``of``: `` of class cat``;
-    0: a number is not known."""
+    """The subject of an interval with the number of images.
+
+    Args:
+        number: of images; 0: unknown, and not stated.
+        of: a restriction such as `` of class cat``.
+        like: the interval is about the population.
+
+    Returns:
+        ``these 200 images`` or, with ``like``, ``images like these 200``.
+    """
     if not number:
         return (LIKE_THESE if like else THESE_IMAGES) + of
     if number == 1:
         return ("images like this one" if like else "this image") + of
     return f"images like these {number:,}{of}" if like else f"these {number:,} images{of}"
-
-
-ROW_CONFIDENCE = 0.95
-_ROUNDING = 1e-9
-TAIL = 0.025
-"""Chance that a row's interval misses on a given side."""
-
-
-BY_RANKS = "ranks and counts of the images' intervals"
-"""The method of the intervals of quantiles and shares."""
 
 
 class MeanMethod(StrEnum):
@@ -104,22 +116,16 @@ class MeasuredImages:
 
     @property
     def tail(self) -> float:
-        """The largest chance that an image's interval misses on a given side; confidence sequences
-        bound only both sides together."""
+        """The largest chance g that an image's interval misses on a given side."""
+        # A confidence sequence bounds its two sides together: all of its error may be on one side.
         return 2 * TAIL if self.adaptive else TAIL
 
     @property
     def method(self) -> MeanMethod:
         """The method of :func:`measured_mean`."""
-        if self.draws is not None and self.split is not None:
-            return MeanMethod.PAIRS
-        return (
-            MeanMethod.POOLED
-            if self.draws is not None
-            else MeanMethod.MEAN_OF_ENDS
-            if self.adaptive
-            else MeanMethod.MOVER
-        )
+        if self.draws is not None:
+            return MeanMethod.POOLED if self.split is None else MeanMethod.PAIRS
+        return MeanMethod.MEAN_OF_ENDS if self.adaptive else MeanMethod.MOVER
 
     def padded(self, ends: Floats, end: float) -> Floats:
         """The ends of all images, ``end`` for those without a known value."""
@@ -127,24 +133,23 @@ class MeasuredImages:
 
     def chosen(self, places: NDArray[np.int64], unknown: int) -> MeasuredImages:
         """A selection of the images, and ``unknown`` further ones without a known value."""
-        split = None if self.split is None else self.split[places]
-        values = self.values[places]
-        lowers = self.lowers[places]
-        uppers = self.uppers[places]
         return replace(
-            self, values=values, lowers=lowers, uppers=uppers, unknown=unknown, split=split
+            self,
+            values=self.values[places],
+            lowers=self.lowers[places],
+            uppers=self.uppers[places],
+            unknown=unknown,
+            split=None if self.split is None else self.split[places],
         )
 
     def mirrored(self) -> MeasuredImages:
         """The images with all signs changed, so that higher is better where lower was."""
-        values = -self.values
-        lowers = -self.uppers
-        uppers = -self.lowers
+        # A negated value is no share of votes any more.
         return replace(
             self,
-            values=values,
-            lowers=lowers,
-            uppers=uppers,
+            values=-self.values,
+            lowers=-self.uppers,
+            uppers=-self.lowers,
             low=-self.high,
             high=-self.low,
             draws=None,
@@ -154,55 +159,69 @@ class MeasuredImages:
     def exact(self) -> MeasuredImages:
         """The images with the intervals that endless draws would give, if the values are the true
         ones; open ends stay open."""
-        lowers, uppers = (
-            np.where(np.isinf(ends), ends, self.values) for ends in (self.lowers, self.uppers)
-        )
+        # An open end is open because of the method (a bound, a censored value), not for want of
+        # draws.
+        lowers = np.where(np.isinf(self.lowers), self.lowers, self.values)
+        uppers = np.where(np.isinf(self.uppers), self.uppers, self.values)
         return replace(self, lowers=lowers, uppers=uppers, draws=None, split=None)
 
     def ends(self, tail: float) -> tuple[Floats, Floats]:
         """Intervals that each miss on a given side with a chance of at most ``tail`` (n,); NaN
         where images stopped adaptively."""
         if self.adaptive:
+            # A confidence sequence at another confidence needs the counts, which are not here.
             return np.full_like(self.values, np.nan), np.full_like(self.values, np.nan)
         return restated(self.values, self.lowers, self.uppers, self.draws or 0, tail, self.split)
+
+
+# --- intervals of rows at another confidence
 
 
 def normal_scale(confidence: float) -> float:
     """The width of a normal error's interval relative to a row's 95 % interval."""
     from scipy.special import ndtri
 
-    return (
-        1.0
-        if confidence == ROW_CONFIDENCE
-        else float(ndtri(0.5 + confidence / 2.0) / ndtri(0.5 + ROW_CONFIDENCE / 2.0))
-    )
+    if confidence == ROW_CONFIDENCE:
+        return 1.0
+    return float(ndtri(0.5 + confidence / 2.0) / ndtri(0.5 + ROW_CONFIDENCE / 2.0))
 
 
 def repeats_scale(tail: float) -> float:
     """The width of an interval that misses on a given side with a chance of at most ``tail``,
-    relative to the 95 % interval's: as the quantiles of Student's t with three degrees of freedom,
-    for the fewest repeats that estimators make are four."""
+    relative to the 95 % interval's.
+
+    It is the ratio of the quantiles of Student's t with three degrees of freedom, for the fewest
+    repeats that estimators make are four.
+    """
     from scipy.special import stdtrit
 
-    return 1.0 if tail >= TAIL else float(stdtrit(3, 1.0 - tail) / stdtrit(3, 1.0 - TAIL))
+    if tail >= TAIL:
+        return 1.0
+    degrees = _FEWEST_REPEATS - 1
+    return float(stdtrit(degrees, 1.0 - tail) / stdtrit(degrees, 1.0 - TAIL))
 
 
 def scaled(value: _Number, end: _Number, scale: float) -> _Number:
     """The end of an interval at ``scale`` times its distance from the value."""
+    # value - (value - end) would be rounded, and NaN for infinite values.
     return end if scale == 1.0 else value - (value - end) * scale
 
 
 def share_bounds(
     shares: Floats, draws: float, confidence: float, split: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Intervals of shares of the same number of votes: Clopper-Pearson, computed once for each
-    distinct share; with ``split`` pairs that disagree, intervals for antithetic copies."""
+    """Intervals of shares of the same number of votes.
+
+    Clopper-Pearson, computed once for each distinct share; with ``split`` pairs that disagree,
+    intervals for antithetic copies.
+    """
     if split is not None:
         return antithetic_share(shares * draws, split, draws, confidence)
     distinct = np.unique(shares)
-    which = np.searchsorted(distinct, shares)
-    lowers, uppers = clopper_pearson(distinct * draws, np.full_like(distinct, draws), confidence)
-    return lowers[which], uppers[which]
+    place = np.searchsorted(distinct, shares)
+    successes = distinct * draws
+    lowers, uppers = clopper_pearson(successes, np.full_like(distinct, draws), confidence)
+    return lowers[place], uppers[place]
 
 
 def restated(
@@ -228,24 +247,28 @@ def restated(
         (lowers, uppers): recomputed for shares of votes; the others scaled (:func:`repeats_scale`).
     """
     scale = repeats_scale(tail)
-    level = 1.0 - 2.0 * tail
+    confidence = 1.0 - 2.0 * tail
     votes = np.asarray(draws)
     if votes.ndim == 0 and votes > 0:
-        return share_bounds(values, float(votes), level, split)
+        return share_bounds(values, float(votes), confidence, split)
     counts = np.broadcast_to(votes, values.shape)
     lower = scaled(values, lowers, scale)
     upper = scaled(values, uppers, scale)
     if not counts.any():
         return lower, upper
+    # With a scale of 1 they are the caller's own arrays.
     lower = lower.copy()
     upper = upper.copy()
-    pairs = np.zeros_like(values, dtype=np.bool_) if split is None else ~np.isnan(split)
+    paired = np.zeros_like(values, dtype=np.bool_) if split is None else ~np.isnan(split)
     for n in np.unique(counts[counts > 0]):
-        for mask, disagree in (((counts == n) & ~pairs, None), ((counts == n) & pairs, split)):
-            if mask.any():
-                lower[mask], upper[mask] = share_bounds(
-                    values[mask], float(n), level, None if disagree is None else disagree[mask]
-                )
+        same_count = counts == n
+        alone = same_count & ~paired
+        if alone.any():
+            lower[alone], upper[alone] = share_bounds(values[alone], float(n), confidence)
+        in_pairs = same_count & paired
+        if split is not None and in_pairs.any():
+            bounds = share_bounds(values[in_pairs], float(n), confidence, split[in_pairs])
+            lower[in_pairs], upper[in_pairs] = bounds
     return lower, upper
 
 
@@ -267,27 +290,20 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
     distances added in quadrature, each side separately. Images without a known value count at both
     ends of the range.
 
-    Source: Zou and Donner, Statistics in Medicine 27 (2008).
+    Source: Zou and Donner, Statistics in Medicine 27 (2008); sums of unequal binomials: Hoeffding
+        1956, Annals of Mathematical Statistics 27.
     """
     if not len(images.values):
         return images.low, images.high
     if images.draws is not None:
-        total = images.draws * len(images.values)
-        votes = round(float(images.values.sum()) * images.draws)
-        if images.split is None:
-            lower, upper = (float(end) for end in clopper_pearson(votes, total, confidence))
-        else:
-            lower, upper = (
-                float(end) for end in antithetic_share(votes, images.split.sum(), total, confidence)
-            )
-        return widened(images, (lower, upper))
+        return widened(images, _pooled_votes(images, images.draws, confidence))
     mean = float(images.values.mean())
     scale = normal_scale(confidence)
     if images.adaptive:
-        lower, upper = (
-            scaled(mean, float(ends.mean()), max(1.0, scale))
-            for ends in (images.lowers, images.uppers)
-        )
+        # The distances also bound the bias due to stopping, which has no confidence to scale by.
+        scale = max(1.0, scale)
+        lower = scaled(mean, float(images.lowers.mean()), scale)
+        upper = scaled(mean, float(images.uppers.mean()), scale)
     else:
         lower, upper = pooled_measurement_interval(
             images.values, images.lowers, images.uppers, scale
@@ -295,33 +311,49 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
     return widened(images, (max(images.low, lower), min(images.high, upper)))
 
 
+def _pooled_votes(images: MeasuredImages, draws: int, confidence: float) -> Bounds:
+    """The interval of the mean share of votes, from all votes (``draws`` an image) together."""
+    total = draws * len(images.values)
+    # A sum of shares times the draws is a whole number but for rounding.
+    votes = round(float(images.values.sum()) * draws)
+    if images.split is None:
+        lower, upper = clopper_pearson(votes, total, confidence)
+    else:
+        lower, upper = antithetic_share(votes, images.split.sum(), total, confidence)
+    return float(lower), float(upper)
+
+
 def widened(images: MeasuredImages, bounds: Bounds) -> Bounds:
     """The interval of a mean, with the images without a known value at the ends of the range."""
     if not images.unknown:
         return bounds
     share = images.unknown / images.size
-    return bounds[0] * (1 - share) + images.low * share, bounds[1] * (
-        1 - share
-    ) + images.high * share
+    lower = bounds[0] * (1 - share) + images.low * share
+    upper = bounds[1] * (1 - share) + images.high * share
+    return lower, upper
 
 
 def opened(images: MeasuredImages, bounds: Bounds) -> Bounds:
     """The interval of a mean for display: infinite, instead of at the end of the range, where an
     image is bounded on one side only."""
-    lower = -math.inf if np.isneginf(images.lowers).any() else bounds[0]
-    return lower, math.inf if np.isposinf(images.uppers).any() else bounds[1]
+    lower, upper = bounds
+    if np.isneginf(images.lowers).any():
+        lower = -math.inf
+    if np.isposinf(images.uppers).any():
+        upper = math.inf
+    return lower, upper
 
 
 def population_mean(
     images: MeasuredImages, confidence: float, *, light_tails: bool = False
 ) -> Bounds:
     """The mean over the population, from the spread of the values, which includes the measurement
-    error; where images stopped adaptively, from the spread of their lower ends (below) and of their
-    upper ends (above).
+    error.
 
-    By :func:`robaudit.numerics.intervals.mean_interval`. An image that is bounded on one side only
-    leaves the other end of the mean at the end of the range. So does a range without an end: a rare
-    image that was not drawn may carry the mean.
+    By :func:`robaudit.numerics.intervals.mean_interval`. Where images stopped adaptively, it is
+    from the spread of their lower ends (below) and of their upper ends (above). An image that is
+    bounded on one side only leaves the other end of the mean at the end of the range. So does a
+    range without an end: a rare image that was not drawn may carry the mean.
 
     Args:
         images: one or more.
@@ -333,25 +365,26 @@ def population_mean(
     tail = (1.0 - confidence) / 2.0
     if not len(images.values):
         return low, high
-    below, above = (
-        (images.lowers, images.uppers) if images.adaptive else (images.values, images.values)
-    )
+    below = images.lowers if images.adaptive else images.values
+    above = images.uppers if images.adaptive else images.values
     below = below.clip(low, high)
     above = above.clip(low, high)
-    open_below = np.isneginf(images.lowers.min()) or (np.isneginf(low) and not light_tails)
-    open_above = np.isposinf(images.uppers.max()) or (np.isposinf(high) and not light_tails)
-    lower = low if open_below else mean_lower(below, low, tail)
-    return widened(images, (lower, high if open_above else -mean_lower(-above, -high, tail)))
+    range_is_open_below = np.isneginf(low) and not light_tails
+    range_is_open_above = np.isposinf(high) and not light_tails
+    lower = low
+    if not (range_is_open_below or np.isneginf(images.lowers.min())):
+        lower = mean_lower(below, low, tail)
+    upper = high
+    if not (range_is_open_above or np.isposinf(images.uppers.max())):
+        upper = -mean_lower(-above, -high, tail)
+    return widened(images, (lower, upper))
 
 
 def population_mean_method(images: MeasuredImages) -> str:
     """The method of :func:`population_mean`, in a few words."""
-    how = (
-        "Gaffke's bounds"
-        if math.isfinite(images.low) or math.isfinite(images.high)
-        else "Student's t"
-    )
-    return f"{how} over images" + (" of their interval ends" if images.adaptive else "")
+    bounded = math.isfinite(images.low) or math.isfinite(images.high)
+    method = "Gaffke's bounds" if bounded else "Student's t"
+    return f"{method} over images" + (" of their interval ends" if images.adaptive else "")
 
 
 # --- shares and quantiles
@@ -362,25 +395,29 @@ def measured_share(images: MeasuredImages, t: float, confidence: float) -> Bound
     but those shown not to be (:func:`least_shown`)."""
     n = images.size
     alpha = (1.0 - confidence) / 2.0
-    lowers, uppers = images.ends(alpha / (2.0 * n))
-    below = least_shown(images.uppers < t, uppers < t, n, images.tail, alpha)
-    return below / n, (n - least_shown(images.lowers >= t, lowers >= t, n, images.tail, alpha)) / n
+    # Half of a side's error, shared by n images: all these ends hold together (Bonferroni).
+    strict_lowers, strict_uppers = images.ends(alpha / (2.0 * n))
+    below = least_shown(images.uppers < t, strict_uppers < t, n, images.tail, alpha)
+    not_below = least_shown(images.lowers >= t, strict_lowers >= t, n, images.tail, alpha)
+    return below / n, (n - not_below) / n
 
 
 def population_share(images: MeasuredImages, t: float, confidence: float) -> Bounds:
-    """The share s below t of the population: an image's whole interval is below t with a chance r
-    <= s + g (1 - s), so s >= (r - g)/(1 - g), with Clopper-Pearson's lower end for r; and the same
-    for those that are not below.
+    """The share s below t of the population.
+
+    An image's whole interval is below t with a chance r <= s + g (1 - s), so s >= (r - g)/(1 - g),
+    with Clopper-Pearson's lower end for r; and the same for those that are not below.
 
     Args:
         images: one or more.
         t: the threshold.
         confidence: in (0, 1).
     """
-    lower = least_share(int((images.uppers < t).sum()), images.size, images.tail, confidence)
-    return lower, 1.0 - least_share(
-        int((images.lowers >= t).sum()), images.size, images.tail, confidence
-    )
+    below = int((images.uppers < t).sum())
+    not_below = int((images.lowers >= t).sum())
+    lower = least_share(below, images.size, images.tail, confidence)
+    upper = 1.0 - least_share(not_below, images.size, images.tail, confidence)
+    return lower, upper
 
 
 def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bounds:
@@ -388,31 +425,59 @@ def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bo
     r where the place is whole), each bounded at half of the error."""
     n = images.size
     alpha = (1.0 - confidence) / 2.0
+    # NumPy's default definition of a quantile: the values are at the places 0 to n - 1. Ranks begin
+    # with 1.
     place = (n - 1) * q
-    first = math.floor(place + 1e-9) + 1
-    last = math.ceil(place - 1e-9) + 1
-    each, f = (alpha, 0.0) if first == last else (alpha / 2.0, place + 1.0 - first)
-    strict = images.ends(each / (2.0 * n))
-
-    def between(
-        ends: Floats, strict_ends: Floats, floor: float, near: int, far: int, weight: float
-    ) -> float:
-        ends, strict_ends = (
-            np.append(np.full(images.unknown, -np.inf), values) for values in (ends, strict_ends)
-        )
-        strict_ends[np.isnan(strict_ends)] = -np.inf
-        ends.sort()
-        strict_ends.sort()
-        low, high = (
-            max(floor, _rank_bound(ends, strict_ends, rank, images.tail, each))
-            for rank in (near, far)
-        )
-        return low if high <= low or not math.isfinite(low) else low + weight * (high - low)
-
-    lower = between(images.lowers, strict[0], images.low, first, last, f)
-    return lower, -between(
-        -images.uppers, -strict[1], -images.high, n - last + 1, n - first + 1, 1.0 - f
+    first = math.floor(place + _ROUNDING) + 1
+    last = math.ceil(place - _ROUNDING) + 1
+    if first == last:
+        rank_alpha = alpha
+        weight = 0.0
+    else:
+        rank_alpha = alpha / 2.0
+        weight = place + 1.0 - first
+    strict_lowers, strict_uppers = images.ends(rank_alpha / (2.0 * n))
+    lower = _least_quantile(images, strict_lowers, (first, last), weight, rank_alpha)
+    # The upper bound is the lower bound of the negated values, whose ranks count from the other
+    # end.
+    upper = -_least_quantile(
+        images.mirrored(),
+        -strict_uppers,
+        (n - last + 1, n - first + 1),
+        1.0 - weight,
+        rank_alpha,
     )
+    return lower, upper
+
+
+def _least_quantile(
+    images: MeasuredImages,
+    strict_ends: Floats,
+    ranks: tuple[int, int],
+    weight: float,
+    alpha: float,
+) -> float:
+    """A lower bound of (1 - weight) x_r + weight x_s for the true values of these images.
+
+    Args:
+        images: the images.
+        strict_ends: lower ends that hold for all images at once; NaN where there are none.
+        ranks: r <= s, from 1.
+        weight: in [0, 1].
+        alpha: the error of each of the two bounds.
+    """
+    # An image without a known value could lie anywhere.
+    ends = np.append(np.full(images.unknown, -np.inf), images.lowers)
+    strict_ends = np.append(np.full(images.unknown, -np.inf), strict_ends)
+    strict_ends[np.isnan(strict_ends)] = -np.inf
+    ends.sort()
+    strict_ends.sort()
+    near = max(images.low, _rank_bound(ends, strict_ends, ranks[0], images.tail, alpha))
+    far = max(images.low, _rank_bound(ends, strict_ends, ranks[1], images.tail, alpha))
+    # x_s is at least x_r, whatever its own bound says; and inf - inf is no number.
+    if far <= near or not math.isfinite(near):
+        return near
+    return near + weight * (far - near)
 
 
 def _rank_bound(ends: Floats, strict: Floats, rank: int, tail: float, alpha: float) -> float:
@@ -423,13 +488,16 @@ def _rank_bound(ends: Floats, strict: Floats, rank: int, tail: float, alpha: flo
     miss; e is such that this has a chance of at most alpha / 2.
     """
     place = rank - miss_quantile(rank, tail, alpha / 2.0)
-    return max(float(strict[rank - 1]), float(ends[place]) if place >= 0 else -math.inf)
+    by_count = float(ends[place]) if place >= 0 else -math.inf
+    return max(float(strict[rank - 1]), by_count)
 
 
 def population_quantile(images: MeasuredImages, q: float, confidence: float) -> Bounds:
-    """The q-quantile of the population: at least (1 - g) q of them have a lower end that is not
-    above it, and at most q + g (1 - q) an upper end below it, so order statistics of the ends bound
-    it, by the binomial ranks of those shares; the end of the range where there are too few images.
+    """The q-quantile of the population: order statistics of the images' ends.
+
+    At least (1 - g) q of the population have a lower end that is not above the quantile, and at
+    most q + g (1 - q) an upper end below it. So the binomial ranks of those shares bound it; the
+    end of the range does where there are too few images.
 
     Args:
         images: one or more.
@@ -438,12 +506,17 @@ def population_quantile(images: MeasuredImages, q: float, confidence: float) -> 
     """
     n = images.size
     g = images.tail
-    first = quantile_ranks(n, (1.0 - g) * q, confidence)[0]
-    last = quantile_ranks(n, q + g * (1.0 - q), confidence)[1]
+    first, _ = quantile_ranks(n, (1.0 - g) * q, confidence)
+    _, last = quantile_ranks(n, q + g * (1.0 - q), confidence)
     lowers = np.sort(images.padded(images.lowers, images.low))
     uppers = np.sort(images.padded(images.uppers, images.high))
-    lower = images.low if first < 1 else max(float(lowers[first - 1]), images.low)
-    return lower, images.high if last > n else min(float(uppers[last - 1]), images.high)
+    lower = images.low
+    if first >= 1:
+        lower = max(float(lowers[first - 1]), images.low)
+    upper = images.high
+    if last <= n:
+        upper = min(float(uppers[last - 1]), images.high)
+    return lower, upper
 
 
 # --- how many intervals may miss
@@ -461,38 +534,51 @@ def least_shown(usual: Mask, strict: Mask, size: int, tail: float, alpha: float)
         size: number of images.
         tail, alpha: as above.
     """
-    return max(least_count(int(usual.sum()), size, tail, alpha / 2.0), int(strict.sum()))
+    by_count = least_count(int(usual.sum()), size, tail, alpha / 2.0)
+    return max(by_count, int(strict.sum()))
 
 
 def least_share(shown: int, size: int, tail: float, confidence: float) -> float:
     """A lower bound of the share s of a kind in the population: an image appears to be of it with a
     chance r <= s + g (1 - s)."""
-    rate = float(clopper_pearson(shown, size, confidence)[0])
+    lower, _ = clopper_pearson(shown, size, confidence)
+    rate = float(lower)
     # A single image has a rate equal to its tail: their difference is rounding, not a share.
-    return 0.0 if rate <= tail * (1.0 + _ROUNDING) else (rate - tail) / (1.0 - tail)
+    if rate <= tail * (1.0 + _ROUNDING):
+        return 0.0
+    return (rate - tail) / (1.0 - tail)
 
 
 def miss_quantile(images: int, chance: float, alpha: float) -> int:
     """The smallest e >= 1 with P[Binomial(images, chance) >= e] <= alpha; images + 1 where there is
     none."""
+    # The probability falls with e, so bisection finds where it crosses alpha.
     low = 1
     high = images + 1
     while low < high:
         e = (low + high) // 2
-        low, high = (low, e) if _binomial_tail(e, images, chance) <= alpha else (e + 1, high)
+        if _binomial_tail(e, images, chance) <= alpha:
+            high = e
+        else:
+            low = e + 1
     return low
 
 
 def least_count(shown: int, size: int, tail: float, alpha: float) -> int:
-    """The smallest f with P[f + Binomial(size - f, tail) >= shown] > alpha: a lower bound, at
-    confidence 1 - alpha, of the number of images of a kind when ``shown`` of them appear to be of
-    it, and others appear so with a chance of at most ``tail``."""
-    # the chance grows with f; it is 1 at ``shown``
+    """The smallest f with P[f + Binomial(size - f, tail) >= shown] > alpha.
+
+    It is a lower bound, at confidence 1 - alpha, of the number of images of a kind when ``shown``
+    of them appear to be of it, and others appear so with a chance of at most ``tail``.
+    """
+    # The probability rises with f, and is 1 at ``shown``.
     low = 0
     high = shown
     while low < high:
         f = (low + high) // 2
-        low, high = (low, f) if _binomial_tail(shown - f, size - f, tail) > alpha else (f + 1, high)
+        if _binomial_tail(shown - f, size - f, tail) > alpha:
+            high = f
+        else:
+            low = f + 1
     return low
 
 

@@ -1,5 +1,5 @@
-"""Intervals for a proportion, a mean over images, a mean of measurements, and a mean on a log
-scale.
+"""Confidence intervals for a proportion, a mean over images, a mean of measurements, and a mean on
+a log scale.
 
 Only scipy.special is used: scipy.stats takes most of a second to import, too long for commands that
 only read a run.
@@ -20,6 +20,10 @@ from robaudit.numerics.gaffke import gaffke_lower
 Floats = NDArray[np.float64]
 
 LN10 = math.log(10)
+
+_SMALLEST_VARIANCE = 1e-300
+"""Keeps a correlation finite where a product of two variances is 0 or less: then all pairs are in
+one of two parts, and the covariance is 0."""
 
 
 def clopper_pearson(
@@ -53,19 +57,21 @@ def clopper_pearson(
     if not (np.all(k >= 0) and np.all(k <= n)):
         raise ValueError("clopper_pearson: needs 0 <= successes <= trials")
     tail = (1.0 - confidence) / 2.0
-    # the clamps only affect branches that np.where discards
-    lower = np.where(k == 0, 0.0, betaincinv(np.maximum(k, 1.0), n - k + 1.0, tail))
-    upper = np.where(k == n, 1.0, betaincinv(k + 1.0, np.maximum(n - k, 1.0), 1.0 - tail))
+    # BetaInv needs positive parameters; the clamps only affect entries that np.where discards.
+    lower_end = betaincinv(np.maximum(k, 1.0), n - k + 1.0, tail)
+    upper_end = betaincinv(k + 1.0, np.maximum(n - k, 1.0), 1.0 - tail)
+    lower = np.where(k == 0, 0.0, lower_end)
+    upper = np.where(k == n, 1.0, upper_end)
     return lower, upper
 
 
 def paired_difference(
     lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confidence: float = 0.95
 ) -> tuple[Floats, Floats]:
-    """The interval for p_new - p_base from n common draws: ``lost`` kept the class only before,
-    ``won`` only now.
+    """The interval for p_new - p_base from n common draws.
 
-    With a = lost/n, b = won/n, their Clopper-Pearson intervals [l_a, u_a] and [l_b, u_b], and d = b
+    ``lost`` draws keep the class of the base model only, ``won`` draws of the new model only. With
+    a = lost/n, b = won/n, their Clopper-Pearson intervals [l_a, u_a] and [l_b, u_b], and d = b
     - a:
 
         lower = d - sqrt((b - l_b)^2 + (u_a - a)^2 + 2 r (b - l_b)(u_a - a)),
@@ -91,17 +97,22 @@ def paired_difference(
     Source: Zou and Donner, Statistics in Medicine 27 (2008); the limits: Clopper and Pearson 1934.
     """
     k, m, n = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (lost, won, draws)))
-    if not (np.all(k >= 0) and np.all(m >= 0) and np.all(k + m <= n) and np.all(n >= 1)):
+    counts_are_valid = np.all(k >= 0) and np.all(m >= 0) and np.all(k + m <= n)
+    if not (counts_are_valid and np.all(n >= 1)):
         raise ValueError("paired_difference: needs 0 <= lost + won <= draws and a draw")
-    (low_a, high_a) = clopper_pearson(k, n, confidence)
-    (low_b, high_b) = clopper_pearson(m, n, confidence)
+    low_a, high_a = clopper_pearson(k, n, confidence)
+    low_b, high_b = clopper_pearson(m, n, confidence)
     a = k / n
     b = m / n
+    # Half a count more, so that the correlation is defined where a share is 0 or 1.
     near_a = (k + 0.5) / (n + 1)
     near_b = (m + 0.5) / (n + 1)
-    r = np.sqrt(np.minimum(1.0, near_a * near_b / ((1 - near_a) * (1 - near_b))))
-    below = _norm(b - low_b, high_a - a, r)
-    above = _norm(high_b - b, a - low_a, r)
+    # Cells of a multinomial have the correlation -r, their difference b - a therefore +r between
+    # the errors of b and of -a.
+    odds_product = near_a * near_b / ((1 - near_a) * (1 - near_b))
+    r = np.sqrt(np.minimum(1.0, odds_product))
+    below = _correlated_norm(b - low_b, high_a - a, r)
+    above = _correlated_norm(high_b - b, a - low_a, r)
     return np.maximum(-1.0, b - a - below), np.minimum(1.0, b - a + above)
 
 
@@ -126,9 +137,11 @@ def antithetic_share(
         (lower, upper), float64.
     """
     k, s, n = (np.asarray(a, dtype=np.float64) for a in (kept, split, copies))
-    # rounded shares of draws may be negative
-    neither, both = (np.maximum(count, 0.0) / 2.0 for count in (n - k - s, k - s))
+    # Counts may be products of a rounded share and a number of draws, and so a little below 0.
+    neither = np.maximum(n - k - s, 0.0) / 2.0
+    both = np.maximum(k - s, 0.0) / 2.0
     lower, upper = paired_difference(neither, both, n / 2.0, confidence)
+    # p = (1 + P2 - P0) / 2
     return (1.0 + lower) / 2.0, (1.0 + upper) / 2.0
 
 
@@ -138,11 +151,12 @@ def share_variance(shares: ArrayLike, draws: ArrayLike, split: ArrayLike | None 
     p = np.asarray(shares, dtype=np.float64)
     n = np.asarray(draws, dtype=np.float64)
     variance: Floats = p * (1.0 - p)
-    return (
-        variance / n
-        if split is None
-        else np.maximum(2.0 * (variance - np.asarray(split) / (2.0 * n)) / n, 0.0)
-    )
+    if split is None:
+        return variance / n
+    # The mean of a pair is 0, 1/2 or 1. Its second moment is p - s/4 with s = split/(n/2), so its
+    # variance is p (1 - p) - split/(2n), and there are n/2 pairs.
+    pair_variance = variance - np.asarray(split) / (2.0 * n)
+    return np.maximum(2.0 * pair_variance / n, 0.0)
 
 
 def antithetic_difference(
@@ -169,29 +183,55 @@ def antithetic_difference(
         (``tests/unit/numerics/test_paired.py``).
     """
     n = np.asarray(pairs, dtype=np.float64)
-    parts = []
-    for (lost, won), weight in ((halves, 0.5), (wholes, 1.0)):
-        k = np.asarray(lost, dtype=np.float64)
-        m = np.asarray(won, dtype=np.float64)
-        value = (m - k) / n
-        (lower, upper) = paired_difference(k, m, n, confidence)
-        variance = (k + m + 0.5) / (n + 1) - value**2
-        parts.append(
-            (
-                weight * value,
-                weight * (value - lower),
-                weight * (upper - value),
-                weight**2 * variance,
-            )
-        )
-    (half, below, above, v), (whole, low, high, w) = parts
-    r = np.clip(-half * whole / np.sqrt(np.maximum(v * w, 1e-300)), 0.0, 1.0)
-    return np.maximum(-1.0, half + whole - _norm(below, low, r)), np.minimum(
-        1.0, half + whole + _norm(above, high, r)
+    half = _weighted_difference(halves, n, 0.5, confidence)
+    whole = _weighted_difference(wholes, n, 1.0, confidence)
+    # A pair cannot differ by 1/2 and by 1 at once: the covariance of the two parts is minus the
+    # product of their means, over the number of pairs. A negative correlation would narrow the
+    # interval and is left out.
+    variances = np.maximum(half.variance * whole.variance, _SMALLEST_VARIANCE)
+    r = np.clip(-half.value * whole.value / np.sqrt(variances), 0.0, 1.0)
+    difference = half.value + whole.value
+    below = _correlated_norm(half.below, whole.below, r)
+    above = _correlated_norm(half.above, whole.above, r)
+    return np.maximum(-1.0, difference - below), np.minimum(1.0, difference + above)
+
+
+class _WeightedDifference(NamedTuple):
+    """A weight times the difference of two multinomial cells.
+
+    Attributes:
+        value: weight * (won - lost) / pairs.
+        below, above: distances to the ends of its interval.
+        variance: of the contribution of one pair.
+    """
+
+    value: Floats
+    below: Floats
+    above: Floats
+    variance: Floats
+
+
+def _weighted_difference(
+    cells: tuple[ArrayLike, ArrayLike], n: Floats, weight: float, confidence: float
+) -> _WeightedDifference:
+    """The part of an antithetic difference that comes from pairs which differ by ``weight``."""
+    lost, won = cells
+    k = np.asarray(lost, dtype=np.float64)
+    m = np.asarray(won, dtype=np.float64)
+    value = (m - k) / n
+    lower, upper = paired_difference(k, m, n, confidence)
+    # E[d^2] - E[d]^2 for d = -1, 0 or 1; half a count more, so that it is not 0 without counts.
+    variance = (k + m + 0.5) / (n + 1) - value**2
+    return _WeightedDifference(
+        value=weight * value,
+        below=weight * (value - lower),
+        above=weight * (upper - value),
+        variance=weight**2 * variance,
     )
 
 
-def _norm(x: Floats, y: Floats, r: Floats) -> Floats:
+def _correlated_norm(x: Floats, y: Floats, r: Floats) -> Floats:
+    """Distances x and y of two errors with correlation r, added in quadrature (MOVER)."""
     norm: Floats = np.sqrt(x * x + y * y + 2 * r * x * y)
     return norm
 
@@ -223,8 +263,11 @@ def mean_interval(
     tail = (1.0 - confidence) / 2.0
     if x.size == 0 or not np.all(np.isfinite(x)):
         raise ValueError("mean_interval: needs at least one value, all finite")
+    # A computed value may be a rounding error outside of its range.
     x = x.clip(low, high)
-    return mean_lower(x, low, tail), -mean_lower(-x, -high, tail)
+    lower = mean_lower(x, low, tail)
+    upper = -mean_lower(-x, -high, tail)
+    return lower, upper
 
 
 def mean_lower(values: ArrayLike, low: float, alpha: float) -> float:
@@ -240,14 +283,17 @@ def mean_lower(values: ArrayLike, low: float, alpha: float) -> float:
     if math.isfinite(low):
         return gaffke_lower(values, low, alpha)
     x = np.asarray(values, dtype=np.float64)
-    if x.size == 1:
+    if x.size == 1:  # a single value gives no spread
         return -math.inf
-    return float(x.mean() + stdtrit(x.size - 1, alpha) * x.std(ddof=1) / math.sqrt(x.size))
+    # Student's t; the quantile is negative.
+    quantile = stdtrit(x.size - 1, alpha)
+    return float(x.mean() + quantile * x.std(ddof=1) / math.sqrt(x.size))
 
 
 def pooled_measurement_error(std_errors: ArrayLike) -> float:
-    """The standard error of a mean of n independent measurements: sqrt(sum se_i^2)/n. It says
-    nothing about other images.
+    """The standard error of a mean of n independent measurements: sqrt(sum se_i^2)/n.
+
+    It is about these images only: the spread between images does not enter.
 
     Args:
         std_errors: (n,), one per measurement, n >= 1.
@@ -278,9 +324,8 @@ def pooled_measurement_interval(
     """
     value, lower, upper = (np.asarray(a, dtype=np.float64) for a in (values, lowers, uppers))
     mean = float(value.mean())
-    below, above = (
-        float(np.linalg.norm(distance)) / value.size for distance in (value - lower, upper - value)
-    )
+    below = float(np.linalg.norm(value - lower)) / value.size
+    above = float(np.linalg.norm(upper - value)) / value.size
     return mean - scale * below, mean + scale * above
 
 
@@ -297,7 +342,9 @@ def quantile_ranks(n: int, q: float, confidence: float = 0.95) -> tuple[int, int
 
     _check_confidence(confidence)
     tail = (1.0 - confidence) / 2.0
-    at_most = bdtr(np.arange(n + 1, dtype=np.float64), n, q)  # P[B <= k], k = 0..n
+    # P[B <= k] for k = 0..n, which rises with k. B is the number of values below the quantile: the
+    # r-th smallest value lies above it if B < r.
+    at_most = bdtr(np.arange(n + 1, dtype=np.float64), n, q)
     r = int(np.searchsorted(at_most, tail, side="right"))  # P[B <= r - 1] <= tail
     s = int(np.searchsorted(at_most, 1.0 - tail, side="left")) + 1  # P[B <= s - 1] >= 1 - tail
     return r, min(s, n + 1)
@@ -330,7 +377,8 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
     log E p = m + v / 2, and the intervals of m (Student's t) and of v (chi squared) are joined by
     the method of variance estimates recovery:
 
-        lower = m + v/2 - sqrt(t^2 v/n + (v/2)^2 (1 - (n-1)/chi2_hi)^2),  upper = m + v/2 + sqrt(t^2 v/n + (v/2)^2 ((n-1)/chi2_lo - 1)^2).
+        lower = m + v/2 - sqrt(t^2 v/n + (v/2)^2 (1 - (n-1)/chi2_hi)^2),
+        upper = m + v/2 + sqrt(t^2 v/n + (v/2)^2 ((n-1)/chi2_lo - 1)^2).
 
     It reaches much further up than down once repeats differ, as most of E p is then in repeats that
     were not drawn. Repeats may also be far from lognormal (some miss a region, some only bound p),
@@ -345,8 +393,8 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
         ValueError: fewer than two estimates.
 
     Source: Zou, Huo and Taleban 2009, Simple confidence intervals for lognormal means, with
-        Student's t for their normal
-    quantile; the standard error is Cox's (Zhou and Gao 1997), sqrt(v / n + v^2 / (2 (n - 1))).
+        Student's t for their normal quantile; the standard error is Cox's (Zhou and Gao 1997),
+        sqrt(v / n + v^2 / (2 (n - 1))).
     """
     from scipy.special import chdtri, ndtri, stdtrit
 
@@ -354,19 +402,30 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
     if n < 2:
         raise ValueError("log_mean: needs at least two estimates")
     tail = (1 - 0.95) / 2
+    # log of the mean, relative to the largest p: probabilities of 1e-400 have no float.
     top = max(log_p)
     value = top + math.log(math.fsum(math.exp(x - top) for x in log_p) / n)
-    centre = math.fsum(log_p) / n
-    spread = math.sqrt(math.fsum((x - centre) ** 2 for x in log_p) / (n - 1))
-    seen = spread / math.sqrt(n)
-    ideal = math.sqrt(math.fsum(variance)) / n
-    skew = spread**2 / 2
-    half = float(stdtrit(n - 1, 1 - tail)) * seen
-    least = max(half, float(ndtri(1 - tail)) * ideal)
-    down = skew * (1 - (n - 1) / float(chdtri(n - 1, tail)))
-    up = skew * ((n - 1) / float(chdtri(n - 1, 1 - tail)) - 1)
-    lower = min(value - least, centre + skew - math.hypot(half, down))
-    upper = max(value + least, centre + skew + math.hypot(half, up))
-    error = max(math.hypot(seen, skew * math.sqrt(2 / (n - 1))), ideal)
+    mean_of_logs = math.fsum(log_p) / n
+    spread = math.sqrt(math.fsum((x - mean_of_logs) ** 2 for x in log_p) / (n - 1))
+    error_of_logs = spread / math.sqrt(n)
+    ideal_error = math.sqrt(math.fsum(variance)) / n
+
+    # Half of the variance: log E p = m + v / 2 (Zou, Huo and Taleban 2009).
+    half_variance = spread**2 / 2
+    t_distance = float(stdtrit(n - 1, 1 - tail)) * error_of_logs
+    ideal_distance = float(ndtri(1 - tail)) * ideal_error
+    least_distance = max(t_distance, ideal_distance)
+    # chdtri takes the upper tail: a small one gives the high quantile of chi squared.
+    chi2_high = float(chdtri(n - 1, tail))
+    chi2_low = float(chdtri(n - 1, 1 - tail))
+    variance_below = half_variance * (1 - (n - 1) / chi2_high)
+    variance_above = half_variance * ((n - 1) / chi2_low - 1)
+    lognormal_mean = mean_of_logs + half_variance
+    lower = min(value - least_distance, lognormal_mean - math.hypot(t_distance, variance_below))
+    upper = max(value + least_distance, lognormal_mean + math.hypot(t_distance, variance_above))
+
+    cox_error = math.hypot(error_of_logs, half_variance * math.sqrt(2 / (n - 1)))
+    error = max(cox_error, ideal_error)
+    # A probability is at most 1, and its logarithm at most 0.
     bounds = lower / LN10, min(0.0, upper / LN10)
     return LogMean(Estimate.measured(value / LN10, bounds, "lognormal"), error / LN10, spread)
