@@ -16,8 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _EPS = torch.finfo(torch.float64).eps
-_CAUTION = 4.0  # times the worst case of rounding, (operations) x eps
-_ENTRIES = 1 << 22  # complex numbers in the symbols of a convolution held at once
+# Times the worst case of rounding, (operations) x eps.
+_CAUTION = 4.0
+# Complex numbers in the symbols of a convolution held at once: 64 MiB.
+_ENTRIES = 1 << 22
 
 GELU = 1.1289041452
 """sup |d/dx x Phi(x)| = Phi(sqrt 2) + sqrt(2) phi(sqrt 2) = 1.12890414518..., rounded up; at x =
@@ -45,7 +47,8 @@ class Norms(NamedTuple):
 
     def times(self, factor: float) -> Norms:
         """The norms of the layer scaled by a factor."""
-        return Norms(*(abs(factor) * norm for norm in self))
+        size = abs(factor)
+        return Norms(size * self.l2, size * self.linf, size * self.rows)
 
 
 def rounded_up(value: float, operations: float) -> float:
@@ -74,17 +77,22 @@ def dense(matrix: Tensor) -> Norms:
     if a.numel() == 0:
         return Norms(0.0, 0.0, 0.0)
     entries = a.shape[-1] * a.shape[-2]
+    largest_l1 = float(a.abs().sum(-1).amax())
+    largest_l2 = float(a.square().sum(-1).amax().sqrt())
     return Norms(
-        rounded_up(_spectral(a), entries),
-        rounded_up(float(a.abs().sum(-1).amax()), entries),
-        rounded_up(float(a.square().sum(-1).amax().sqrt()), entries),
+        l2=rounded_up(_spectral(a), entries),
+        linf=rounded_up(largest_l1, entries),
+        rows=rounded_up(largest_l2, entries),
     )
 
 
 def _spectral(a: Tensor) -> float:
     """The largest singular value of matrices (..., m, n), through the smaller Gram matrix."""
     gram = a @ a.mH if a.shape[-2] <= a.shape[-1] else a.mH @ a
-    return math.sqrt(max(0.0, float(torch.linalg.eigvalsh(gram)[..., -1].amax())))
+    eigenvalues = torch.linalg.eigvalsh(gram)  # ascending
+    largest = float(eigenvalues[..., -1].amax())
+    # That of a zero matrix may be a little below 0 by rounding.
+    return math.sqrt(max(0.0, largest))
 
 
 def convolution(
@@ -121,56 +129,81 @@ def convolution(
         chapter 4.
     """
     dims = weight.dim() - 2
-    steps, pads, gaps = (
-        list(v) if isinstance(v, Sequence) else [v] * dims for v in (stride, padding, dilation)
-    )
+    strides = _of_each_dimension(stride, dims)
+    paddings = _of_each_dimension(padding, dims)
+    dilations = _of_each_dimension(dilation, dims)
+    kernel = weight.detach().double()
     entries = float(weight[0].numel() * weight.shape[0])
-    phases = _phases(weight.detach().double(), steps, gaps)
-    l2 = rounded_up(
-        _circular(phases, size, steps, pads, groups), entries * max(1, phases[0, 0].numel())
-    )
-    if (
-        transposed
-    ):  # an output pixel depends on the taps of one phase, and on all channels of its group
+    phases = _phases(kernel, strides, dilations)
+    # Each entry of a symbol is itself a sum over the taps.
+    taps_of_phase = max(1, phases[0, 0].numel())
+    largest_symbol = _largest_symbol(phases, size, strides, paddings, groups)
+    if transposed:
+        # A row of the adjoint: an output pixel depends on the taps of one phase, and on all channels
+        # of its group.
         taps = phases.reshape(groups, weight.shape[0] // groups, phases.shape[1], -1)
         sums = taps.abs().sum((1, 3))
         squares = taps.square().sum((1, 3))
     else:
-        sums = weight.detach().double().flatten(1).abs().sum(1)
-        squares = weight.detach().double().flatten(1).square().sum(1)
+        # A row of the convolution: an output pixel depends on all taps of its channel.
+        sums = kernel.flatten(1).abs().sum(1)
+        squares = kernel.flatten(1).square().sum(1)
     return Norms(
-        l2,
-        rounded_up(float(sums.amax()), entries),
-        rounded_up(float(squares.amax().sqrt()), entries),
+        l2=rounded_up(largest_symbol, entries * taps_of_phase),
+        linf=rounded_up(float(sums.amax()), entries),
+        rows=rounded_up(float(squares.amax().sqrt()), entries),
     )
+
+
+def _of_each_dimension(value: Sequence[int] | int, dims: int) -> list[int]:
+    """A number for each dimension, as torch's convolutions take it."""
+    return list(value) if isinstance(value, Sequence) else [value] * dims
 
 
 def _phases(weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
-    """The kernel of the stride-1 convolution on the polyphase grids of the input (out, in / groups
-    * prod(stride), *taps)."""
+    """The kernel of the stride-1 convolution on the polyphase grids of the input.
+
+    Args:
+        weight: (out, in / groups, *kernel).
+        stride, dilation: of each dimension.
+
+    Returns:
+        (out, in / groups * prod(stride), *taps), taps = ceil(reach / stride).
+    """
+    channels = weight.shape[:2]
     kernel = weight.shape[2:]
+    # Pixels from the first to the last tap.
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
     taps = [-(-r // s) for r, s in zip(reach, stride, strict=True)]
-    wide = weight.new_zeros(*weight.shape[:2], *(t * s for t, s in zip(taps, stride, strict=True)))
-    places: tuple[slice, ...] = (
-        slice(None),
-        slice(None),
-        *(slice(0, r, d) for r, d in zip(reach, dilation, strict=True)),
-    )
-    wide[places] = weight
-    split = wide.reshape(
-        *weight.shape[:2], *(n for pair in zip(taps, stride, strict=True) for n in pair)
-    )
+    # The kernel with its gaps, and with zeros up to a whole number of strides.
+    sides = [t * s for t, s in zip(taps, stride, strict=True)]
+    wide = weight.new_zeros(*channels, *sides)
+    places = [slice(0, r, d) for r, d in zip(reach, dilation, strict=True)]
+    wide[(slice(None), slice(None), *places)] = weight
+    # Tap t = s m + b belongs to place m of phase b: each dimension becomes (m, b).
+    place_and_phase: list[int] = []
+    for t, s in zip(taps, stride, strict=True):
+        place_and_phase += [t, s]
+    split = wide.reshape(*channels, *place_and_phase)
+    # All phases before all places: phases become channels of the input.
     dims = len(kernel)
-    order = [0, 1, *(3 + 2 * j for j in range(dims)), *(2 + 2 * j for j in range(dims))]
-    return split.permute(order).reshape(weight.shape[0], -1, *taps)
+    phase_dims = [3 + 2 * j for j in range(dims)]
+    place_dims = [2 + 2 * j for j in range(dims)]
+    return split.permute([0, 1, *phase_dims, *place_dims]).reshape(weight.shape[0], -1, *taps)
 
 
-def _circular(
+def _largest_symbol(
     phases: Tensor, size: Sequence[int], stride: Sequence[int], padding: Sequence[int], groups: int
 ) -> float:
-    """The largest singular value of the symbols of a stride-1 convolution, made circular."""
+    """The largest singular value of a stride-1 convolution, made circular.
+
+    It is the largest of its symbols sum_t w_t exp(-i t . frequency), (out, in) matrices.
+
+    Source: Sedghi, Gupta and Long 2019, theorem 6.
+    """
     taps = phases.shape[2:]
+    # M + ceil(k / s) - 1 places along each dimension, M as in :func:`convolution`: circular
+    # convolution then contains the zero-padded one.
     places = [
         (n - 1 + p) // s - p // s + t
         for n, p, s, t in zip(size, padding, stride, taps, strict=True)
@@ -179,11 +212,11 @@ def _circular(
     blocks = phases.reshape(groups, phases.shape[0] // groups, phases.shape[1], -1)
     if math.prod(taps) == 1:
         return _spectral(blocks[..., 0])
-    tap = torch.cartesian_prod(*(torch.arange(t, dtype=torch.float64) for t in taps)).reshape(
-        -1, len(taps)
-    )
+    tap_ranges = [torch.arange(t, dtype=torch.float64) for t in taps]
+    tap = torch.cartesian_prod(*tap_ranges).reshape(-1, len(taps))  # (taps, dimensions)
+    at_once = max(1, _ENTRIES // blocks[..., 0].numel())
     largest = 0.0
-    for part in _frequencies(places, max(1, _ENTRIES // blocks[..., 0].numel())):
+    for part in _frequencies(places, at_once):
         phase = part @ tap.T  # (frequencies, taps), in radians
         wave = torch.complex(phase.cos(), -phase.sin()).to(blocks.device)
         symbols = torch.einsum("ft,goit->fgoi", wave, blocks.to(wave.dtype))
@@ -192,8 +225,11 @@ def _circular(
 
 
 def _frequencies(places: Sequence[int], at_once: int) -> Iterator[Tensor]:
-    """2 pi j / N of each dimension (frequencies, dimensions), without the negative frequencies,
-    which are conjugates."""
+    """2 pi j / N of each dimension (frequencies, dimensions), ``at_once`` at a time.
+
+    The kernel is real, so negative frequencies of the last dimension give conjugate symbols with
+    the same singular values, and are left out.
+    """
     counts = [*places[:-1], places[-1] // 2 + 1]
     axes = [
         2 * math.pi * torch.arange(c, dtype=torch.float64) / n
@@ -211,21 +247,31 @@ def average_windows(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The matrix of average pooling along one dimension (outputs, size); in more dimensions it is
-    the Kronecker product of these."""
-    each = torch.eye(size, dtype=torch.float64).unsqueeze(1)
-    return F.avg_pool1d(each, kernel, stride, padding, ceil_mode, count_include_pad)[:, 0].T
+    """The matrix of average pooling along one dimension (outputs, size).
+
+    In more dimensions it is the Kronecker product of these. The arguments are torch's.
+    """
+    # Pooling the unit vectors gives the columns of the matrix.
+    unit_vectors = torch.eye(size, dtype=torch.float64).unsqueeze(1)
+    columns = F.avg_pool1d(unit_vectors, kernel, stride, padding, ceil_mode, count_include_pad)
+    return columns[:, 0].T
 
 
 def adaptive_windows(size: int, outputs: int) -> Tensor:
     """The matrix of adaptive average pooling along one dimension (outputs, size)."""
-    return F.adaptive_avg_pool1d(torch.eye(size, dtype=torch.float64).unsqueeze(1), outputs)[:, 0].T
+    unit_vectors = torch.eye(size, dtype=torch.float64).unsqueeze(1)
+    columns = F.adaptive_avg_pool1d(unit_vectors, outputs)
+    return columns[:, 0].T
 
 
 def separable(factors: Sequence[Tensor]) -> Norms:
     """The norms of the Kronecker product of matrices: the product of their norms."""
     norms = [dense(factor) for factor in factors]
-    return Norms(*(math.prod(getattr(part, name) for part in norms) for name in Norms._fields))
+    return Norms(
+        l2=math.prod(norm.l2 for norm in norms),
+        linf=math.prod(norm.linf for norm in norms),
+        rows=math.prod(norm.rows for norm in norms),
+    )
 
 
 def largest_of_windows(
@@ -237,21 +283,28 @@ def largest_of_windows(
     gcd(s, d))), which is ceil(k / s) without dilation. A maximum moves by no more than the largest
     change in its window, which is at most the l2 norm of the changes there.
     """
-    return _of_windows(
-        [-(-k // (s // math.gcd(s, d))) for k, s, d in zip(kernel, stride, dilation, strict=True)]
-    )
+    windows = []
+    for k, s, d in zip(kernel, stride, dilation, strict=True):
+        period = s // math.gcd(s, d)
+        windows.append(-(-k // period))
+    return _of_shared_windows(windows)
 
 
 def largest_of_adaptive_windows(size: Sequence[int], outputs: Sequence[int]) -> Norms:
     """The norms of adaptive max pooling, by the most windows that share a pixel."""
-    return _of_windows(
-        [int((adaptive_windows(n, o) > 0).sum(0).max()) for n, o in zip(size, outputs, strict=True)]
-    )
+    windows = []
+    for n, o in zip(size, outputs, strict=True):
+        in_window = adaptive_windows(n, o) > 0  # (outputs, size)
+        windows.append(int(in_window.sum(0).max()))
+    return _of_shared_windows(windows)
 
 
-def _of_windows(along: Sequence[int]) -> Norms:
-    windows = math.prod(along)
-    return Norms(1.0 if windows == 1 else rounded_up(math.sqrt(windows), 1), 1.0, 1.0)
+def _of_shared_windows(windows: Sequence[int]) -> Norms:
+    """The norms of max pooling, from the most windows that share a pixel along each dimension."""
+    most = math.prod(windows)
+    # Without overlap pooling does not stretch at all: exactly 1, without rounding.
+    l2 = 1.0 if most == 1 else rounded_up(math.sqrt(most), 1)
+    return Norms(l2, 1.0, 1.0)
 
 
 def differences(matrix: Tensor, order: float) -> Tensor:
@@ -261,5 +314,6 @@ def differences(matrix: Tensor, order: float) -> Tensor:
         matrix: (rows, columns), float64.
         order: 1 or 2.
     """
+    # By differences of entries: products of matrices would cancel for rows that are nearly equal.
     distances = torch.cdist(matrix, matrix, p=order, compute_mode="donot_use_mm_for_euclid_dist")
     return distances * (1.0 + _CAUTION * matrix.shape[1] * _EPS)
