@@ -11,7 +11,8 @@ from torch import Tensor
 from robaudit.numerics.margins import NEVER
 from robaudit.numerics.rowwise import total
 
-# below, e^s underflows and log CE = s; above, CE = s. Elsewhere s < CE and log CE < s
+# CE = log(1 + e^s). Below _TINY e^s underflows, and log CE = s. Above _LARGE log(1 + e^s) = s to
+# the last bit, and e^s might overflow.
 _TINY = -700.0
 _LARGE = 40.0
 
@@ -32,21 +33,31 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         or the target never wins.
 
     Source: Rice et al., Robustness between the worst and average case, for the loss; the formulas
-    are robaudit's.
+        are robaudit's.
     """
     f = logits.double()
-    f = f + (f - f)  # NaN where a logit is not finite, which propagates
+    # f - f is 0, or NaN where a logit is not finite; the NaN spreads over its row.
+    f = f + (f - f)
     column = target[:, None]
     own = f.gather(1, column)
-    own = torch.where(own <= NEVER, torch.nan, own)  # its loss is infinite
+    # A target that never wins has an infinite loss.
+    own = torch.where(own <= NEVER, torch.nan, own)
     others = f.scatter(1, column, -torch.inf)
+    # d s / d f_j for j != t: the softmax over the other classes.
     shares = others.softmax(1)
-    s = others.amax(1, keepdim=True).sub_(shares.amax(1, keepdim=True).log_()).sub_(own)
+    # log sum_j e^f_j = max f - log(largest share).
+    log_sum = others.amax(1, keepdim=True).sub_(shares.amax(1, keepdim=True).log_())
+    s = log_sum.sub_(own)
+    # Everywhere s < CE and log CE < s but for rounding and the clamps, so maximum and minimum pick
+    # the right branch.
     ce = torch.maximum(s.clamp(_TINY, _LARGE).exp_().log1p_(), s)
     value = torch.minimum(ce.log(), s)
-    less = ce.neg_()
-    rate = less.expm1().div_(less)  # sigma(s) = 1 - e^-CE
-    return value[:, 0], shares.scatter_(1, column, -1.0).mul_(rate)
+    # sigma(s) = 1 - e^-CE, so r(s) = (1 - e^-CE) / CE, which does not cancel for small CE.
+    minus_ce = ce.neg_()
+    rate = minus_ce.expm1().div_(minus_ce)
+    # d s / d f_t = -1.
+    gradient = shares.scatter_(1, column, -1.0).mul_(rate)
+    return value[:, 0], gradient
 
 
 class LogNorm(NamedTuple):
@@ -64,9 +75,21 @@ class LogNorm(NamedTuple):
 
 
 def log_norm(log_loss: Tensor, q: float) -> LogNorm:
-    """The q-norm from log l (images, copies), float64."""
+    """The q-norm Z_q = (mean l^q)^(1/q) of each image, on the log scale.
+
+    Args:
+        log_loss: log l (images, copies), float64.
+        q: the order of the norm.
+
+    Source: Rice et al., Robustness between the worst and average case, for the norm; effective
+        sample size (sum w)^2 / sum w^2 of the weights w = l^q: Kong 1992.
+    """
+    # Weights relative to the largest: l^q alone would underflow at q = 1000.
     highest = log_loss.amax(1, keepdim=True)
     weights = torch.exp(q * (log_loss - highest))
     mass = total(weights)
-    value = highest[:, 0] + torch.log(mass / log_loss.shape[1]) / q
-    return LogNorm(value, mass.square() / total(weights.square()), 1 / mass)
+    copies = log_loss.shape[1]
+    value = highest[:, 0] + torch.log(mass / copies) / q
+    ess = mass.square() / total(weights.square())
+    # The largest weight is 1.
+    return LogNorm(value, ess, 1 / mass)

@@ -35,5 +35,6 @@ def normal_hazard(x: Tensor) -> Tensor:
         Same shape, >= 0. Computed as sqrt(2/pi) / erfcx(-x / sqrt 2), which neither overflows nor
         cancels.
     """
+    # erfcx(t) = exp(t^2) erfc(t) keeps its digits where phi and Phi both underflow.
     value: Tensor = _SQRT_TWO_OVER_PI / torch.special.erfcx(-x * _SQRT_HALF)
     return value

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from robaudit.numerics.normal import normal_cdf
 
-_BLOCK = 1 << 22  # entries of a covariance processed at once
+# Entries of a covariance processed at once: 32 MiB for each intermediate result.
+_BLOCK = 1 << 22
 _SQRT_2PI = math.sqrt(2 * math.pi)
 
 
@@ -29,6 +30,7 @@ class MeanCovariance(NamedTuple):
 
 
 def _density(x: Tensor) -> Tensor:
+    """phi(x), the density of the standard normal distribution."""
     return torch.exp(-x.square() / 2) / _SQRT_2PI
 
 
@@ -47,6 +49,7 @@ def mean_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tensor:
         analysis, eq. 12 is this for independent variables, but its exponent and its error function
         have 2 pi instead of 2.
     """
+    # Without spread a is +-huge, and the larger mean is returned.
     safe = spread.clamp_min(torch.finfo(spread.dtype).tiny)
     a = (first - second) / safe
     return first * normal_cdf(a) + second * normal_cdf(-a) + spread * _density(a)
@@ -64,10 +67,11 @@ def probability_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tens
     Source: Smoothed robustness analysis, eq. 14 (there with T^2 = s1^2 + s2^2).
     """
     difference = first - second
-    flat = torch.where(difference > 0, torch.inf, torch.where(difference < 0, -torch.inf, 0.0))
-    return normal_cdf(
-        torch.where(spread > 0, difference / torch.where(spread > 0, spread, 1.0), flat)
-    )
+    # Without spread: 1, 0, or 1/2 for a tie.
+    limit_below = torch.where(difference < 0, -torch.inf, 0.0)
+    limit = torch.where(difference > 0, torch.inf, limit_below)
+    safe = torch.where(spread > 0, spread, 1.0)
+    return normal_cdf(torch.where(spread > 0, difference / safe, limit))
 
 
 def relu_moments(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,21 +87,23 @@ def relu_moments(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
 
     Source: Smoothed robustness analysis, eqs. 16 and 17.
     """
-    flat = deviation <= 0
-    a = mean / torch.where(flat, 1.0, deviation)
-    away = -a.abs()
-    tail = normal_cdf(away)
-    density = _density(away)
-    small = (away * tail + density).clamp_min(0.0)
-    square = ((away.square() + 1) * tail + away * density).clamp_min(0.0)
+    is_constant = deviation <= 0
+    a = mean / torch.where(is_constant, 1.0, deviation)
+    # First and second moment of max(-|a| + Z, 0): of max(X, 0) / s for a <= 0, of R / s for a > 0.
+    # In exact arithmetic they are positive.
+    minus_abs = -a.abs()
+    tail = normal_cdf(minus_abs)
+    density = _density(minus_abs)
+    first = (minus_abs * tail + density).clamp_min(0.0)
+    second = ((minus_abs.square() + 1) * tail + minus_abs * density).clamp_min(0.0)
     above = a > 0
-    h = torch.where(above, a + small, small)
-    v = torch.where(
-        above, 1 - square - 2 * a * small - small.square(), square - small.square()
-    ).clamp_min(0.0)
-    return torch.where(flat, mean.clamp_min(0.0), deviation * h), torch.where(
-        flat, 0.0, deviation.square() * v
-    )
+    h = torch.where(above, a + first, first)
+    v_above = 1 - second - 2 * a * first - first.square()
+    v_below = second - first.square()
+    v = torch.where(above, v_above, v_below).clamp_min(0.0)
+    after_mean = torch.where(is_constant, mean.clamp_min(0.0), deviation * h)
+    after_variance = torch.where(is_constant, 0.0, deviation.square() * v)
+    return after_mean, after_variance
 
 
 def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
@@ -116,20 +122,24 @@ def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
     """
     mean, covariance = before
     deviation = covariance.diagonal().clamp_min(0.0).sqrt()
-    flat = deviation <= 0
-    a = mean / torch.where(flat, 1.0, deviation)
+    is_constant = deviation <= 0
+    safe_deviation = torch.where(is_constant, 1.0, deviation)
+    a = mean / safe_deviation
     after_mean, after_variance = relu_moments(mean, deviation)
-    # (order, values)
-    coefficients = _hermite_coefficients(a, order) * torch.where(flat, 0.0, deviation)
-    inverse = torch.where(flat, 0.0, 1 / torch.where(flat, 1.0, deviation))
+    # The coefficients of a constant are 0, which makes its covariances 0.
+    scale = torch.where(is_constant, 0.0, deviation)
+    coefficients = _hermite_coefficients(a, order) * scale  # (order, values)
+    inverse = torch.where(is_constant, 0.0, 1 / safe_deviation)
     after = torch.empty_like(covariance)
     rows = max(1, _BLOCK // len(mean))
     for part in torch.arange(len(mean), device=mean.device).split(rows):
         rho = (covariance[part] * inverse[part, None] * inverse).clamp(-1.0, 1.0)
+        # rho (c_1 c_1' + rho (c_2 c_2' + ...)), from the inside out (Horner's rule).
         series = coefficients[-1, part, None] * coefficients[-1]
-        for c in coefficients[:-1].flip(0):  # Horner's rule
+        for c in coefficients[:-1].flip(0):
             series = series.mul_(rho).add_(c[part, None] * c)
         after[part] = series.mul_(rho)
+    # Variances are known exactly; their series, at rho = 1, is the one that converges slowest.
     after.diagonal().copy_(after_variance)
     return MeanCovariance(after_mean, after)
 
@@ -139,15 +149,15 @@ def _hermite_coefficients(a: Tensor, order: int) -> Tensor:
     cancel in products of two."""
     density = _density(a)
     coefficients = [normal_cdf(a)]
+    # He_(k-3) and He_(k-2) at k = 2: He_(-1) counts as 0, He_0 = 1.
     before = torch.zeros_like(a)
     polynomial = torch.ones_like(a)
     for k in range(2, order + 1):
         coefficients.append(density * polynomial / math.sqrt(math.factorial(k)))
         # He_(k-1) = a He_(k-2) - (k-2) He_(k-3)
-        before, polynomial = (
-            polynomial,
-            a * polynomial - (k - 2) * before,
-        )
+        following = a * polynomial - (k - 2) * before
+        before = polynomial
+        polynomial = following
     return torch.stack(coefficients)
 
 
@@ -165,12 +175,15 @@ def through_affine(
     offset = function(torch.zeros_like(mean)[None])
 
     def products(matrix: Tensor) -> Tensor:
-        return torch.cat(
-            [
-                (function(part.reshape(-1, *mean.shape)) - offset).flatten(1)
-                for part in matrix.split(rows)
-            ]
-        )
+        """A times each row of a matrix: (n, values) -> (n, other values)."""
+        parts = []
+        for part in matrix.split(rows):
+            images = part.reshape(-1, *mean.shape)
+            parts.append((function(images) - offset).flatten(1))
+        return torch.cat(parts)
 
-    after = products(products(covariance).T.contiguous())
-    return MeanCovariance(function(mean[None])[0].flatten(), (after + after.T) / 2)
+    # The rows of S A^T, then the rows of (S A^T)^T A^T = A S A^T, as S is symmetric.
+    covariance_after = products(products(covariance).T.contiguous())
+    mean_after = function(mean[None])[0].flatten()
+    # Rounding leaves the product a little asymmetric.
+    return MeanCovariance(mean_after, (covariance_after + covariance_after.T) / 2)
