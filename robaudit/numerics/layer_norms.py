@@ -139,8 +139,8 @@ def convolution(
     taps_of_phase = max(1, phases[0, 0].numel())
     largest_symbol = _largest_symbol(phases, size, strides, paddings, groups)
     if transposed:
-        # A row of the adjoint: an output pixel depends on the taps of one phase, and on all channels
-        # of its group.
+        # A row of the adjoint: an output pixel depends on the taps of one phase, and on all
+        # channels of its group.
         taps = phases.reshape(groups, weight.shape[0] // groups, phases.shape[1], -1)
         sums = taps.abs().sum((1, 3))
         squares = taps.square().sum((1, 3))

@@ -14,11 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-_CONCENTRATIONS = 30.0, 300.0, 3000.0
-_NEAR = 0.9  # weight of the prior on the deciding side
-_HALVINGS = (
-    1130  # enough for any float: the smallest is 2^-1074, with 53 bits; most ends take about 60
-)
+# Of the betas around a threshold; see :func:`prior_around` for the numbers of draws they serve.
+_CONCENTRATIONS = (30.0, 300.0, 3000.0)
+
+# Weight of the prior on the deciding side. The far end of the interval pays for it.
+_NEAR = 0.9
+
+# Enough for any float: the smallest is 2^-1074, with 53 bits. Most ends take about 60.
+_HALVINGS = 1130
+
+# Below this a ratio of incomplete beta functions counts as 0.
+_SMALLEST_RATIO = 1e-300
 
 
 class Prior(NamedTuple):
@@ -59,7 +65,8 @@ def prior_around(threshold: float) -> Prior:
 
     Source: mixtures over the size of the effect: Robbins 1970; Howard et al. 2021, section 3.
     """
-    a, b = (tuple(c * share for c in _CONCENTRATIONS) for share in (threshold, 1.0 - threshold))
+    a = [c * threshold for c in _CONCENTRATIONS]
+    b = [c * (1.0 - threshold) for c in _CONCENTRATIONS]
     return Prior((0.25,) * 4, (0.5, *a), (0.5, *b))
 
 
@@ -81,9 +88,9 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
     )
     total: Floats = np.full(s.shape, -np.inf)
     for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
-        total = np.logaddexp(
-            total, np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b)
-        )
+        # The integral of p^S (1 - p)^F under Beta(a, b) is B(a + S, b + F) / B(a, b).
+        component = np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b)
+        total = np.logaddexp(total, component)
     return total
 
 
@@ -116,7 +123,9 @@ def confidence_sequence(
         McAuliffe and Sekhon, Annals of Statistics 49 (2021), beta-binomial mixture.
     """
     s, f = _checked(successes, failures, confidence)
-    return _ends(s, f, log_marginal(s, f, prior) + np.log1p(-confidence))
+    # log M_t(p) < -log(1 - confidence), solved for the log-likelihood of p.
+    least = log_marginal(s, f, prior) + np.log1p(-confidence)
+    return _ends(s, f, least)
 
 
 def deciding_sequence(
@@ -126,7 +135,7 @@ def deciding_sequence(
 
     Any family of martingales, one for each p, gives a confidence sequence. Here all p below the
     threshold share a prior with nine tenths of its weight above the threshold, and all other p a
-    prior with nine tenths below: the evidence goes to the deciding side. Both are
+    prior with nine tenths below: power is spent on the side that decides. Both are
     :func:`prior_around`, each component cut in two at the threshold. The price is a wider far end.
     An interval wholly above usually starts at the threshold itself; an interval wholly below ends
     at the float before it.
@@ -147,17 +156,15 @@ def deciding_sequence(
         al. 2021.
     """
     s, f = _checked(successes, failures, confidence)
-    below, above = (
-        marginal + np.log1p(-confidence) for marginal in deciding_marginals(s, f, threshold)
-    )
-    low_ends = _ends(s, f, below)
-    high_ends = _ends(s, f, above)
-    lower = np.where(low_ends[0] < threshold, low_ends[0], np.maximum(high_ends[0], threshold))
-    upper = np.where(
-        high_ends[1] >= threshold,
-        high_ends[1],
-        np.minimum(low_ends[1], np.nextafter(threshold, 0.0)),
-    )
+    marginal_of_low_p, marginal_of_high_p = deciding_marginals(s, f, threshold)
+    # Ends of the two sets of p that each family does not reject.
+    low_p = _ends(s, f, marginal_of_low_p + np.log1p(-confidence))
+    high_p = _ends(s, f, marginal_of_high_p + np.log1p(-confidence))
+    # The first set counts below the threshold, the second from the threshold on. An end comes from
+    # the other set where its own has no p on its side of the threshold.
+    lower = np.where(low_p[0] < threshold, low_p[0], np.maximum(high_p[0], threshold))
+    before_threshold = np.nextafter(threshold, 0.0)
+    upper = np.where(high_p[1] >= threshold, high_p[1], np.minimum(low_p[1], before_threshold))
     return lower, upper
 
 
@@ -166,35 +173,40 @@ def deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats, 
     other p."""
     from scipy.special import betainc, betaincc, betaln
 
-    # every component cut at the threshold, each part with mass 1
+    # Each component of the prior is cut at the threshold into two parts, each with mass 1. The
+    # marginal of a part is that of the whole component times the posterior mass of the part over
+    # its prior mass.
     over = np.full(s.shape, -np.inf)
     under = np.full(s.shape, -np.inf)
     prior = prior_around(threshold)
     for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
-        whole = np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b)
-        over = np.logaddexp(
-            over,
-            whole
-            + _log(betaincc(np.add(a, s), np.add(b, f), threshold) / betaincc(a, b, threshold)),
-        )
-        under = np.logaddexp(
-            under,
-            whole + _log(betainc(np.add(a, s), np.add(b, f), threshold) / betainc(a, b, threshold)),
-        )
+        a_after = np.add(a, s)
+        b_after = np.add(b, f)
+        whole = np.log(weight) + betaln(a_after, b_after) - betaln(a, b)
+        mass_over = betaincc(a_after, b_after, threshold) / betaincc(a, b, threshold)
+        mass_under = betainc(a_after, b_after, threshold) / betainc(a, b, threshold)
+        over = np.logaddexp(over, whole + _log(mass_over))
+        under = np.logaddexp(under, whole + _log(mass_under))
     near = np.log(_NEAR)
     far = np.log1p(-_NEAR)
-    return np.logaddexp(near + over, far + under), np.logaddexp(far + over, near + under)
+    of_low_p = np.logaddexp(near + over, far + under)
+    of_high_p = np.logaddexp(far + over, near + under)
+    return of_low_p, of_high_p
 
 
 def _log(x: Floats) -> Floats:
-    """log x of each number separately (NumPy's may vectorise neighbours); -inf below 1e-300."""
+    """log x of each number separately; -inf below 1e-300."""
     from scipy.special import xlogy
 
-    log: Floats = np.where(x > 1e-300, xlogy(1.0, np.maximum(x, 1e-300)), -np.inf)
+    # NumPy's log may take neighbours together, and round them differently.
+    clamped = np.maximum(x, _SMALLEST_RATIO)
+    log: Floats = np.where(x > _SMALLEST_RATIO, xlogy(1.0, clamped), -np.inf)
     return log
 
 
 def _checked(successes: ArrayLike, failures: ArrayLike, confidence: float) -> tuple[Floats, Floats]:
+    """The counts as float64 of the broadcast shape; ValueError: they, or the confidence, are
+    invalid."""
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
     s, f = np.broadcast_arrays(
@@ -207,19 +219,23 @@ def _checked(successes: ArrayLike, failures: ArrayLike, confidence: float) -> tu
 
 def _ends(s: Floats, f: Floats, least: Floats) -> tuple[Floats, Floats]:
     """The points on both sides of S/(S + F) where the log-likelihood falls to ``least``."""
-    rest = _lower_end(f, s, least)
-    upper = 1.0 - rest
-    # rounded outwards: the difference upper - 1 is exact
-    upper = np.where(1.0 - upper > rest, np.nextafter(upper, 2.0), upper)
-    return _lower_end(s, f, least), np.where(f == 0, 1.0, np.minimum(upper, 1.0))
+    # Failures have the probability 1 - p, so the upper end is 1 - their lower end.
+    lower_of_failures = _lower_end(f, s, least)
+    upper = 1.0 - lower_of_failures
+    # Rounded outwards, where 1 - lower_of_failures was rounded down: 1 - upper is exact.
+    upper = np.where(1.0 - upper > lower_of_failures, np.nextafter(upper, 2.0), upper)
+    upper = np.where(f == 0, 1.0, np.minimum(upper, 1.0))
+    return _lower_end(s, f, least), upper
 
 
 def _lower_end(s: Floats, f: Floats, least: Floats) -> Floats:
     """The largest p below s/(s + f) with a log-likelihood of at most ``least``, by bisection."""
     outside = np.zeros(s.shape)
+    # The maximum of the likelihood; 0 without counts.
     inside = np.divide(s, s + f, out=np.zeros(s.shape), where=s + f > 0)
     for _ in range(_HALVINGS):
         middle = 0.5 * (outside + inside)
+        # No float lies between the ends of any interval.
         if np.all((middle <= outside) | (middle >= inside)):
             break
         rejected = _log_likelihood(s, f, middle) <= least
@@ -229,6 +245,7 @@ def _lower_end(s: Floats, f: Floats, least: Floats) -> Floats:
 
 
 def _log_likelihood(s: ArrayLike, f: ArrayLike, p: ArrayLike) -> Floats:
+    """s log p + f log(1 - p), with 0 log 0 = 0."""
     from scipy.special import xlog1py, xlogy
 
     value: Floats = xlogy(s, p) + xlog1py(f, np.negative(p))
