@@ -21,9 +21,16 @@ from robaudit.noise.noise import AdditiveNoise, Noise, Shape
 from robaudit.noise.orthogonal import BLOCK, orthogonal_block, patch_of
 from robaudit.plugins import BrokenContractError, blaming, is_ours, shown
 
+# Of the orthogonal blocks that a process caches: 64 MiB, two blocks of 3 x 224 x 224 pixels.
 _CACHED_BYTES = 2**26
 _MASK32 = 0xFFFFFFFF
 _CPU = torch.device("cpu")
+
+# Most draws in a block, and normal variables in a block: on the CPU 256 KiB of float32, for its
+# caches; on CUDA as many as worth a launch.
+_MOST_DRAWS = 256
+_VALUES_ON_CPU = 2**16
+_VALUES_ON_CUDA = 2**23
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class NoiseProcess:
 
     @property
     def label(self) -> str:
-        """Its name in the results."""
+        """The name of the noise in the results."""
         return self.noise.name or self.kind
 
     @property
@@ -98,44 +105,47 @@ class NoiseProcess:
     ) -> Iterator[Tensor]:
         key = self._key(sample_id)
         size = self._block_size(shape)
-        for block in range(start // size, -(-(start + draws) // size)):
-            z = self._latent_block(key, block, (size, *shape))
-            yield z[max(0, start - block * size) : start + draws - block * size].to(self.dtype)
+        for number in _blocks_with(start, draws, size):
+            # Always a whole block, so that a draw does not depend on the draws asked for.
+            block = self._latent_block(key, number, (size, *shape))
+            yield block[_draws_within(number, start, draws, size)].to(self.dtype)
 
     def chosen(
         self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: Shape
     ) -> Iterator[tuple[int, Tensor]]:
-        """Yield chosen draws of several samples, block by block. Their numbers go to the device in
-        one non-blocking copy.
+        """Yield draws of several samples by their numbers, block by block.
 
         Args:
             wanted: ids of samples, and the numbers of their draws, ascending.
             shape: of the image.
 
         Yields:
-            Which of the samples, and draws (n, *latent_shape), in the order of their numbers.
+            The place of the sample in ``wanted``, and draws (n, *latent_shape), in the order of
+            their numbers.
         """
         latent = self.noise.latent_shape(shape)
         size = self._block_size(latent)
-        places = torch.from_numpy(np.concatenate([numbers % size for _, numbers in wanted])).to(
-            self.device, non_blocking=True
-        )
+        # The places of all draws within their blocks go to the device in a single non-blocking
+        # copy; one for each block would wait for the device each time.
+        places_in_block = np.concatenate([numbers % size for _, numbers in wanted])
+        places = torch.from_numpy(places_in_block).to(self.device, non_blocking=True)
         done = 0
-        for which, (sample_id, numbers) in enumerate(wanted):
+        for sample, (sample_id, numbers) in enumerate(wanted):
             key = self._key(sample_id)
-            for group in np.split(numbers, np.flatnonzero(np.diff(numbers // size)) + 1):
-                if len(group):
-                    first = int(group[0])
-                    n = len(group)
-                    z = self._latent_block(key, first // size, (size, *latent))
-                    run = int(group[-1]) - first + 1 == n
-                    yield (
-                        which,
-                        (z[first % size :][:n] if run else z[places[done : done + n]]).to(
-                            self.dtype
-                        ),
-                    )
-                    done += n
+            new_block = np.flatnonzero(np.diff(numbers // size)) + 1
+            for group in np.split(numbers, new_block):
+                if len(group) == 0:  # no draws of this sample
+                    continue
+                first = int(group[0])
+                last = int(group[-1])
+                n = len(group)
+                block = self._latent_block(key, first // size, (size, *latent))
+                if last - first + 1 == n:  # consecutive: a view instead of a copy
+                    draws = block[first % size :][:n]
+                else:
+                    draws = block[places[done : done + n]]
+                yield sample, draws.to(self.dtype)
+                done += n
 
     def orthogonal_blocks(
         self, sample_id: str, draws: int, shape: Shape, start: int = 0
@@ -150,29 +160,31 @@ class NoiseProcess:
         if patch_of(latent) is None:
             yield from self.blocks(sample_id, draws, shape, start)
             return
-        for number in range(start // BLOCK, -(-(start + draws) // BLOCK)):
+        for number in _blocks_with(start, draws, BLOCK):
             block = self._orthogonal_block(sample_id, number, latent)
-            yield block[max(0, start - number * BLOCK) : start + draws - number * BLOCK].to(
-                self.dtype
-            )
+            yield block[_draws_within(number, start, draws, BLOCK)].to(self.dtype)
 
     def _orthogonal_block(self, sample_id: str, number: int, shape: tuple[int, ...]) -> Tensor:
         """A block, cached for the next call: the draws of an image often continue where they
         stopped."""
-        name = sample_id, number, shape
-        if name not in self._orthogonal:
+        address = sample_id, number, shape
+        if address not in self._orthogonal:
             channels, height, width = shape
-            self._generator.manual_seed(
-                block_seed(stream_key(self.seed, f"{self._name} frames", sample_id), number)
-            )
-            self._orthogonal[name] = orthogonal_block((channels, height, width), self._generator)
-            while (
-                len(self._orthogonal) > 1
-                and sum(block.nbytes for block in self._orthogonal.values()) > _CACHED_BYTES
-            ):
-                self._orthogonal.popitem(last=False)
-        self._orthogonal.move_to_end(name)
-        return self._orthogonal[name]
+            # The word is part of the seed: another one would change every draw.
+            key = stream_key(self.seed, f"{self._stream_name} frames", sample_id)
+            self._generator.manual_seed(block_seed(key, number))
+            block = orthogonal_block((channels, height, width), self._generator)
+            self._orthogonal[address] = block
+            self._forget_oldest_blocks()
+        self._orthogonal.move_to_end(address)
+        return self._orthogonal[address]
+
+    def _forget_oldest_blocks(self) -> None:
+        """Drop the blocks used longest ago until the cache is small enough, or holds one."""
+        cached_bytes = sum(block.nbytes for block in self._orthogonal.values())
+        while len(self._orthogonal) > 1 and cached_bytes > _CACHED_BYTES:
+            _, oldest = self._orthogonal.popitem(last=False)
+            cached_bytes -= oldest.nbytes
 
     def pool(self, ids: Sequence[str], shape: Shape, most_bytes: int) -> DrawPool | None:
         """The draws of :meth:`blocks` for many samples, cached on a CUDA device; None on the CPU,
@@ -180,39 +192,39 @@ class NoiseProcess:
         if not self.noise.by_row or self.device.type == "cpu":
             return None
         latent = self.noise.latent_shape(shape)
-        return DrawPool(
-            [self._key(sample_id) for sample_id in ids],
-            latent,
-            self._block_size(latent),
-            most_bytes,
-            self,
-        )
+        keys = [self._key(sample_id) for sample_id in ids]
+        return DrawPool(keys, latent, self._block_size(latent), most_bytes, self)
 
     def fill(self, block: Tensor, key: int, number: int) -> Tensor:
         """Fill a float32 block of draws: block ``number`` of the stream of this key."""
         self._generator.manual_seed(block_seed(key, number))
         return block.normal_(generator=self._generator)
 
-    def _latent_block(self, key: int, block: int, shape: tuple[int, ...]) -> Tensor:
-        return self.fill(torch.empty(shape, device=self.device, dtype=torch.float32), key, block)
+    def _latent_block(self, key: int, number: int, shape: tuple[int, ...]) -> Tensor:
+        """Block ``number`` of the stream of this key, (draws, *latent_shape), float32."""
+        block = torch.empty(shape, device=self.device, dtype=torch.float32)
+        return self.fill(block, key, number)
 
     def _block_size(self, shape: tuple[int, ...]) -> int:
         return block_size(torch.Size(shape).numel(), self.device)
 
     def _key(self, sample_id: str) -> int:
-        return stream_key(self.seed, self._name, sample_id)
+        return stream_key(self.seed, self._stream_name, sample_id)
 
     @property
-    def _name(self) -> str:
+    def _stream_name(self) -> str:
+        """The kind, and the stream if it has a name: the part of a seed that a process decides."""
         return f"{self.kind} {self.stream} stream" if self.stream else self.kind
 
     @cached_property
     def _orthogonal(self) -> OrderedDict[tuple[str, int, tuple[int, ...]], Tensor]:
+        """Cached orthogonal blocks by sample, number and shape, the last used last."""
         return OrderedDict()
 
     @cached_property
     def _generator(self) -> torch.Generator:
-        return torch.Generator(device=self.device)  # of its own: the global one is never touched
+        # Not the global one: a user's own random numbers are never touched.
+        return torch.Generator(device=self.device)
 
     def check(self, shape: Shape, labels: Iterable[tuple[str, int]]) -> None:
         """Check the noise against the images and their labels.
@@ -228,14 +240,14 @@ class NoiseProcess:
         with self._blaming():
             self.noise.check(shape, [at.number for at in self.levels])
             self.noise.check_labels(labels)
-            torch.Size(self.noise.latent_shape(shape))  # raises where a plugin gives no shape
+            # Raises here, under the plugin's name, if a plugin gives no shape.
+            torch.Size(self.noise.latent_shape(shape))
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """:meth:`Noise.noisy <robaudit.noise.noise.Noise.noisy>`."""
         with self._blaming():
-            return self._valid(
-                self.noise.noisy(x, z, level, ids=ids), "noisy", (len(z), *x.shape[1:]), x.dtype
-            )
+            pixels = self.noise.noisy(x, z, level, ids=ids)
+            return self._valid(pixels, "noisy", (len(z), *x.shape[1:]), x.dtype)
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """a(level) of additive noise."""
@@ -246,12 +258,9 @@ class NoiseProcess:
         """:meth:`AdditiveNoise.gram <robaudit.noise.noise.AdditiveNoise.gram>` of additive
         noise."""
         with self._blaming():
-            return self._valid(
-                self.additive.gram(gradients, x),
-                "gram",
-                (*gradients.shape[:2], gradients.shape[1]),
-                torch.float64,
-            )
+            products = self.additive.gram(gradients, x)
+            images, margins = gradients.shape[:2]
+            return self._valid(products, "gram", (images, margins, margins), torch.float64)
 
     @property
     def additive(self) -> AdditiveNoise:
@@ -265,12 +274,19 @@ class NoiseProcess:
         return self.noise
 
     def _blaming(self) -> AbstractContextManager[None]:
+        """Exceptions in this context name the plugin."""
         return blaming(f"noise {self.label}", type(self.noise))
 
     def _valid(
         self, result: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtype
     ) -> Tensor:
-        """What a method of a plugin returned, if it is a finite tensor of this shape and type."""
+        """The result of a method of the noise.
+
+        Raises:
+            BrokenContractError: a plugin returned anything but a finite tensor of this shape and
+                type.
+        """
+        # Our own noises are tested; the check would cost a synchronisation on CUDA.
         if is_ours(type(self.noise)):
             return result
         if not isinstance(result, Tensor) or result.shape != shape or result.dtype != dtype:
@@ -304,9 +320,11 @@ class DrawPool:
         self._keys = keys
         self._shape = shape
         self._size = size
-        self._draws = draws
-        self._most = most_bytes // (4 * len(keys) * torch.Size(shape).numel())
-        self._filled = [0] * len(keys)  # blocks of each sample
+        self._process = draws
+        bytes_of_draw = 4 * torch.Size(shape).numel()  # float32
+        self._most_draws = most_bytes // (len(keys) * bytes_of_draw)
+        # Blocks of each sample that are filled; the pool has room for more.
+        self._filled = [0] * len(keys)
         self._pool: Tensor | None = None  # (samples, draws, *shape)
 
     def holding(self, samples: Sequence[int], draws: int, like: Tensor) -> Tensor | None:
@@ -319,30 +337,37 @@ class DrawPool:
             like: a tensor on the device.
         """
         blocks = -(-draws // self._size)
-        if self._pool is None or self._pool.shape[1] < blocks * self._size:
-            before = self._pool
-            wanted = blocks * self._size
-            if wanted > self._most:
+        room = blocks * self._size
+        if self._pool is None or self._pool.shape[1] < room:
+            if room > self._most_draws:
                 return None
-            self._pool = like.new_empty(
-                (len(self._keys), wanted, *self._shape), dtype=torch.float32
-            )
+            before = self._pool
+            self._pool = like.new_empty((len(self._keys), room, *self._shape), dtype=torch.float32)
             if before is not None:
                 self._pool[:, : before.shape[1]] = before
         for sample in samples:
-            for block in range(self._filled[sample], blocks):
-                self._draws.fill(
-                    self._pool[sample, block * self._size : (block + 1) * self._size],
-                    self._keys[sample],
-                    block,
-                )
+            for number in range(self._filled[sample], blocks):
+                block = self._pool[sample, number * self._size : (number + 1) * self._size]
+                self._process.fill(block, self._keys[sample], number)
             self._filled[sample] = max(self._filled[sample], blocks)
         return self._pool
+
+
+def _blocks_with(start: int, draws: int, size: int) -> range:
+    """Numbers of the blocks of ``size`` draws with any of ``draws`` draws from ``start`` on."""
+    return range(start // size, -(-(start + draws) // size))
+
+
+def _draws_within(number: int, start: int, draws: int, size: int) -> slice:
+    """The part of block ``number`` that is among ``draws`` draws from ``start`` on."""
+    first_of_block = number * size
+    return slice(max(0, start - first_of_block), start + draws - first_of_block)
 
 
 def stream_key(seed: int, kind: str, sample_id: str) -> int:
     """64 bits that identify the noise of one sample: blake2b of seed, kind and id (never of the
     level, batch or order)."""
+    # Ids, kinds and numbers contain no unit separator, so different streams have different texts.
     text = f"{seed}\x1f{kind}\x1f{sample_id}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
@@ -356,12 +381,18 @@ def block_seed(key: int, block: int) -> int:
     blocks only by coincidence (2^-32 a pair of blocks), never a run of them. The high 32 bits, used
     on CUDA, are the key's.
     """
-    low = _mix(_mix((block & _MASK32) ^ (key & _MASK32)) ^ (key >> 32))
-    return ((key >> 32) << 32 | low) & 0x7FFFFFFFFFFFFFFF
+    key_low = key & _MASK32
+    key_high = key >> 32
+    low = _mix(_mix((block & _MASK32) ^ key_low) ^ key_high)
+    # 63 bits: not negative as an int64.
+    return (key_high << 32 | low) & 0x7FFFFFFFFFFFFFFF
 
 
 def _mix(x: int) -> int:
-    """murmur3's finaliser: a bijection of 32 bits in which every bit depends on every other."""
+    """murmur3's finaliser: a bijection of 32 bits in which every bit depends on every other.
+
+    Source: Appleby, MurmurHash3 (fmix32).
+    """
     x ^= x >> 16
     x = (x * 0x85EBCA6B) & _MASK32
     x ^= x >> 13
@@ -375,5 +406,5 @@ def block_size(values_per_draw: int, device: torch.device = _CPU) -> int:
     A block has about 2^16 values on the CPU, for its caches, and 2^23 on CUDA, where a block is a
     launch.
     """
-    values = 2**16 if device.type == "cpu" else 2**23
-    return max(1, min(256, values // max(1, values_per_draw)))
+    values = _VALUES_ON_CPU if device.type == "cpu" else _VALUES_ON_CUDA
+    return max(1, min(_MOST_DRAWS, values // max(1, values_per_draw)))
