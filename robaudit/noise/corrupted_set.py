@@ -21,10 +21,13 @@ from robaudit.noise.noise import File, Noise, Shape
 
 _SEVERITIES = 5
 _SUFFIXES = (".JPEG", ".jpeg", ".jpg", ".JPG", ".png", ".PNG", ".webp", ".bmp")
+# Pillow decodes nothing else: a file of a stranger reaches no other decoder.
 _FORMATS = ("BMP", "JPEG", "PNG", "PPM", "WEBP")
+_SAME_SHAPE = "give the data set resize and crop as the copies had them"
 
 
 def _visible(name: str) -> str:
+    """The name; ValueError: it is hidden, as ``..`` would be, which leaves the folder."""
     if name.startswith("."):
         raise ValueError("must be the name of a corruption, without a leading dot")
     return name
@@ -70,16 +73,18 @@ class CorruptedSet(Noise):
     @property
     def files(self) -> tuple[Path, ...]:
         """The arrays; none for a set in folders."""
-        return tuple(
-            path for path in (self._array, self._labels) if self._array.is_file() and path.is_file()
-        )
+        if not self._array.is_file():
+            return ()
+        return (self._array, self._labels) if self._labels.is_file() else (self._array,)
 
     @property
     def _array(self) -> Path:
+        """The file of the copies, in a set of arrays."""
         return self.path / f"{self.name}.npy"
 
     @property
     def _labels(self) -> Path:
+        """The file of the labels, which a set of arrays may have."""
         return self.path / "labels.npy"
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
@@ -91,7 +96,7 @@ class CorruptedSet(Noise):
         """
         copies = self._copies()
         if isinstance(copies, np.ndarray):
-            _require(str(self._array), copies, shape)
+            _require_shape(str(self._array), copies, shape)
             return
         if shape[0] not in (1, 3):
             raise SpecError(
@@ -101,11 +106,13 @@ class CorruptedSet(Noise):
             )
         for level in levels:
             if not (copies / f"{level:g}").is_dir():
-                there = ", ".join(sorted(entry.name for entry in copies.iterdir())[:10])
+                entries = sorted(entry.name for entry in copies.iterdir())
+                # A folder that is no set may have thousands.
+                first_entries = ", ".join(entries[:10])
                 raise SpecError(
                     "severity",
                     f"{str(copies)!r} has no folder {level:g}",
-                    f"it has {there or 'nothing'}",
+                    f"it has {first_entries or 'nothing'}",
                 )
 
     def check_labels(self, labels: Iterable[tuple[str, int | None]]) -> None:
@@ -122,31 +129,32 @@ class CorruptedSet(Noise):
         copies = self._copies()
         if not (isinstance(copies, np.ndarray) and self._labels.is_file()):
             return
-        theirs = mapped(self._labels, "path")
+        labels_of_set = mapped(self._labels, "path")
         samples = copies.shape[1]
-        if (
-            theirs.shape not in ((samples,), (_SEVERITIES * samples,))
-            or theirs.dtype.kind not in "iu"
-        ):
+        # CIFAR-10-C repeats the labels for each severity; other sets have them once.
+        has_labels_of_samples = labels_of_set.shape in ((samples,), (_SEVERITIES * samples,))
+        if not has_labels_of_samples or labels_of_set.dtype.kind not in "iu":
             what = (
-                f"is {_described(theirs)}, and {self._array.name} has {_SEVERITIES * samples} "
-                "images"
+                f"is {_described(labels_of_set)}, and {self._array.name} has "
+                f"{_SEVERITIES * samples} images"
             )
             raise DataError(str(self._labels), what, "give one label for each image")
-        ours = [(name, label) for name, label in labels if label is not None and label >= 0]
-        wrong = [
-            (name, label, there)
-            for name, label in ours
-            if (there := int(theirs[_row(str(self._array), name, samples)])) != label
-        ]
-        if wrong:
-            name, label, there = wrong[0]
-            first = f"the first is {name!r}, {there} there and {label} in the data set"
-            remedy = "the copies must be of the same images in the same order"
+        compared = 0
+        differences = []
+        for sample_id, label in labels:
+            if label is None or label < 0:
+                continue
+            compared += 1
+            label_of_set = int(labels_of_set[_row(str(self._array), sample_id, samples)])
+            if label_of_set != label:
+                differences.append((sample_id, label, label_of_set))
+        if differences:
+            sample_id, label, label_of_set = differences[0]
+            first = f"the first is {sample_id!r}, {label_of_set} there and {label} in the data set"
             raise DataError(
                 str(self._labels),
-                f"differs from the data set in {len(wrong)} of {len(ours)} labels; {first}",
-                remedy,
+                f"differs from the data set in {len(differences)} of {compared} labels; {first}",
+                "the copies must be of the same images in the same order",
             )
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
@@ -163,12 +171,15 @@ class CorruptedSet(Noise):
         copies = self._copies()
         shape = (x.shape[1], x.shape[2], x.shape[3])
         if isinstance(copies, np.ndarray):
-            _require(str(self._array), copies, shape)
-            rows = [_row(str(self._array), name, copies.shape[1]) for name in ids]
-            found = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
+            _require_shape(str(self._array), copies, shape)
+            rows = [_row(str(self._array), sample_id, copies.shape[1]) for sample_id in ids]
+            # Only these rows are read from the disk.
+            images = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
         else:
-            found = np.stack([_image(copies / f"{level:g}", name, shape) for name in ids])
-        pixels = torch.from_numpy(found).to(torch.float64).div_(255).to(x)
+            folder = copies / f"{level:g}"
+            images = np.stack([_image(folder, sample_id, shape) for sample_id in ids])
+        # Divided in float64, so that a byte is the same number in either precision of x.
+        pixels = torch.from_numpy(images).to(torch.float64).div_(255).to(x)
         return pixels if len(pixels) == len(z) else pixels.repeat(len(z), 1, 1, 1)
 
     def _copies(self) -> NDArray[np.uint8] | Path:
@@ -180,7 +191,8 @@ class CorruptedSet(Noise):
             )
         if self._array.is_file():
             images = mapped(self._array, "path")
-            images = images[..., None] if images.ndim == 3 else images
+            if images.ndim == 3:  # grey images without a dimension of channels
+                images = images[..., None]
             if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
                 raise DataError(
                     str(self._array),
@@ -193,75 +205,88 @@ class CorruptedSet(Noise):
             return images.reshape(_SEVERITIES, -1, *images.shape[1:])
         if (self.path / self.name).is_dir():
             return self.path / self.name
-        entries = [
-            entry
-            for entry in self.path.iterdir()
-            if not entry.name.startswith(".") and entry != self._labels
-        ]
-        there = {entry.stem for entry in entries if entry.suffix == ".npy"} | {
-            entry.name for entry in entries if entry.is_dir()
-        }
         raise SpecError(
             "name",
             f"{str(self.path)!r} has no corruption {self.name!r}",
-            did_you_mean(self.name, there) or "it has none at all",
+            did_you_mean(self.name, self._corruptions()) or "it has none at all",
         )
 
+    def _corruptions(self) -> set[str]:
+        """Names of the corruptions that the set has, as arrays or as folders."""
+        names = set()
+        for entry in self.path.iterdir():
+            if entry.name.startswith(".") or entry == self._labels:
+                continue
+            if entry.suffix == ".npy":
+                names.add(entry.stem)
+            if entry.is_dir():
+                names.add(entry.name)
+        return names
 
-def _require(where: str, copies: NDArray[np.uint8], shape: Shape) -> None:
+
+def _require_shape(where: str, copies: NDArray[np.uint8], shape: Shape) -> None:
     """Raise DataError unless the images of an array have this shape (channels, height, width)."""
     height, width, channels = copies.shape[2:]
-    if (channels, height, width) != shape:
-        there, here = (" x ".join(map(str, sides)) for sides in ((channels, height, width), shape))
+    shape_of_copies = (channels, height, width)
+    if shape_of_copies != shape:
         what = (
-            f"its images have {there} values (channels, height, width), and the data set's "
-            f"have {here}"
+            f"its images have {_joined(shape_of_copies)} values (channels, height, width), and the "
+            f"data set's have {_joined(shape)}"
         )
         raise DataError(where, what, _SAME_SHAPE)
 
 
-def _row(where: str, name: str, samples: int) -> int:
+def _joined(sides: Shape) -> str:
+    """A shape in words, as in 3 x 32 x 32."""
+    return " x ".join(map(str, sides))
+
+
+def _row(where: str, sample_id: str, samples: int) -> int:
     """The row of a sample among those of one severity; SampleError: there is none."""
-    if not (name.isascii() and name.isdecimal()):
+    # Decimal digits of other scripts would be numbers, too.
+    if not (sample_id.isascii() and sample_id.isdecimal()):
         raise SampleError(
             where,
-            f"the sample id {name!r} is not a row number",
+            f"the sample id {sample_id!r} is not a row number",
             "use a data set of kind npz or torchvision",
         )
-    if int(name) >= samples:
-        what = f"has {samples} images at each severity, and none for the sample {name}"
+    row = int(sample_id)
+    if row >= samples:
+        what = f"has {samples} images at each severity, and none for the sample {sample_id}"
         raise SampleError(where, what, "use the data set that the copies were made of")
-    return int(name)
+    return row
 
 
-def _image(folder: Path, name: str, shape: Shape) -> NDArray[np.uint8]:
+def _image(folder: Path, sample_id: str, shape: Shape) -> NDArray[np.uint8]:
     """The image (channels, height, width) with this id, or with another suffix, in the folder of a
     severity; SampleError: there is none."""
-    relative = PurePosixPath(name)
+    relative = PurePosixPath(sample_id)
+    # An id must not lead out of the folder.
     if relative.is_absolute() or ".." in relative.parts or not relative.parts:
         raise SampleError(
             str(folder),
-            f"the sample id {name!r} is not a path like class/file",
+            f"the sample id {sample_id!r} is not a path like class/file",
             "use a data set of kind images",
         )
-    paths = (folder / relative, *(folder / relative.with_suffix(suffix) for suffix in _SUFFIXES))
+    paths = [folder / relative]
+    paths += [folder / relative.with_suffix(suffix) for suffix in _SUFFIXES]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        remedy = (
-            "complete the set"
-            if len(relative.parts) > 1
-            else "ids must be paths like class/file: use a data set of kind images"
-        )
-        raise SampleError(str(folder), f"has no image {name!r}", remedy)
+        remedy = "complete the set"
+        if len(relative.parts) == 1:
+            remedy = "ids must be paths like class/file: use a data set of kind images"
+        raise SampleError(str(folder), f"has no image {sample_id!r}", remedy)
     try:
         with Image.open(path, formats=_FORMATS) as image:
-            if (image.height, image.width) != shape[1:]:  # before decoding any pixels
+            # Before any pixels are decoded: a small file may hold a huge image.
+            if (image.height, image.width) != shape[1:]:
                 what = (
                     f"has {image.height} x {image.width} pixels, and the image of the data "
                     f"set {shape[1]} x {shape[2]}"
                 )
                 raise SampleError(str(path), what, _SAME_SHAPE)
-            pixels: NDArray[np.uint8] = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
+            mode = "L" if shape[0] == 1 else "RGB"
+            pixels: NDArray[np.uint8] = np.asarray(image.convert(mode))
     except SampleError:
         raise
     except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
@@ -271,8 +296,6 @@ def _image(folder: Path, name: str, shape: Shape) -> NDArray[np.uint8]:
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 
-_SAME_SHAPE = "give the data set resize and crop as the copies had them"
-
-
 def _described(array: NDArray[Any]) -> str:
+    """The type and shape of an array, for messages."""
     return f"{array.dtype} of shape {tuple(array.shape)}"

@@ -1,5 +1,5 @@
-"""Kinds of noise: options as fields, a level, and a map from standard normal variables to
-pixels."""
+"""The contract of a kind of noise: options as fields, a level, and a map from standard normal
+variables to pixels."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from robaudit.numerics.attack import Ball
 
 Shape = tuple[int, int, int]
+"""Channels, height and width of an image."""
 
 
 def shape_of(images: Tensor) -> Shape:
@@ -33,7 +34,11 @@ BASE_DIR = "base_dir"
 
 
 def _located(path: Path, info: ValidationInfo) -> Path:
-    return Path((info.context or {}).get(BASE_DIR, Path.cwd())) / expanded(str(path))
+    """The path relative to the folder of the validation context, or to the current folder."""
+    context = info.context or {}
+    base_dir = Path(context.get(BASE_DIR, Path.cwd()))
+    # A path that is absolute, or becomes so with ~, replaces the folder.
+    return base_dir / expanded(str(path))
 
 
 File = Annotated[Path, AfterValidator(_located)]
@@ -41,8 +46,9 @@ File = Annotated[Path, AfterValidator(_located)]
 
 
 class Noise(SpecSection, ABC):
-    """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is
-    declared on the class.
+    """A kind of noise.
+
+    Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
 
     A kind is a map from independent standard normal variables to noisy pixels, at a level. Other
     variables (uniform numbers, a count) are made from these: Phi(z) is uniform. So the draws belong
@@ -58,10 +64,10 @@ class Noise(SpecSection, ABC):
         whole: whether levels are whole numbers.
         differentiable: whether the noisy pixels have a meaningful gradient with respect to z.
         guided: whether pixels jump as z moves, and :meth:`noisy` gives the gradient of a smooth
-        approximation, which chains may follow. nearly_normal: whether the noise is a sum of many
-        small independent contributions, so that the margins of a network are close to
-            jointly normal; False: estimators that fit a normal distribution to them count votes
-            instead.
+            approximation, which chains may follow.
+        nearly_normal: whether the noise is a sum of many small independent contributions, so that
+            the margins of a network are close to jointly normal. Where it is not, estimators that
+            fit a normal distribution to them count votes instead.
         quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
         bounded: whether the noise has a limit at each level, so that a largest loss exists.
         summary: its effect on a pixel x, in one line.
@@ -159,8 +165,7 @@ class Noise(SpecSection, ABC):
 
 
 class AdditiveNoise(Noise):
-    """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) that is known by its
-    structure.
+    """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) of known structure.
 
     If e is not exactly normal, the margins of a linear model are only nearly normal (matched
     variance).
@@ -190,7 +195,7 @@ class AdditiveNoise(Noise):
 
 
 class SigmaNoise(AdditiveNoise):
-    """Additive noise whose level is its standard deviation, or scales that."""
+    """Additive noise whose level sigma is its standard deviation, or scales it."""
 
     level_name = LevelName.SIGMA
     least = 1e-6
