@@ -8,7 +8,12 @@ from torch import Tensor
 from robaudit.noise.filters import gaussian_blur
 from robaudit.noise.warp import Mirror, sample, unit
 
-_TRUNCATE = 3.0  # standard deviations at which the blur of the displacements ends
+# Standard deviations at which the blur of the displacements ends, as in the benchmarks' code.
+_TRUNCATE = 3.0
+
+# Smallest determinant of an affine map. Below it the points are nearly in line, and the map has no
+# useful inverse.
+_LEAST_DETERMINANT = 1e-3
 
 
 def stretched(x: Tensor, u: Tensor, strength: float, smoothness: float, jitter: float) -> Tensor:
@@ -28,26 +33,24 @@ def stretched(x: Tensor, u: Tensor, strength: float, smoothness: float, jitter: 
 
     Returns:
         (n, channels, height, width).
+
+    Source: Simard, Steinkraus and Platt 2003, Best practices for convolutional neural networks;
+        the affine map and both borders as in Hendrycks & Dietterich 2019.
     """
     height, width = x.shape[2:]
-    moved = sample(
-        x, affine_grid(u[:, :6].double() * jitter, height, width).to(x.dtype), Mirror.REFLECT
-    )
+    point_moves = u[:, :6].double() * jitter
+    grid = affine_grid(point_moves, height, width).to(x.dtype)
+    moved = sample(x, grid, Mirror.REFLECT)
     if not strength:
         return moved
-    away = gaussian_blur(
-        u[:, 6:].unflatten(1, (2, height, width)), smoothness, truncate=_TRUNCATE, edge="symmetric"
-    ).mul_(strength)
+    uniform = u[:, 6:].unflatten(1, (2, height, width))
+    displacement = gaussian_blur(uniform, smoothness, truncate=_TRUNCATE, edge="symmetric")
+    displacement = displacement.mul_(strength)  # (n, 2, height, width), in pixels
     columns = torch.arange(width).to(x)
     rows = torch.arange(height).to(x)
-    grid = torch.stack(
-        (
-            unit(away[:, 0] + columns, width, Mirror.SYMMETRIC),
-            unit(away[:, 1] + rows[:, None], height, Mirror.SYMMETRIC),
-        ),
-        1,
-    )
-    return sample(moved, grid, Mirror.SYMMETRIC)
+    from_column = unit(displacement[:, 0] + columns, width, Mirror.SYMMETRIC)
+    from_row = unit(displacement[:, 1] + rows[:, None], height, Mirror.SYMMETRIC)
+    return sample(moved, torch.stack((from_column, from_row), 1), Mirror.SYMMETRIC)
 
 
 def affine_grid(moves: Tensor, height: int, width: int) -> Tensor:
@@ -59,19 +62,21 @@ def affine_grid(moves: Tensor, height: int, width: int) -> Tensor:
     """
     middle_x = float(width // 2)
     middle_y = float(height // 2)
+    # Half of the side of the square; its corners are moved.
     reach = float(max(min(height, width) // 3, 1))
     a, b, d = moves.view(-1, 3, 2).unbind(1)  # (n, 2)
-    # where a step of one column leads to
+    # The images of one step to the right and of one step down: without moves (1, 0) and (0, 1).
     across = (b - d) / (2 * reach) + moves.new_tensor([1.0, 0.0])
     down = (a - b) / (2 * reach) + moves.new_tensor([0.0, 1.0])
-    start = b + moves.new_tensor([middle_x + reach, middle_y - reach])  # where b is now
+    # The new place of b.
+    start = b + moves.new_tensor([middle_x + reach, middle_y - reach])
     determinant = across[:, 0] * down[:, 1] - across[:, 1] * down[:, 0]
-    # three points nearly in line
-    determinant = torch.where(determinant.abs() < 1e-3, 1e-3, determinant)[:, None]
-    # (n, height)
+    is_singular = determinant.abs() < _LEAST_DETERMINANT
+    determinant = torch.where(is_singular, _LEAST_DETERMINANT, determinant)[:, None]
+    # Distances of the new pixels from b.
     rows = torch.arange(height, dtype=moves.dtype, device=moves.device) - start[:, 1:]
-    # (n, width)
     columns = torch.arange(width, dtype=moves.dtype, device=moves.device) - start[:, :1]
+    # The inverse of the 2 x 2 matrix (across, down), applied to (column, row), from b on.
     from_x = (
         (columns * down[:, 1:] / determinant)[:, None, :]
         - (rows * down[:, :1] / determinant)[:, :, None]
@@ -82,6 +87,6 @@ def affine_grid(moves: Tensor, height: int, width: int) -> Tensor:
         - (columns * across[:, 1:] / determinant)[:, None, :]
         + (middle_y - reach)
     )
-    return torch.stack(
-        (unit(from_x, width, Mirror.REFLECT), unit(from_y, height, Mirror.REFLECT)), 1
-    )
+    grid_x = unit(from_x, width, Mirror.REFLECT)
+    grid_y = unit(from_y, height, Mirror.REFLECT)
+    return torch.stack((grid_x, grid_y), 1)

@@ -26,29 +26,43 @@ def plasma(u: Tensor, decay: float) -> Tensor:
 
     Returns:
         (n, side, side).
+
+    Source: Fournier, Fussell and Carpenter 1982, Computer rendering of stochastic models; the
+        shrinkage is the one of Hendrycks & Dietterich 2019 (fog).
     """
-    n = len(u)
-    side = math.isqrt(u.shape[1] + 1)
-    if side * side != u.shape[1] + 1 or side & (side - 1):
-        raise ValueError(f"{u.shape[1]} variables are not a side^2 - 1 of a power of two")
+    n, variables = u.shape
+    side = math.isqrt(variables + 1)
+    is_power_of_two = side & (side - 1) == 0
+    if side * side != variables + 1 or not is_power_of_two:
+        raise ValueError(f"{variables} variables are not a side^2 - 1 of a power of two")
     grid = u.new_zeros(n, 1, 1)
     used = 0
     reach = 1.0
-    while (now := grid.shape[1]) < side:
-        moves = u[:, used : used + 3 * now * now].mul(reach).unflatten(1, (3, now, now))
+    coarse = 1
+    while coarse < side:
+        # A middle, and two middles of edges, for each point of the grid.
+        new_points = 3 * coarse * coarse
+        moves = u[:, used : used + new_points].mul(reach).unflatten(1, (3, coarse, coarse))
+        # Rolling goes round the torus. First the middles of squares ("diamond"), ...
         right = grid.roll(-1, 2)
         below = grid.roll(-1, 1)
         middles = (grid + right + below + below.roll(-1, 2)) * 0.25 + moves[:, 0]
-        finer = u.new_empty(n, 2 * now, 2 * now)
+        # ... then the middles of horizontal and of vertical edges ("square").
+        horizontal = (grid + right + middles + middles.roll(1, 1)) * 0.25 + moves[:, 1]
+        vertical = (grid + below + middles + middles.roll(1, 2)) * 0.25 + moves[:, 2]
+        finer = u.new_empty(n, 2 * coarse, 2 * coarse)
         finer[:, ::2, ::2] = grid
         finer[:, 1::2, 1::2] = middles
-        finer[:, ::2, 1::2] = (grid + right + middles + middles.roll(1, 1)) * 0.25 + moves[:, 1]
-        finer[:, 1::2, ::2] = (grid + below + middles + middles.roll(1, 2)) * 0.25 + moves[:, 2]
+        finer[:, ::2, 1::2] = horizontal
+        finer[:, 1::2, ::2] = vertical
         grid = finer
-        used = used + 3 * now * now
+        used = used + new_points
         reach = reach / decay**2
+        coarse = 2 * coarse
     grid -= grid.amin((1, 2), keepdim=True)
-    return grid.div_(grid.amax((1, 2), keepdim=True).clamp_min_(torch.finfo(u.dtype).tiny))
+    # A fractal without relief stays 0.
+    largest = grid.amax((1, 2), keepdim=True).clamp_min_(torch.finfo(u.dtype).tiny)
+    return grid.div_(largest)
 
 
 def fogged(x: Tensor, u: Tensor, density: float, decay: float) -> Tensor:

@@ -16,7 +16,8 @@ from robaudit.noise.noise import Noise, Shape
 from robaudit.noise.warp import Mirror, sample
 from robaudit.spec.fields import Number
 
-_STRAIGHT = 180.0  # degrees
+# The largest angle in degrees: beyond, the same rotations come again from the other side.
+_STRAIGHT = 180.0
 
 
 class Spatial(Noise):
@@ -69,22 +70,18 @@ class Spatial(Noise):
         """
         side = min(shape[1:])
         for size in levels:
+            smallest_scale = 1 - self.scale * size
+            largest_angle = self.rotation * size
             if self.scale * size >= 1:
+                what = f"at size {size:g} the smallest scale is {smallest_scale:g}: nothing is left"
                 remedy = f"give sizes below {1 / self.scale:g}, or a smaller scale"
-                raise SpecError(
-                    "size",
-                    f"at size {size:g} the smallest scale is {1 - self.scale * size:g}: nothing "
-                    "is left",
-                    remedy,
+                raise SpecError("size", what, remedy)
+            if largest_angle > _STRAIGHT:
+                what = (
+                    f"at size {size:g} the angle reaches {largest_angle:g} degrees, more than 180"
                 )
-            if self.rotation * size > _STRAIGHT:
                 remedy = f"give sizes up to {_STRAIGHT / self.rotation:g}, or a smaller rotation"
-                raise SpecError(
-                    "size",
-                    f"at size {size:g} the angle reaches {self.rotation * size:g} degrees, more "
-                    "than 180",
-                    remedy,
-                )
+                raise SpecError("size", what, remedy)
             if self.pad(size) >= side:
                 what = (
                     f"at size {size:g} the crop shifts by up to {self.pad(size)} pixels, and "
@@ -103,35 +100,35 @@ class Spatial(Noise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """The transformed images; see the class."""
         height, width = x.shape[2:]
-        even = torch.erf(z.double() * math.sqrt(0.5))  # uniform on [-1, 1]; (n, 5)
+        even = torch.erf(z.double() * math.sqrt(0.5))  # 2 u - 1: uniform on [-1, 1]; (n, 5)
         zoom = 1 + self.scale * level * even[:, 1]
         angle = math.radians(self.rotation * level) * even[:, 2]
         pad = self.pad(level)
-        shift_x, shift_y = (
-            torch.floor((even[:, 3:] + 1) * (0.5 * (2 * pad + 1))).clamp_max(2 * pad) - pad
-        ).unbind(1)
+        # floor(u (2 pad + 1)), less pad; u = 1, which rounding may give, belongs to the last pixel.
+        crop = torch.floor((even[:, 3:] + 1) * (0.5 * (2 * pad + 1))).clamp_max(2 * pad) - pad
+        shift_x, shift_y = crop.unbind(1)
+        # A flip looks at the sign alone, so it is the same at every size.
         side = torch.where(even[:, 0] < 0, -1.0, 1.0) if self.flip else torch.ones_like(zoom)
+        # An output pixel reads the input at the inverse of the map: (n,) each.
         cos = torch.cos(angle) / zoom
         sin = torch.sin(angle) / zoom
-        middle_x = (width - 1) / 2
-        middle_y = (height - 1) / 2
-        # (n, width)
-        across = (
-            torch.arange(width, dtype=torch.float64, device=x.device) - middle_x + shift_x[:, None]
-        )
-        # (n, height)
-        down = (
-            torch.arange(height, dtype=torch.float64, device=x.device) - middle_y + shift_y[:, None]
-        )
-        # the column read for an output pixel is  side (cos across - sin down),  the row  sin across
-        # + cos down,  from the middle
+        # Distances of output pixels from the middle, (n, width) and (n, height).
+        across = _from_middle(width, x.device) + shift_x[:, None]
+        down = _from_middle(height, x.device) + shift_y[:, None]
+        # From the middle on, the column read is side (cos across - sin down), the row read sin
+        # across + cos down; in units of grid_sample, where the outermost pixels are at -1 and 1.
         scale_x = 2 / max(width - 1, 1)
         scale_y = 2 / max(height - 1, 1)
+        factors_of_column = (side * cos * scale_x, -side * sin * scale_x)
+        factors_of_row = (sin * scale_y, cos * scale_y)
         grid = x.new_empty(len(z), 2, height, width)
-        for axis, (by_column, by_row) in enumerate(
-            ((side * cos * scale_x, -side * sin * scale_x), (sin * scale_y, cos * scale_y))
-        ):
-            horizontal = (by_column[:, None] * across).to(x.dtype)
-            vertical = (by_row[:, None] * down).to(x.dtype)
+        for axis, (by_across, by_down) in enumerate((factors_of_column, factors_of_row)):
+            horizontal = (by_across[:, None] * across).to(x.dtype)
+            vertical = (by_down[:, None] * down).to(x.dtype)
             torch.add(horizontal[:, None, :], vertical[:, :, None], out=grid[:, axis])
         return sample(x, grid, Mirror.REFLECT)
+
+
+def _from_middle(side: int, device: torch.device) -> Tensor:
+    """Distances of ``side`` pixels in a line from their middle, float64."""
+    return torch.arange(side, dtype=torch.float64, device=device) - (side - 1) / 2
