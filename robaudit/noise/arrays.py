@@ -46,19 +46,20 @@ def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
 
     def load() -> dict[str, NDArray[Any]]:
         with path.open("rb") as stream:
+            # Pickles run code; files may be a stranger's.
             file = np.load(stream, allow_pickle=False)
             if isinstance(file, np.ndarray):
                 raise TypeError("one array without a name")
             return {name: file[name] for name in names if name in file.files}
 
-    return {
-        name: _numbers(array, path, option)
-        for name, array in _opened(path, option, ".npz", load).items()
-    }
+    arrays = _opened(path, option, ".npz", load)
+    return {name: _numbers(array, path, option) for name, array in arrays.items()}
 
 
 def _opened(path: Path, option: str, suffix: str, load: Callable[[], T]) -> T:
+    """The result of ``load``; SpecError at the option: the file is missing or damaged."""
     try:
+        # Opening a pipe would wait for a writer.
         if path.exists() and not path.is_file():
             raise OSError("not a regular file")
         return load()
@@ -78,15 +79,16 @@ def _opened(path: Path, option: str, suffix: str, load: Callable[[], T]) -> T:
         zipfile.BadZipFile,
     ) as error:
         what = f"{path} is not a readable {suffix} file of numbers"
-        raise SpecError(
-            option, what, f"write it with numpy.save{'z' if suffix == '.npz' else ''}, as floats"
-        ) from error
+        function = "numpy.savez" if suffix == ".npz" else "numpy.save"
+        raise SpecError(option, what, f"write it with {function}, as floats") from error
 
 
 def _numbers(array: object, path: Path, option: str) -> Tensor:
+    """The array as a float64 tensor; SpecError at the option: it holds no finite numbers."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
         raise SpecError(option, f"{path} holds no numbers", "write it with numpy, as floats")
-    with torch.inference_mode(False):  # cached, and used with gradients
+    # Callers cache it, so it must also serve passes with gradients.
+    with torch.inference_mode(False):
         tensor = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
     if not tensor.isfinite().all():
         raise SpecError(
@@ -96,17 +98,20 @@ def _numbers(array: object, path: Path, option: str) -> Tensor:
 
 
 class Placed:
-    """A float64 tensor, converted once to each dtype and device that needs it. Two are equal only
-    if they are the same object."""
+    """A float64 tensor, converted once to each dtype and device that needs it.
+
+    Two are equal only if they are the same object.
+    """
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
-        self._made: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        self._copies: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     def like(self, x: Tensor) -> Tensor:
         """The values with the dtype and on the device of x."""
         key = x.device, x.dtype
-        if key not in self._made:
+        if key not in self._copies:
+            # Copies made in inference mode could not be used with gradients later.
             with torch.inference_mode(False):
-                self._made[key] = self.values.to(*key)
-        return self._made[key]
+                self._copies[key] = self.values.to(*key)
+        return self._copies[key]

@@ -53,37 +53,42 @@ class CorrelatedGaussian(SigmaNoise):
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """V V^T with V = Kh^1/2 U Kw^1/2, in float64."""
+        # On the CPU one image at a time, which bounds the float64 copies.
         step = 1 if gradients.device.type == "cpu" else max(1, len(gradients))
         grams = []
         for u in gradients.split(step):
             # (images, margins, channels, height, width)
             maps = u.double().unflatten(2, x.shape[1:])
             if self.channels == "shared":
+                # The same noise in every channel meets the sum of their gradients.
                 maps = maps.sum(2, keepdim=True)
-            grams.append(
-                gram(
-                    _smoothed(maps.flatten(0, 1), self.length).unflatten(0, u.shape[:2]).flatten(2)
-                )
-            )
+            smooth = _smoothed(maps.flatten(0, 1), self.length)
+            v = smooth.unflatten(0, u.shape[:2]).flatten(2)  # (images, margins, pixels)
+            grams.append(gram(v))
         return torch.cat(grams)
 
 
 def _smoothed(z: Tensor, length: float) -> Tensor:
     """Kh^1/2 Z Kw^1/2 of every channel of (n, channels, height, width)."""
     height, width = z.shape[2:]
-    left, right = (_root(side, length).like(z) for side in (height, width))
+    left = _root(height, length).like(z)
+    right = _root(width, length).like(z)
     planes = z.flatten(0, 1)
-    half = product(left, planes)
-    smooth: Tensor = product(half, right.expand(len(planes), -1, -1)).unflatten(0, z.shape[:2])
-    return smooth
+    left_product = product(left, planes)
+    smooth = product(left_product, right.expand(len(planes), -1, -1))
+    planes_of_images: Tensor = smooth.unflatten(0, z.shape[:2])
+    return planes_of_images
 
 
 @lru_cache(maxsize=32)
 def _root(side: int, length: float) -> Placed:
     """The symmetric root of the correlation matrix of ``side`` pixels in a line."""
+    # Cached, so it must also serve passes with gradients.
     with torch.inference_mode(False):
-        at = torch.arange(side, dtype=torch.float64)
-        values, vectors = torch.linalg.eigh(
-            torch.exp(-0.5 * ((at[:, None] - at) / length).square())
-        )
-        return Placed((vectors * values.clamp_min(0.0).sqrt()) @ vectors.T)
+        place = torch.arange(side, dtype=torch.float64)
+        distance = place[:, None] - place
+        # Squared exponential: Rasmussen and Williams 2006, equation 4.9.
+        correlation = torch.exp(-0.5 * (distance / length).square())
+        values, vectors = torch.linalg.eigh(correlation)
+        root = (vectors * values.clamp_min(0.0).sqrt()) @ vectors.T
+        return Placed(root)

@@ -21,13 +21,13 @@ from robaudit.noise.noise import File, Noise, Shape
 
 _SEVERITIES = 5
 _SUFFIXES = (".JPEG", ".jpeg", ".jpg", ".JPG", ".png", ".PNG", ".webp", ".bmp")
-# Pillow decodes nothing else: a file of a stranger reaches no other decoder.
+# Pillow's other decoders are left out: the files may be a stranger's.
 _FORMATS = ("BMP", "JPEG", "PNG", "PPM", "WEBP")
 _SAME_SHAPE = "give the data set resize and crop as the copies had them"
 
 
 def _visible(name: str) -> str:
-    """The name; ValueError: it is hidden, as ``..`` would be, which leaves the folder."""
+    """The name; ValueError: it begins with a dot. ``..`` would lead out of the folder."""
     if name.startswith("."):
         raise ValueError("must be the name of a corruption, without a leading dot")
     return name

@@ -41,11 +41,12 @@ class CovarianceGaussian(SigmaNoise):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file."""
+        """The file of the covariance."""
         return (self.file,)
 
     @cached_property
     def _arrays(self) -> dict[str, Placed]:
+        """The arrays of the file by name: ``factor``, and ``diagonal`` if there is one."""
         arrays = read_npz(self.file, "file", "factor", "diagonal")
         if "factor" not in arrays:
             raise SpecError(
@@ -73,12 +74,11 @@ class CovarianceGaussian(SigmaNoise):
         """
         for name, placed in self._arrays.items():
             array = placed.values
+            dimensions = 2 if name == "factor" else 1
             wanted = "(C H W, rank)" if name == "factor" else "(C H W,)"
-            if (
-                array.shape[:1] != (prod(shape),)
-                or array.ndim != (2 if name == "factor" else 1)
-                or not array.numel()
-            ):
+            has_pixels = array.shape[:1] == (prod(shape),)
+            # A factor of rank 0 has no numbers.
+            if not has_pixels or array.ndim != dimensions or not array.numel():
                 what = (
                     f"{name} in {self.file} has the shape {tuple(array.shape)}, and the "
                     f"images are {shape}"
@@ -93,13 +93,15 @@ class CovarianceGaussian(SigmaNoise):
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """One variable for each direction, then one for each value if there is a diagonal."""
-        return (self._factor.values.shape[1] + (prod(shape) if self._diagonal else 0),)
+        directions = self._factor.values.shape[1]
+        independent = prod(shape) if self._diagonal else 0
+        return (directions + independent,)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + sigma (F w + d v), z = (w, v)."""
         factor = self._factor.like(x)
         rank = factor.shape[1]
-        flat = product(factor, z[:, :rank].unsqueeze(-1)).squeeze(-1)
+        flat = product(factor, z[:, :rank].unsqueeze(-1)).squeeze(-1)  # F w, (n, pixels)
         if self._diagonal:
             flat = flat + z[:, rank:] * self._diagonal.like(x)
         noise: Tensor = flat.mul(level).unflatten(1, x.shape[1:])
@@ -107,10 +109,14 @@ class CovarianceGaussian(SigmaNoise):
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """(U F) (U F)^T + (U d) (U d)^T."""
+        # On the CPU one image at a time, which bounds the float64 copies.
         step = 1 if gradients.device.type == "cpu" else max(1, len(gradients))
         grams = []
         for part in gradients.split(step):
             u = part.double()
-            total = gram(product(u, self._factor.like(u).expand(len(u), -1, -1)))
-            grams.append(total + gram(u * self._diagonal.like(u)) if self._diagonal else total)
+            factor = self._factor.like(u).expand(len(u), -1, -1)
+            total = gram(product(u, factor))
+            if self._diagonal:
+                total = total + gram(u * self._diagonal.like(u))
+            grams.append(total)
         return torch.cat(grams)

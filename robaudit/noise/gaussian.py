@@ -27,7 +27,7 @@ class Gaussian(SigmaNoise):
 
     @property
     def by_row(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:
@@ -36,11 +36,6 @@ class Gaussian(SigmaNoise):
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""
-        return torch.cat(
-            [
-                gram(image.double())
-                for image in gradients.split(
-                    1 if gradients.device.type == "cpu" else len(gradients)
-                )
-            ]
-        )
+        # On the CPU one image at a time, which bounds the float64 copies.
+        step = 1 if gradients.device.type == "cpu" else len(gradients)
+        return torch.cat([gram(part.double()) for part in gradients.split(step)])

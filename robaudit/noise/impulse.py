@@ -35,6 +35,6 @@ class Impulse(Noise):
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """0 below the quantile of half the share, 1 above its mirror image, x between them."""
-        # draws are float32 numbers: the same decisions in either precision
+        # Draws are float32 numbers. With an edge rounded to float32, runs in float64 decide alike.
         edge = float(np.float32(ndtri(level / 2)))
         return torch.where(z < edge, 0.0, x).masked_fill_(z >= -edge, 1.0)

@@ -47,40 +47,44 @@ def build(
     Args:
         specs: the spec's noises.
         base_dir: the folder that paths among their options are relative to.
-        origin: location of the spec's parts in a file, for messages; None: there is no file.
+        origin: location of the spec's parts in a file, for messages. Default: no file.
 
     Raises:
         SpecError: unknown kind or option, bad value, or a level out of range.
     """
     if origin is None or not origin.where:
-        origin = Origin(moved={} if len(specs) > 1 else {("noise", 0): ("noise",)})
+        # A spec with a single noise is usually written without a list: messages say noise.key, and
+        # not noise[0].key.
+        moved: dict[Location, Location] = {}
+        if len(specs) <= 1:
+            moved = {("noise", 0): ("noise",)}
+        origin = Origin(moved=moved)
     return tuple(_build(spec, base_dir, ("noise", i), origin) for i, spec in enumerate(specs))
 
 
 def _build(spec: NoiseSpec, base_dir: Path, place: Location, origin: Origin) -> NoiseProcess:
+    """One noise of a run, checked; ``place`` is its location in the spec."""
+
     def where(key: str) -> str:
         return origin.place((*place, key))
 
     cls = load(spec.kind, where("kind"))
     if spec.level_name != cls.level_name:
         what = f"the level of {spec.kind} is called {cls.level_name}, not {spec.level_name}"
-        raise SpecError(
-            where(spec.level_name),
-            what,
-            f"write {cls.level_name}: {', '.join(f'{level:g}' for level in spec.levels)}",
-        )
+        levels = ", ".join(f"{level:g}" for level in spec.levels)
+        raise SpecError(where(spec.level_name), what, f"write {cls.level_name}: {levels}")
+    # A validator of a plugin may raise anything; such an exception names the plugin.
     with blaming(f"noise {spec.label}", cls):
+        options = {**spec.options, "name": spec.label, "clip": spec.clip}
         try:
-            noise = cls.model_validate(
-                {**spec.options, "name": spec.label, "clip": spec.clip},
-                context={BASE_DIR: base_dir},
-            )
+            noise = cls.model_validate(options, context={BASE_DIR: base_dir})
         except ValidationError as error:
             raise explain(error, origin, place) from error
     if spec.clip and cls.quantises:
         raise SpecError(where("clip"), f"{spec.kind} already clips to [0, 1]", "leave clip out")
     for level in spec.levels:
-        if not cls.least <= level <= cls.most or (cls.whole and level != int(level)):
+        is_in_range = cls.least <= level <= cls.most
+        if not is_in_range or (cls.whole and level != int(level)):
             kind = "a whole number" if cls.whole else "one"
             raise SpecError(
                 where(spec.level_name),

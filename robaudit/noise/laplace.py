@@ -32,11 +32,9 @@ class Laplace(SigmaNoise):
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x - sign(z) sigma / sqrt 2 log erfc(|z| / sqrt 2)."""
-        return (
-            _log_erfc(z.abs() * _SQRT_HALF)
-            * torch.copysign(torch.full_like(z, level * _SQRT_HALF), -z)
-            + x
-        )
+        size = torch.full_like(z, level * _SQRT_HALF)
+        # log erfc is negative, so the product has the sign of z.
+        return _log_erfc(z.abs() * _SQRT_HALF) * torch.copysign(size, -z) + x
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""
@@ -48,6 +46,7 @@ def _log_erfc(t: Tensor) -> Tensor:
     both."""
     near = t.clamp_max(1.0)
     far = t.clamp_min(1.0)
-    return torch.where(
-        t < 1.0, torch.log1p(-torch.erf(near)), torch.special.erfcx(far).log() - far * far
-    )
+    # log(1 - erf t) is exact for small t. Beyond, erfc(t) = exp(-t^2) erfcx(t) does not underflow.
+    near_value = torch.log1p(-torch.erf(near))
+    far_value = torch.special.erfcx(far).log() - far * far
+    return torch.where(t < 1.0, near_value, far_value)

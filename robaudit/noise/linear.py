@@ -32,6 +32,7 @@ class LinearCorruption(Noise):
     prefer = "fading contrast, and comparison with people, who tolerate a share of about 0.75"
     source = "Jang et al. 2021; Smoothed robustness analysis, section 3.4"
 
+    # Grey noise of Jang et al.: mean 0.5, standard deviation 6 of 255 steps.
     mean: Number = Field(0.5, ge=0.0, le=1.0, description="of the noise; 0.5 is grey")
     std: Number = Field(
         6 / 255, ge=0.0, le=10.0, description="standard deviation of the noise; 0: plain grey"
@@ -44,4 +45,5 @@ class LinearCorruption(Noise):
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """(1 - share) x + share (mean + std z)."""
-        return z.mul(self.std).add_(self.mean).mul_(level).add_(x * (1.0 - level))
+        grey = z.mul(self.std).add_(self.mean)
+        return grey.mul_(level).add_(x * (1.0 - level))

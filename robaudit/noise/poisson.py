@@ -12,11 +12,9 @@ from robaudit.noise.noise import AdditiveNoise, Shape
 from robaudit.numerics.poisson_counts import poisson_quantile
 from robaudit.numerics.rowwise import diagonal_gram
 
-# values of one operation: fits the CPU's cache, or keeps the GPU busy
-_VALUES = {
-    "cpu": 1 << 16,
-    "other": 1 << 24,
-}
+# Values of one operation: 512 KiB of float64 fit the CPU's cache, 128 MiB keep a GPU busy.
+_VALUES_ON_CPU = 1 << 16
+_VALUES_ELSEWHERE = 1 << 24
 
 
 class Poisson(AdditiveNoise):
@@ -39,12 +37,16 @@ class Poisson(AdditiveNoise):
     source = "EMVA 1288, section 2.1"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
-        """Poisson counts of mean x photons, divided by photons; to z they are x + sqrt(x / photons)
-        z."""
+        """Poisson counts of mean x photons, divided by photons.
+
+        The gradient with respect to z is the one of x + sqrt(x / photons) z.
+        """
         pixels = z.new_empty(len(z), *x.shape[1:])
         for rows, count in counts(x, z.detach(), level):
             pixels[rows] = count.div_(level)
-        return with_gradient(pixels, z * (x / level).sqrt()) if z.requires_grad else pixels
+        if not z.requires_grad:
+            return pixels
+        return with_gradient(pixels, z * (x / level).sqrt())
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """The standard deviation of white, 1 / sqrt(photons)."""
@@ -52,6 +54,7 @@ class Poisson(AdditiveNoise):
 
     def shrunk(self, level: float, factor: float) -> float:
         """1 / factor^2 times as many photons."""
+        # The deviation of white is 1 / sqrt(photons).
         return level / factor**2
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
@@ -61,12 +64,14 @@ class Poisson(AdditiveNoise):
 
 def with_gradient(pixels: Tensor, smooth: Tensor) -> Tensor:
     """The pixels, with the gradient of a smooth map."""
+    # The difference is exactly 0, and has the gradient of ``smooth``.
     return pixels + (smooth - smooth.detach())
 
 
 def counts(x: Tensor, z: Tensor, photons: float) -> Iterator[tuple[slice, Tensor]]:
-    """Photons detected, Poisson(x photons), for some rows at a time: they are float64, and small
-    enough for the processor's cache.
+    """Photons detected, Poisson(x photons), for some rows at a time.
+
+    Counts are float64; the rows of one step fit the processor's cache.
 
     Args:
         x: pixels (n, channels, height, width), or (1, ...) for all rows.
@@ -76,13 +81,12 @@ def counts(x: Tensor, z: Tensor, photons: float) -> Iterator[tuple[slice, Tensor
     Yields:
         The rows, and their counts (rows, channels, height, width), float64.
     """
-    step = (
-        max(1, _VALUES["cpu" if z.device.type == "cpu" else "other"] // max(1, z[0].numel()))
-        if len(z)
-        else 1
-    )
+    if not len(z):
+        return
+    values = _VALUES_ON_CPU if z.device.type == "cpu" else _VALUES_ELSEWHERE
+    step = max(1, values // max(1, z[0].numel()))
     for start in range(0, len(z), step):
         rows = slice(start, min(start + step, len(z)))
-        part = z[rows]
-        rate = (x if len(x) == 1 else x[rows]).double().mul(photons)
-        yield rows, poisson_quantile(rate, part)
+        images = x if len(x) == 1 else x[rows]
+        rate = images.double().mul(photons)
+        yield rows, poisson_quantile(rate, z[rows])

@@ -19,6 +19,7 @@ from robaudit.spec.fields import Number, as_tuple
 
 
 def _list_or_path(value: object) -> object:
+    """A path as it is, anything else as a tuple: a single number is one channel."""
     return value if isinstance(value, str | Path) else as_tuple(value)
 
 
@@ -45,7 +46,8 @@ class ScaledGaussian(SigmaNoise):
 
     @field_validator("scale")
     @classmethod
-    def _sane(cls, scale: tuple[float, ...] | Path) -> tuple[float, ...] | Path:
+    def _not_negative(cls, scale: tuple[float, ...] | Path) -> tuple[float, ...] | Path:
+        # A file is checked when it is read.
         if isinstance(scale, tuple):
             if any(s < 0 for s in scale):
                 raise ValueError("must not have negative numbers")
@@ -66,8 +68,10 @@ class ScaledGaussian(SigmaNoise):
             SpecError: the file is no map of scales.
         """
         if isinstance(self.scale, tuple):
+            # Cached, so it must also serve passes with gradients.
             with torch.inference_mode(False):
-                return Placed(torch.tensor(self.scale, dtype=torch.float64)[:, None, None])
+                of_channels = torch.tensor(self.scale, dtype=torch.float64)
+                return Placed(of_channels[:, None, None])
         scales = read_npy(self.scale, "scale")
         if (scales < 0).any() or not scales.any():
             raise SpecError(
@@ -89,12 +93,14 @@ class ScaledGaussian(SigmaNoise):
             if actual[0] != channels:
                 what = f"has {actual[0]} numbers, and the images have {channels} channels"
                 raise SpecError("scale", what, "give one for each channel")
-        elif actual not in {(channels, 1, 1), (height, width), (1, height, width), shape}:
-            written = actual[:1] if actual[1:] == (1, 1) else actual
-            what = f"{self.scale} has the shape {written}, and the images are {shape}"
-            raise SpecError(
-                "scale", what, "save a map of shape (C,), (H, W), (1, H, W) or (C, H, W)"
-            )
+            return
+        fitting = {(channels, 1, 1), (height, width), (1, height, width), shape}
+        if actual not in fitting:
+            # A map (C,) was given two dimensions of 1 when it was read.
+            shape_in_file = actual[:1] if actual[1:] == (1, 1) else actual
+            what = f"{self.scale} has the shape {shape_in_file}, and the images are {shape}"
+            remedy = "save a map of shape (C,), (H, W), (1, H, W) or (C, H, W)"
+            raise SpecError("scale", what, remedy)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + sigma s z."""

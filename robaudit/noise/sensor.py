@@ -18,7 +18,8 @@ from robaudit.spec.fields import Number, Whole
 class Sensor(Noise):
     """The linear camera of EMVA 1288.
 
-        y = round(m clip((N + read_noise v) / photons)) / m,     N ~ Poisson(x photons),     v ~ N(0, 1),     m = 2^bits - 1
+        y = round(m clip((N + read_noise v) / photons)) / m,
+        N ~ Poisson(x photons),  v ~ N(0, 1),  m = 2^bits - 1.
 
     The level is the number of electrons (detected photons) of a white pixel: the exposure. Away
     from black and white, the mean is x and the variance x / photons + (read_noise / photons)^2 + 1
@@ -54,15 +55,21 @@ class Sensor(Noise):
         """Electrons in units of white, quantised. The gradient with respect to z assumes normal
         photons, and is zero in black and white."""
         channels = x.shape[1]
+        of_photons = z[:, :channels]
+        of_reading = z[:, channels:]
         steps = 2.0**self.bits - 1.0
         pixels = z.new_empty(len(z), *x.shape[1:])
-        for rows, electrons in counts(x, z[:, :channels].detach(), level):
+        for rows, electrons in counts(x, of_photons.detach(), level):
             if self.read_noise:
-                electrons.add_(z[rows, channels:].detach().double() * self.read_noise)
-            pixels[rows] = electrons.div_(level).clamp_(0.0, 1.0).mul_(steps).round_().div_(steps)
+                electrons.add_(of_reading[rows].detach().double() * self.read_noise)
+            # Saturated at a full well, then converted to steps of the analogue-to-digital
+            # converter (EMVA 1288, section 2.1).
+            exposure = electrons.div_(level).clamp_(0.0, 1.0)
+            pixels[rows] = exposure.mul_(steps).round_().div_(steps)
         if not z.requires_grad:
             return pixels
-        smooth = z[:, :channels] * (x / level).sqrt()
+        smooth = of_photons * (x / level).sqrt()
         if self.read_noise:
-            smooth = smooth + z[:, channels:] * (self.read_noise / level)
-        return with_gradient(pixels, torch.where((pixels > 0) & (pixels < 1), smooth, 0.0))
+            smooth = smooth + of_reading * (self.read_noise / level)
+        within_range = (pixels > 0) & (pixels < 1)
+        return with_gradient(pixels, torch.where(within_range, smooth, 0.0))

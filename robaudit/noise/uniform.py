@@ -16,7 +16,8 @@ from robaudit.noise.noise import AdditiveNoise, Shape
 from robaudit.numerics.attack import Ball
 from robaudit.numerics.rowwise import diagonal_gram, total
 
-_SHORTEST = 1e-6  # shorter than any draw; z = 0 is the image itself
+# Shorter than any draw. A search may come to z = 0, which is the image itself.
+_SHORTEST = 1e-6
 
 
 class Uniform(AdditiveNoise):
@@ -70,24 +71,25 @@ class Uniform(AdditiveNoise):
             SpecError: a level is above the diagonal of the pixel range, sqrt(d), and the pixels are
                 clipped.
         """
+        if not (self.support == "sphere" and self.clip):
+            return
         longest = math.sqrt(math.prod(shape))
-        if (
-            self.support == "sphere"
-            and self.clip
-            and (beyond := [level for level in levels if level > longest])
-        ):
-            what = (
-                f"{beyond[0]:g} is longer than any difference of two images in [0, 1], "
-                f"{longest:.4g}, so no clipped copy has this norm"
-            )
-            raise SpecError("eps", what, "give smaller levels, or leave clip out")
+        for level in levels:
+            if level > longest:
+                what = (
+                    f"{level:g} is longer than any difference of two images in [0, 1], "
+                    f"{longest:.4g}, so no clipped copy has this norm"
+                )
+                raise SpecError("eps", what, "give smaller levels, or leave clip out")
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
         """The shape of the image, or d + 2 variables for the ball."""
-        return shape if self.norm == "linf" or self.support == "sphere" else (math.prod(shape) + 2,)
+        if self.norm == "linf" or self.support == "sphere":
+            return shape
+        return (math.prod(shape) + 2,)
 
     def ball(self, level: float) -> Ball | None:
-        """Its support; None for the sphere."""
+        """The ball of radius eps about the image; None for the sphere."""
         return None if self.support == "sphere" else Ball(self.norm, level)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
@@ -95,17 +97,19 @@ class Uniform(AdditiveNoise):
         for the ball."""
         if self.norm == "linf":
             return torch.mul(z, math.sqrt(0.5)).erf_().mul_(level).add_(x)
+        # The squares are summed in one order for any number of rows.
+        squares = z.flatten(1).double().square()
+        length = total(squares).sqrt().clamp_min(_SHORTEST)
+        factor = (level / length).to(z.dtype)
         if self.support == "sphere":
-            length = total(z.flatten(1).double().square()).sqrt().clamp_min(_SHORTEST)
-            return z * (level / length).to(z.dtype)[:, None, None, None] + x
-        # in this order for any number of rows
-        length = total(z.double().square()).sqrt().clamp_min(_SHORTEST).unsqueeze(1)
-        inside: Tensor = (z[:, :-2] * (level / length).to(z.dtype)).unflatten(1, x.shape[1:])
+            return z * factor[:, None, None, None] + x
+        # Without its last two coordinates, a point of the sphere is uniform in the ball.
+        inside: Tensor = (z[:, :-2] * factor.unsqueeze(1)).unflatten(1, x.shape[1:])
         return inside + x
 
     @property
     def by_row(self) -> bool:
-        """True in the box."""
+        """Whether the support is the box."""
         return self.norm == "linf"
 
     def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:
@@ -115,11 +119,12 @@ class Uniform(AdditiveNoise):
     def amplitude(self, level: float, shape: Shape) -> float:
         """The standard deviation of a value: eps / sqrt(3), eps / sqrt(d + 2), or eps / sqrt(d) on
         the sphere."""
-        return level / math.sqrt(
-            3.0
-            if self.norm == "linf"
-            else math.prod(shape) + (0.0 if self.support == "sphere" else 2.0)
-        )
+        pixels = math.prod(shape)
+        if self.norm == "linf":
+            return level / math.sqrt(3.0)
+        if self.support == "sphere":
+            return level / math.sqrt(pixels)
+        return level / math.sqrt(pixels + 2.0)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""

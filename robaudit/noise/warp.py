@@ -20,8 +20,10 @@ class Mirror(Enum):
 def unit(pixels: Tensor, side: int, mirror: Mirror) -> Tensor:
     """Coordinates in pixels (0 is the centre of the first one) as coordinates of ``grid_sample``,
     whose reflections are at -1 and 1."""
+    # The centres of the outermost pixels are at -1 and 1; a single pixel has them in one place.
     if mirror is Mirror.REFLECT:
         return pixels * (2 / max(side - 1, 1)) - 1
+    # The edges of the image are at -1 and 1.
     return pixels * (2 / side) + (1 / side - 1)
 
 
