@@ -125,6 +125,7 @@ def best_rows(log_l: Tensor, each: int) -> tuple[Tensor, Tensor]:
         Values (images,) and rows (images,), int64.
     """
     # A stable sort puts the first of several equal values first, on every device.
-    ranked, order = log_l.view(-1, each).sort(dim=1, descending=True, stable=True)
+    of_image = log_l.view(-1, each)  # (images, each)
+    ranked, order = of_image.sort(dim=1, descending=True, stable=True)
     first_row = torch.arange(len(order), device=order.device) * each
     return ranked[:, 0], order[:, 0] + first_row

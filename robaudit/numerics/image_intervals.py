@@ -170,8 +170,10 @@ class MeasuredImages:
         where images stopped adaptively."""
         if self.adaptive:
             # A confidence sequence at another confidence needs the counts, which are not here.
-            return np.full_like(self.values, np.nan), np.full_like(self.values, np.nan)
-        return restated(self.values, self.lowers, self.uppers, self.draws or 0, tail, self.split)
+            no_ends = np.full_like(self.values, np.nan)
+            return no_ends, no_ends.copy()
+        draws = self.draws or 0
+        return restated(self.values, self.lowers, self.uppers, draws, tail, self.split)
 
 
 # --- intervals of rows at another confidence
@@ -472,8 +474,9 @@ def _least_quantile(
     strict_ends[np.isnan(strict_ends)] = -np.inf
     ends.sort()
     strict_ends.sort()
-    near = max(images.low, _rank_bound(ends, strict_ends, ranks[0], images.tail, alpha))
-    far = max(images.low, _rank_bound(ends, strict_ends, ranks[1], images.tail, alpha))
+    near_rank, far_rank = ranks
+    near = max(images.low, _rank_bound(ends, strict_ends, near_rank, images.tail, alpha))
+    far = max(images.low, _rank_bound(ends, strict_ends, far_rank, images.tail, alpha))
     # x_s is at least x_r, whatever its own bound says; and inf - inf is no number.
     if far <= near or not math.isfinite(near):
         return near

@@ -51,9 +51,7 @@ def clopper_pearson(
     from scipy.special import betaincinv
 
     _check_confidence(confidence)
-    k, n = np.broadcast_arrays(
-        np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    )
+    k, n = np.broadcast_arrays(_floats(successes), _floats(trials))
     if not (np.all(k >= 0) and np.all(k <= n)):
         raise ValueError("clopper_pearson: needs 0 <= successes <= trials")
     tail = (1.0 - confidence) / 2.0
@@ -96,9 +94,9 @@ def paired_difference(
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008); the limits: Clopper and Pearson 1934.
     """
-    k, m, n = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (lost, won, draws)))
-    counts_are_valid = np.all(k >= 0) and np.all(m >= 0) and np.all(k + m <= n)
-    if not (counts_are_valid and np.all(n >= 1)):
+    k, m, n = np.broadcast_arrays(_floats(lost), _floats(won), _floats(draws))
+    not_negative = np.all(k >= 0) and np.all(m >= 0)
+    if not (not_negative and np.all(k + m <= n) and np.all(n >= 1)):
         raise ValueError("paired_difference: needs 0 <= lost + won <= draws and a draw")
     low_a, high_a = clopper_pearson(k, n, confidence)
     low_b, high_b = clopper_pearson(m, n, confidence)
@@ -113,7 +111,9 @@ def paired_difference(
     r = np.sqrt(np.minimum(1.0, odds_product))
     below = _correlated_norm(b - low_b, high_a - a, r)
     above = _correlated_norm(high_b - b, a - low_a, r)
-    return np.maximum(-1.0, b - a - below), np.minimum(1.0, b - a + above)
+    lower = np.maximum(-1.0, b - a - below)
+    upper = np.minimum(1.0, b - a + above)
+    return lower, upper
 
 
 def antithetic_share(
@@ -136,7 +136,9 @@ def antithetic_share(
     Returns:
         (lower, upper), float64.
     """
-    k, s, n = (np.asarray(a, dtype=np.float64) for a in (kept, split, copies))
+    k = _floats(kept)
+    s = _floats(split)
+    n = _floats(copies)
     # Counts may be products of a rounded share and a number of draws, and so a little below 0.
     neither = np.maximum(n - k - s, 0.0) / 2.0
     both = np.maximum(k - s, 0.0) / 2.0
@@ -148,8 +150,8 @@ def antithetic_share(
 def share_variance(shares: ArrayLike, draws: ArrayLike, split: ArrayLike | None = None) -> Floats:
     """The variance of shares of votes: p (1 - p)/n for n independent votes, 2 (p (1 - p) -
     split/(2n))/n if ``split`` of n/2 antithetic pairs disagree."""
-    p = np.asarray(shares, dtype=np.float64)
-    n = np.asarray(draws, dtype=np.float64)
+    p = _floats(shares)
+    n = _floats(draws)
     variance: Floats = p * (1.0 - p)
     if split is None:
         return variance / n
@@ -182,7 +184,7 @@ def antithetic_difference(
         (lower, upper), float64. Coverage is at least nominal on each side in every case enumerated
         (``tests/unit/numerics/test_paired.py``).
     """
-    n = np.asarray(pairs, dtype=np.float64)
+    n = _floats(pairs)
     half = _weighted_difference(halves, n, 0.5, confidence)
     whole = _weighted_difference(wholes, n, 1.0, confidence)
     # A pair cannot differ by 1/2 and by 1 at once: the covariance of the two parts is minus the
@@ -193,7 +195,9 @@ def antithetic_difference(
     difference = half.value + whole.value
     below = _correlated_norm(half.below, whole.below, r)
     above = _correlated_norm(half.above, whole.above, r)
-    return np.maximum(-1.0, difference - below), np.minimum(1.0, difference + above)
+    lower = np.maximum(-1.0, difference - below)
+    upper = np.minimum(1.0, difference + above)
+    return lower, upper
 
 
 class _WeightedDifference(NamedTuple):
@@ -216,8 +220,8 @@ def _weighted_difference(
 ) -> _WeightedDifference:
     """The part of an antithetic difference that comes from pairs which differ by ``weight``."""
     lost, won = cells
-    k = np.asarray(lost, dtype=np.float64)
-    m = np.asarray(won, dtype=np.float64)
+    k = _floats(lost)
+    m = _floats(won)
     value = (m - k) / n
     lower, upper = paired_difference(k, m, n, confidence)
     # E[d^2] - E[d]^2 for d = -1, 0 or 1; half a count more, so that it is not 0 without counts.
@@ -259,7 +263,7 @@ def mean_interval(
         ValueError: no values, a value that is not finite, or confidence outside (0, 1).
     """
     _check_confidence(confidence)
-    x = np.asarray(values, dtype=np.float64).ravel()
+    x = _floats(values).ravel()
     tail = (1.0 - confidence) / 2.0
     if x.size == 0 or not np.all(np.isfinite(x)):
         raise ValueError("mean_interval: needs at least one value, all finite")
@@ -282,12 +286,13 @@ def mean_lower(values: ArrayLike, low: float, alpha: float) -> float:
 
     if math.isfinite(low):
         return gaffke_lower(values, low, alpha)
-    x = np.asarray(values, dtype=np.float64)
+    x = _floats(values)
     if x.size == 1:  # a single value gives no spread
         return -math.inf
     # Student's t; the quantile is negative.
     quantile = stdtrit(x.size - 1, alpha)
-    return float(x.mean() + quantile * x.std(ddof=1) / math.sqrt(x.size))
+    distance = quantile * x.std(ddof=1) / math.sqrt(x.size)
+    return float(x.mean() + distance)
 
 
 def pooled_measurement_error(std_errors: ArrayLike) -> float:
@@ -301,7 +306,7 @@ def pooled_measurement_error(std_errors: ArrayLike) -> float:
     Raises:
         ValueError: no measurements.
     """
-    errors = np.asarray(std_errors, dtype=np.float64)
+    errors = _floats(std_errors)
     if not errors.size:
         raise ValueError("no measurements")
     return float(np.linalg.norm(errors) / errors.size)
@@ -322,10 +327,10 @@ def pooled_measurement_interval(
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
-    value, lower, upper = (np.asarray(a, dtype=np.float64) for a in (values, lowers, uppers))
+    value = _floats(values)
     mean = float(value.mean())
-    below = float(np.linalg.norm(value - lower)) / value.size
-    above = float(np.linalg.norm(upper - value)) / value.size
+    below = float(np.linalg.norm(value - _floats(lowers))) / value.size
+    above = float(np.linalg.norm(_floats(uppers) - value)) / value.size
     return mean - scale * below, mean + scale * above
 
 
@@ -348,6 +353,10 @@ def quantile_ranks(n: int, q: float, confidence: float = 0.95) -> tuple[int, int
     r = int(np.searchsorted(at_most, tail, side="right"))  # P[B <= r - 1] <= tail
     s = int(np.searchsorted(at_most, 1.0 - tail, side="left")) + 1  # P[B <= s - 1] >= 1 - tail
     return r, min(s, n + 1)
+
+
+def _floats(numbers: ArrayLike) -> Floats:
+    return np.asarray(numbers, dtype=np.float64)
 
 
 def _check_confidence(confidence: float) -> None:
@@ -404,9 +413,11 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
     tail = (1 - 0.95) / 2
     # log of the mean, relative to the largest p: probabilities of 1e-400 have no float.
     top = max(log_p)
-    value = top + math.log(math.fsum(math.exp(x - top) for x in log_p) / n)
+    mean_over_top = math.fsum(math.exp(x - top) for x in log_p) / n
+    value = top + math.log(mean_over_top)
     mean_of_logs = math.fsum(log_p) / n
-    spread = math.sqrt(math.fsum((x - mean_of_logs) ** 2 for x in log_p) / (n - 1))
+    squares = math.fsum((x - mean_of_logs) ** 2 for x in log_p)
+    spread = math.sqrt(squares / (n - 1))
     error_of_logs = spread / math.sqrt(n)
     ideal_error = math.sqrt(math.fsum(variance)) / n
 

@@ -88,7 +88,8 @@ def dense(matrix: Tensor) -> Norms:
 
 def _spectral(a: Tensor) -> float:
     """The largest singular value of matrices (..., m, n), through the smaller Gram matrix."""
-    gram = a @ a.mH if a.shape[-2] <= a.shape[-1] else a.mH @ a
+    is_wide = a.shape[-2] <= a.shape[-1]
+    gram = a @ a.mH if is_wide else a.mH @ a
     eigenvalues = torch.linalg.eigvalsh(gram)  # ascending
     largest = float(eigenvalues[..., -1].amax())
     # That of a zero matrix may be a little below 0 by rounding.
@@ -141,7 +142,8 @@ def convolution(
     if transposed:
         # A row of the adjoint: an output pixel depends on the taps of one phase, and on all
         # channels of its group.
-        taps = phases.reshape(groups, weight.shape[0] // groups, phases.shape[1], -1)
+        channels = weight.shape[0] // groups
+        taps = phases.reshape(groups, channels, phases.shape[1], -1)
         sums = taps.abs().sum((1, 3))
         squares = taps.square().sum((1, 3))
     else:
@@ -189,7 +191,8 @@ def _phases(weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> T
     dims = len(kernel)
     phase_dims = [3 + 2 * j for j in range(dims)]
     place_dims = [2 + 2 * j for j in range(dims)]
-    return split.permute([0, 1, *phase_dims, *place_dims]).reshape(weight.shape[0], -1, *taps)
+    phases = split.permute([0, 1, *phase_dims, *place_dims])
+    return phases.reshape(weight.shape[0], -1, *taps)
 
 
 def _largest_symbol(
@@ -209,7 +212,8 @@ def _largest_symbol(
         for n, p, s, t in zip(size, padding, stride, taps, strict=True)
     ]
     # (groups, out, in, taps)
-    blocks = phases.reshape(groups, phases.shape[0] // groups, phases.shape[1], -1)
+    channels = phases.shape[0] // groups
+    blocks = phases.reshape(groups, channels, phases.shape[1], -1)
     if math.prod(taps) == 1:
         return _spectral(blocks[..., 0])
     tap_ranges = [torch.arange(t, dtype=torch.float64) for t in taps]

@@ -46,7 +46,8 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     # d s / d f_j for j != t: the softmax over the other classes.
     shares = others.softmax(1)
     # log sum_j e^f_j = max f - log(largest share).
-    log_sum = others.amax(1, keepdim=True).sub_(shares.amax(1, keepdim=True).log_())
+    log_largest_share = shares.amax(1, keepdim=True).log_()
+    log_sum = others.amax(1, keepdim=True).sub_(log_largest_share)
     s = log_sum.sub_(own)
     # Everywhere s < CE and log CE < s but for rounding and the clamps, so maximum and minimum pick
     # the right branch.

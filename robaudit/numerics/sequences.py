@@ -89,7 +89,8 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
     total: Floats = np.full(s.shape, -np.inf)
     for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
         # The integral of p^S (1 - p)^F under Beta(a, b) is B(a + S, b + F) / B(a, b).
-        component = np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b)
+        after = betaln(np.add(a, s), np.add(b, f))
+        component = np.log(weight) + after - betaln(a, b)
         total = np.logaddexp(total, component)
     return total
 
@@ -158,13 +159,15 @@ def deciding_sequence(
     s, f = _checked(successes, failures, confidence)
     marginal_of_low_p, marginal_of_high_p = deciding_marginals(s, f, threshold)
     # Ends of the two sets of p that each family does not reject.
-    low_p = _ends(s, f, marginal_of_low_p + np.log1p(-confidence))
-    high_p = _ends(s, f, marginal_of_high_p + np.log1p(-confidence))
+    log_error = np.log1p(-confidence)
+    lower_of_low, upper_of_low = _ends(s, f, marginal_of_low_p + log_error)
+    lower_of_high, upper_of_high = _ends(s, f, marginal_of_high_p + log_error)
     # The first set counts below the threshold, the second from the threshold on. An end comes from
     # the other set where its own has no p on its side of the threshold.
-    lower = np.where(low_p[0] < threshold, low_p[0], np.maximum(high_p[0], threshold))
-    before_threshold = np.nextafter(threshold, 0.0)
-    upper = np.where(high_p[1] >= threshold, high_p[1], np.minimum(low_p[1], before_threshold))
+    lower_above = np.maximum(lower_of_high, threshold)
+    lower = np.where(lower_of_low < threshold, lower_of_low, lower_above)
+    upper_below = np.minimum(upper_of_low, np.nextafter(threshold, 0.0))
+    upper = np.where(upper_of_high >= threshold, upper_of_high, upper_below)
     return lower, upper
 
 
@@ -232,7 +235,8 @@ def _lower_end(s: Floats, f: Floats, least: Floats) -> Floats:
     """The largest p below s/(s + f) with a log-likelihood of at most ``least``, by bisection."""
     outside = np.zeros(s.shape)
     # The maximum of the likelihood; 0 without counts.
-    inside = np.divide(s, s + f, out=np.zeros(s.shape), where=s + f > 0)
+    total = s + f
+    inside = np.divide(s, total, out=np.zeros(s.shape), where=total > 0)
     for _ in range(_HALVINGS):
         middle = 0.5 * (outside + inside)
         # No float lies between the ends of any interval.
