@@ -139,13 +139,11 @@ class CorruptedSet(Noise):
                 f"{_SEVERITIES * samples} images"
             )
             raise DataError(str(self._labels), what, "give one label for each image")
-        compared = 0
+        known = [(name, label) for name, label in labels if label is not None and label >= 0]
         differences = []
-        for sample_id, label in labels:
-            if label is None or label < 0:
-                continue
-            compared += 1
-            label_of_set = int(labels_of_set[_row(str(self._array), sample_id, samples)])
+        for sample_id, label in known:
+            row = _row(str(self._array), sample_id, samples)
+            label_of_set = int(labels_of_set[row])
             if label_of_set != label:
                 differences.append((sample_id, label, label_of_set))
         if differences:
@@ -153,7 +151,7 @@ class CorruptedSet(Noise):
             first = f"the first is {sample_id!r}, {label_of_set} there and {label} in the data set"
             raise DataError(
                 str(self._labels),
-                f"differs from the data set in {len(differences)} of {compared} labels; {first}",
+                f"differs from the data set in {len(differences)} of {len(known)} labels; {first}",
                 "the copies must be of the same images in the same order",
             )
 
@@ -172,7 +170,8 @@ class CorruptedSet(Noise):
         shape = (x.shape[1], x.shape[2], x.shape[3])
         if isinstance(copies, np.ndarray):
             _require_shape(str(self._array), copies, shape)
-            rows = [_row(str(self._array), sample_id, copies.shape[1]) for sample_id in ids]
+            samples = copies.shape[1]
+            rows = [_row(str(self._array), sample_id, samples) for sample_id in ids]
             # Only these rows are read from the disk.
             images = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
         else:
@@ -180,6 +179,7 @@ class CorruptedSet(Noise):
             images = np.stack([_image(folder, sample_id, shape) for sample_id in ids])
         # Divided in float64, so that a byte is the same number in either precision of x.
         pixels = torch.from_numpy(images).to(torch.float64).div_(255).to(x)
+        # The copy of one image serves all its draws.
         return pixels if len(pixels) == len(z) else pixels.repeat(len(z), 1, 1, 1)
 
     def _copies(self) -> NDArray[np.uint8] | Path:

@@ -65,7 +65,7 @@ def affine_grid(moves: Tensor, height: int, width: int) -> Tensor:
     # Half of the side of the square; its corners are moved.
     reach = float(max(min(height, width) // 3, 1))
     a, b, d = moves.view(-1, 3, 2).unbind(1)  # (n, 2)
-    # The images of one step to the right and of one step down: without moves (1, 0) and (0, 1).
+    # Where a step to the right and a step down lead: (1, 0) and (0, 1) if no point moves.
     across = (b - d) / (2 * reach) + moves.new_tensor([1.0, 0.0])
     down = (a - b) / (2 * reach) + moves.new_tensor([0.0, 1.0])
     # The new place of b.

@@ -19,7 +19,7 @@ Edge = Literal["edge", "symmetric", "reflect"]
 """Padding modes by NumPy's names: repeat the outermost pixel; reflect with, or without, repeating
 it."""
 
-# Weights of a kernel that sums to 1: below the resolution of float32, 6e-8.
+# Weights up to this are left out of a kernel, which sums to 1: float32 resolves 6e-8.
 _NEGLIGIBLE = 1e-9
 
 
@@ -49,7 +49,8 @@ def disk_kernel(radius: float, alias_sigma: float) -> Floats:
     squared_distance = offsets[:, None] ** 2 + offsets**2
     disk = (squared_distance <= radius**2).astype(np.float64)
     taps = 1 if radius <= 8 else 2
-    gaussian = np.exp(-0.5 * (np.arange(-taps, taps + 1) / alias_sigma) ** 2)
+    tap_offsets = np.arange(-taps, taps + 1)
+    gaussian = np.exp(-0.5 * (tap_offsets / alias_sigma) ** 2)
     # Separable: the same matrix along rows and columns.
     soften = banded(gaussian / gaussian.sum(), len(disk), "reflect")
     softened: Floats = soften @ (disk / disk.sum()) @ soften.T

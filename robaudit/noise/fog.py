@@ -43,18 +43,17 @@ def plasma(u: Tensor, decay: float) -> Tensor:
         # A middle, and two middles of edges, for each point of the grid.
         new_points = 3 * coarse * coarse
         moves = u[:, used : used + new_points].mul(reach).unflatten(1, (3, coarse, coarse))
-        # Rolling goes round the torus. First the middles of squares ("diamond"), ...
+        # Rolling goes round the torus.
         right = grid.roll(-1, 2)
         below = grid.roll(-1, 1)
         middles = (grid + right + below + below.roll(-1, 2)) * 0.25 + moves[:, 0]
-        # ... then the middles of horizontal and of vertical edges ("square").
-        horizontal = (grid + right + middles + middles.roll(1, 1)) * 0.25 + moves[:, 1]
-        vertical = (grid + below + middles + middles.roll(1, 2)) * 0.25 + moves[:, 2]
         finer = u.new_empty(n, 2 * coarse, 2 * coarse)
         finer[:, ::2, ::2] = grid
         finer[:, 1::2, 1::2] = middles
-        finer[:, ::2, 1::2] = horizontal
-        finer[:, 1::2, ::2] = vertical
+        # The middles of horizontal edges, then of vertical ones, between two points of the grid and
+        # two middles of squares.
+        finer[:, ::2, 1::2] = (grid + right + middles + middles.roll(1, 1)) * 0.25 + moves[:, 1]
+        finer[:, 1::2, ::2] = (grid + below + middles + middles.roll(1, 2)) * 0.25 + moves[:, 2]
         grid = finer
         used = used + new_points
         reach = reach / decay**2

@@ -105,10 +105,13 @@ class Spatial(Noise):
         angle = math.radians(self.rotation * level) * even[:, 2]
         pad = self.pad(level)
         # floor(u (2 pad + 1)), less pad; u = 1, which rounding may give, belongs to the last pixel.
-        crop = torch.floor((even[:, 3:] + 1) * (0.5 * (2 * pad + 1))).clamp_max(2 * pad) - pad
-        shift_x, shift_y = crop.unbind(1)
+        places = 2 * pad + 1
+        crop = torch.floor((even[:, 3:] + 1) * (0.5 * places)).clamp_max(2 * pad)
+        shift_x, shift_y = (crop - pad).unbind(1)
         # A flip looks at the sign alone, so it is the same at every size.
-        side = torch.where(even[:, 0] < 0, -1.0, 1.0) if self.flip else torch.ones_like(zoom)
+        side = torch.ones_like(zoom)
+        if self.flip:
+            side = torch.where(even[:, 0] < 0, -1.0, 1.0)
         # An output pixel reads the input at the inverse of the map: (n,) each.
         cos = torch.cos(angle) / zoom
         sin = torch.sin(angle) / zoom
