@@ -26,11 +26,11 @@ _STEPS = 13
 # 1e-9.
 _NEWTON = 12
 
-# Secant steps to the bound: 8 at the median of those trials, 35 at most.
+# Secant steps to the bound: 8 in the median of these trials, 35 at most.
 _ITERATIONS = 200
 
-# Halvings of [0, 1] for the saddle point, to 1e-12: K - log s is flat there, so the square of this
-# error is what enters.
+# Halvings of [0, 1] for the saddle point, to 1e-12. K - log s is flat there, so only the square of
+# this error enters.
 _BISECTIONS = 40
 
 _TOLERANCE = 1e-9

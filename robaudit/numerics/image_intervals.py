@@ -210,7 +210,10 @@ def scaled(value: _Number, end: _Number, scale: float) -> _Number:
 
 
 def share_bounds(
-    shares: Floats, draws: float, confidence: float, split: Floats | None = None
+    shares: Floats,
+    draws: float,
+    confidence: float,
+    split: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Intervals of shares of the same number of votes.
 
@@ -243,7 +246,7 @@ def restated(
             values.
         tail: at most :data:`TAIL`.
         split: the antithetic pairs of each image that disagree; NaN where its votes are
-            independent. None: they all are.
+            independent. Default: all votes are independent.
 
     Returns:
         (lowers, uppers): recomputed for shares of votes; the others scaled (:func:`repeats_scale`).
@@ -477,7 +480,7 @@ def _least_quantile(
     near_rank, far_rank = ranks
     near = max(images.low, _rank_bound(ends, strict_ends, near_rank, images.tail, alpha))
     far = max(images.low, _rank_bound(ends, strict_ends, far_rank, images.tail, alpha))
-    # x_s is at least x_r, whatever its own bound says; and inf - inf is no number.
+    # x_s is at least x_r, even if its own bound is lower; and inf - inf is no number.
     if far <= near or not math.isfinite(near):
         return near
     return near + weight * (far - near)

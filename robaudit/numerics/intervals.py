@@ -64,7 +64,10 @@ def clopper_pearson(
 
 
 def paired_difference(
-    lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confidence: float = 0.95
+    lost: ArrayLike,
+    won: ArrayLike,
+    draws: ArrayLike,
+    confidence: float = 0.95,
 ) -> tuple[Floats, Floats]:
     """The interval for p_new - p_base from n common draws.
 
@@ -117,7 +120,10 @@ def paired_difference(
 
 
 def antithetic_share(
-    kept: ArrayLike, split: ArrayLike, copies: ArrayLike, confidence: float = 0.95
+    kept: ArrayLike,
+    split: ArrayLike,
+    copies: ArrayLike,
+    confidence: float = 0.95,
 ) -> tuple[Floats, Floats]:
     """The interval for the probability p that a copy keeps its class, from independent antithetic
     pairs of dependent copies.
@@ -216,7 +222,10 @@ class _WeightedDifference(NamedTuple):
 
 
 def _weighted_difference(
-    cells: tuple[ArrayLike, ArrayLike], n: Floats, weight: float, confidence: float
+    cells: tuple[ArrayLike, ArrayLike],
+    n: Floats,
+    weight: float,
+    confidence: float,
 ) -> _WeightedDifference:
     """The part of an antithetic difference that comes from pairs which differ by ``weight``."""
     lost, won = cells
@@ -241,7 +250,10 @@ def _correlated_norm(x: Floats, y: Floats, r: Floats) -> Floats:
 
 
 def mean_interval(
-    values: ArrayLike, low: float, high: float, confidence: float = 0.95
+    values: ArrayLike,
+    low: float,
+    high: float,
+    confidence: float = 0.95,
 ) -> tuple[float, float]:
     """An interval for the population mean from n images with values in [low, high].
 
@@ -313,7 +325,10 @@ def pooled_measurement_error(std_errors: ArrayLike) -> float:
 
 
 def pooled_measurement_interval(
-    values: ArrayLike, lowers: ArrayLike, uppers: ArrayLike, scale: float = 1.0
+    values: ArrayLike,
+    lowers: ArrayLike,
+    uppers: ArrayLike,
+    scale: float = 1.0,
 ) -> tuple[float, float]:
     """The interval for a mean of n independent measurements, from their intervals ("MOVER").
 

@@ -196,7 +196,11 @@ def _phases(weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> T
 
 
 def _largest_symbol(
-    phases: Tensor, size: Sequence[int], stride: Sequence[int], padding: Sequence[int], groups: int
+    phases: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    groups: int,
 ) -> float:
     """The largest singular value of a stride-1 convolution, made circular.
 

@@ -142,8 +142,8 @@ def pair_moments(even: Tensor, odd: Tensor) -> PairMoments:
     h = even.shape[1]
     mean = mean_over(even, 1)
     centred = even - mean[:, None]
-    # The mean of the even part is estimated, which costs a degree of freedom; that of the odd part
-    # is known to be 0.
+    # The mean of the even part is estimated, which costs a degree of freedom. The odd part has the
+    # known mean 0.
     even_covariance = gram(centred.transpose(1, 2)) / (h - 1)
     odd_covariance = gram(odd.transpose(1, 2)) / h
     return PairMoments(mean, even_covariance + odd_covariance)
@@ -384,7 +384,11 @@ def ease(logits: Tensor, y: Tensor) -> list[tuple[float, float]]:
 
 
 def margin_rounding(
-    logits: Tensor, constants: Tensor, eps: float, pixels: int, span: float = 0.0
+    logits: Tensor,
+    constants: Tensor,
+    eps: float,
+    pixels: int,
+    span: float = 0.0,
 ) -> Tensor:
     """The most that rounding may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
 

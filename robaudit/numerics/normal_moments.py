@@ -162,7 +162,10 @@ def _hermite_coefficients(a: Tensor, order: int) -> Tensor:
 
 
 def through_affine(
-    function: Callable[[Tensor], Tensor], mean: Tensor, covariance: Tensor, rows: int
+    function: Callable[[Tensor], Tensor],
+    mean: Tensor,
+    covariance: Tensor,
+    rows: int,
 ) -> MeanCovariance:
     """Moments of A X + b: exactly A m + b and A S A^T, without A.
 

@@ -83,9 +83,7 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
     """
     from scipy.special import betaln
 
-    s, f = np.broadcast_arrays(
-        np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64)
-    )
+    s, f = _broadcast(successes, failures)
     total: Floats = np.full(s.shape, -np.inf)
     for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
         # The integral of p^S (1 - p)^F under Beta(a, b) is B(a + S, b + F) / B(a, b).
@@ -96,7 +94,10 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
 
 
 def confidence_sequence(
-    successes: ArrayLike, failures: ArrayLike, confidence: float = 0.95, prior: Prior = JEFFREYS
+    successes: ArrayLike,
+    failures: ArrayLike,
+    confidence: float = 0.95,
+    prior: Prior = JEFFREYS,
 ) -> tuple[Floats, Floats]:
     """The interval {p : M_t(p) < 1/(1 - confidence)}: it contains the truth *at all times t at
     once* with at least this probability.
@@ -130,7 +131,10 @@ def confidence_sequence(
 
 
 def deciding_sequence(
-    successes: ArrayLike, failures: ArrayLike, threshold: float, confidence: float = 0.95
+    successes: ArrayLike,
+    failures: ArrayLike,
+    threshold: float,
+    confidence: float = 0.95,
 ) -> tuple[Floats, Floats]:
     """A confidence sequence that soon lies wholly on one side of ``threshold``.
 
@@ -158,7 +162,7 @@ def deciding_sequence(
     """
     s, f = _checked(successes, failures, confidence)
     marginal_of_low_p, marginal_of_high_p = deciding_marginals(s, f, threshold)
-    # Ends of the two sets of p that each family does not reject.
+    # For each of the two priors, the ends of the set of p that are not rejected with it.
     log_error = np.log1p(-confidence)
     lower_of_low, upper_of_low = _ends(s, f, marginal_of_low_p + log_error)
     lower_of_high, upper_of_high = _ends(s, f, marginal_of_high_p + log_error)
@@ -177,8 +181,8 @@ def deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats, 
     from scipy.special import betainc, betaincc, betaln
 
     # Each component of the prior is cut at the threshold into two parts, each with mass 1. The
-    # marginal of a part is that of the whole component times the posterior mass of the part over
-    # its prior mass.
+    # marginal of a part is the marginal of the whole component, times the posterior mass of the
+    # part, over its prior mass.
     over = np.full(s.shape, -np.inf)
     under = np.full(s.shape, -np.inf)
     prior = prior_around(threshold)
@@ -212,11 +216,17 @@ def _checked(successes: ArrayLike, failures: ArrayLike, confidence: float) -> tu
     invalid."""
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
-    s, f = np.broadcast_arrays(
-        np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64)
-    )
+    s, f = _broadcast(successes, failures)
     if not (np.all(s >= 0) and np.all(f >= 0)):
         raise ValueError("a confidence sequence needs counts that are not negative")
+    return s, f
+
+
+def _broadcast(successes: ArrayLike, failures: ArrayLike) -> tuple[Floats, Floats]:
+    """The counts as float64, of their broadcast shape."""
+    s = np.asarray(successes, dtype=np.float64)
+    f = np.asarray(failures, dtype=np.float64)
+    s, f = np.broadcast_arrays(s, f)
     return s, f
 
 
