@@ -20,6 +20,7 @@ from robaudit.noise.arrays import mapped
 from robaudit.noise.noise import File, Noise, Shape
 
 _SEVERITIES = 5
+# A data set may have been saved in another format than the copies of its images.
 _SUFFIXES = (".JPEG", ".jpeg", ".jpg", ".JPG", ".png", ".PNG", ".webp", ".bmp")
 # Pillow's other decoders are left out: the files may be a stranger's.
 _FORMATS = ("BMP", "JPEG", "PNG", "PPM", "WEBP")
@@ -289,7 +290,8 @@ def _image(folder: Path, sample_id: str, shape: Shape) -> NDArray[np.uint8]:
             pixels: NDArray[np.uint8] = np.asarray(image.convert(mode))
     except SampleError:
         raise
-    except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
+    # Pillow's decoders raise nearly anything on damaged files.
+    except Exception as error:  # noqa: BLE001
         raise SampleError(
             str(path), f"cannot be read as an image ({type(error).__name__})", "repair the set"
         ) from None

@@ -82,6 +82,7 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, origin: Origin) -> 
             raise explain(error, origin, place) from error
     if spec.clip and cls.quantises:
         raise SpecError(where("clip"), f"{spec.kind} already clips to [0, 1]", "leave clip out")
+    # Levels are known to be numbers; which ones make sense is known to the kind alone.
     for level in spec.levels:
         is_in_range = cls.least <= level <= cls.most
         if not is_in_range or (cls.whole and level != int(level)):

@@ -27,7 +27,7 @@ _MASK32 = 0xFFFFFFFF
 _CPU = torch.device("cpu")
 
 # Most draws in a block, and normal variables in a block: on the CPU 256 KiB of float32, for its
-# caches; on CUDA as many as worth a launch.
+# caches; on CUDA, where each block is a launch, 32 MiB.
 _MOST_DRAWS = 256
 _VALUES_ON_CPU = 2**16
 _VALUES_ON_CUDA = 2**23
@@ -39,8 +39,8 @@ class NoiseProcess:
     draw number) and the kind of device.
 
     The same draws z serve every level and every model, so differences between them are paired
-    (common random numbers). Methods of the map that may be a plugin's are called here: an exception
-    names the plugin.
+    (common random numbers). The map may be a plugin's: its methods are called here, where an
+    exception is given the name of the plugin.
 
     Attributes:
         noise: the map from normal variables to pixels, with its options.
@@ -49,8 +49,8 @@ class NoiseProcess:
         device: where the draws are made; CPU and CUDA streams differ from each other.
         dtype: of the draws.
         levels: of the run, in the spec's order.
-        stream: a name for draws independent of the unnamed ones at every seed: a check of a run
-            must not share its noise.
+        stream: a name for draws that are independent of the unnamed ones at every seed. A check of
+            a run must not share its noise.
     """
 
     noise: Noise
@@ -101,8 +101,13 @@ class NoiseProcess:
         return (block[:, 0] for block in self._blocks(sample_id, draws, (1,), 0))
 
     def _blocks(
-        self, sample_id: str, draws: int, shape: tuple[int, ...], start: int
+        self,
+        sample_id: str,
+        draws: int,
+        shape: tuple[int, ...],
+        start: int,
     ) -> Iterator[Tensor]:
+        """:meth:`blocks` for draws of this shape."""
         key = self._key(sample_id)
         size = self._block_size(shape)
         for number in _blocks_with(start, draws, size):
@@ -148,7 +153,11 @@ class NoiseProcess:
                 done += n
 
     def orthogonal_blocks(
-        self, sample_id: str, draws: int, shape: Shape, start: int = 0
+        self,
+        sample_id: str,
+        draws: int,
+        shape: Shape,
+        start: int = 0,
     ) -> Iterator[Tensor]:
         """Like :meth:`blocks`, with draws that are coupled in blocks of 48
         (:func:`~robaudit.noise.orthogonal.orthogonal_block`).
@@ -170,7 +179,7 @@ class NoiseProcess:
         address = sample_id, number, shape
         if address not in self._orthogonal:
             channels, height, width = shape
-            # The word is part of the seed: another one would change every draw.
+            # The word frames is part of the seed: another one would change every draw.
             key = stream_key(self.seed, f"{self._stream_name} frames", sample_id)
             self._generator.manual_seed(block_seed(key, number))
             block = orthogonal_block((channels, height, width), self._generator)
@@ -197,6 +206,7 @@ class NoiseProcess:
 
     def fill(self, block: Tensor, key: int, number: int) -> Tensor:
         """Fill a float32 block of draws: block ``number`` of the stream of this key."""
+        # Seeded for each block: its draws do not depend on the blocks that were filled before.
         self._generator.manual_seed(block_seed(key, number))
         return block.normal_(generator=self._generator)
 
@@ -270,7 +280,10 @@ class NoiseProcess:
             ValueError: it has no covariance; estimators that need one declare it.
         """
         if not isinstance(self.noise, AdditiveNoise):
-            raise ValueError("the noise has no known covariance; declare Need.COVARIANCE")  # noqa: TRY004  a broken contract, not a type
+            # A broken contract of an estimator, and not a wrong type.
+            raise ValueError(  # noqa: TRY004
+                "the noise has no known covariance; declare Need.COVARIANCE"
+            )
         return self.noise
 
     def _blaming(self) -> AbstractContextManager[None]:
@@ -278,7 +291,11 @@ class NoiseProcess:
         return blaming(f"noise {self.label}", type(self.noise))
 
     def _valid(
-        self, result: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtype
+        self,
+        result: Tensor,
+        method: str,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
     ) -> Tensor:
         """The result of a method of the noise.
 
