@@ -28,7 +28,7 @@ class CorrelatedGaussian(SigmaNoise):
     to zero.
 
     Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1
-    (squared exponential covariance).
+        (squared exponential covariance).
     """
 
     summary = "x + sigma e, e normal with correlation exp(-r^2 / 2 length^2)"

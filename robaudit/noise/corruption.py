@@ -231,7 +231,7 @@ class Corruption(Noise):
     files.
 
     Source: Hendrycks & Dietterich 2019, Benchmarking neural network robustness to common
-    corruptions and perturbations.
+        corruptions and perturbations.
     """
 
     level_name = LevelName.SEVERITY

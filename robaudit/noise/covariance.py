@@ -28,7 +28,7 @@ class CovarianceGaussian(SigmaNoise):
     - ``diagonal``, optional: the standard deviations d >= 0 of the independent part, (C H W,).
 
     Source: factor analysis; Tipping and Bishop (1999), JRSS B 61, for F and d from measured
-    residuals.
+        residuals.
     """
 
     summary = "x + sigma (F w + d v), of covariance F F^T + diag(d)^2 from a file"

@@ -22,7 +22,7 @@ class Impulse(Noise):
     2).
 
     Source: Gonzalez and Woods (2018), Digital Image Processing, section 5.2; Hendrycks and
-    Dietterich (2019), Benchmarking neural network robustness (impulse noise).
+        Dietterich (2019), Benchmarking neural network robustness (impulse noise).
     """
 
     level_name = LevelName.SHARE

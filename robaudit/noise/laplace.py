@@ -23,7 +23,7 @@ class Laplace(SigmaNoise):
     t^2 beyond, it is accurate around 0 and has no limit in the tails.
 
     Source: density and quantile: Johnson, Kotz and Balakrishnan (1995), Continuous Univariate
-    Distributions 2, chapter 24.
+        Distributions 2, chapter 24.
     """
 
     summary = "x + e, e Laplace of standard deviation sigma on every value"

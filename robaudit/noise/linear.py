@@ -20,8 +20,8 @@ class LinearCorruption(Noise):
     name half of the images correctly at gamma of about .25, a share of .75.
 
     Source: Jang, McCormack and Tong 2021, Noise-trained deep neural networks effectively predict
-    human vision and its neural responses to challenging images; Smoothed robustness analysis,
-    section 3.4.
+        human vision and its neural responses to challenging images; Smoothed robustness analysis,
+        section 3.4.
     """
 
     level_name = LevelName.SHARE

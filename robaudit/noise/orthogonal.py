@@ -69,7 +69,7 @@ def orthogonal_block(shape: tuple[int, int, int], generator: torch.Generator) ->
         (48, *shape), float32.
 
     Source: robaudit; orthogonal draws in full dimension: Yu et al. 2016, Orthogonal random features
-    (no gain at these dimensions).
+        (no gain at these dimensions).
     """
     patch = patch_of(shape)
     if patch is None:

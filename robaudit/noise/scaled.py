@@ -32,7 +32,7 @@ class ScaledGaussian(SigmaNoise):
     (C, H, W).
 
     Source: variance maps of sensors: Huang et al. (2013), Nature Methods 10, for cameras whose
-    pixels differ in their noise.
+        pixels differ in their noise.
     """
 
     summary = "x + sigma s z, with a scale s for each channel or pixel"

@@ -34,7 +34,7 @@ class Spatial(Noise):
     reflections, too.
 
     Source: Rice et al. 2021, Robustness between the worst and average case: its spatial transforms
-    have the ranges of size 1.
+        have the ranges of size 1.
     """
 
     level_name = LevelName.SIZE

@@ -18,7 +18,7 @@ class Speckle(SigmaNoise):
     The level is the standard deviation relative to the pixel.
 
     Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness (speckle noise);
-    Goodman (2007), Speckle Phenomena in Optics, for many looks.
+        Goodman (2007), Speckle Phenomena in Optics, for many looks.
     """
 
     summary = "x (1 + sigma z), independent on every value"

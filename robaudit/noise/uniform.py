@@ -33,7 +33,7 @@ class Uniform(AdditiveNoise):
     and eps^2 / d.
 
     Source: Barthe et al. (2005), Ann. Probab. 33, corollary 4, for the ball; Muller (1959), Commun.
-    ACM 2, for the sphere.
+        ACM 2, for the sphere.
     """
 
     level_name = LevelName.EPS

@@ -235,8 +235,8 @@ def _largest_symbol(
 def _frequencies(places: Sequence[int], at_once: int) -> Iterator[Tensor]:
     """2 pi j / N of each dimension (frequencies, dimensions), ``at_once`` at a time.
 
-    The kernel is real, so negative frequencies of the last dimension give conjugate symbols with
-    the same singular values, and are left out.
+    The kernel is real, so the symbols at a frequency and at its negative are conjugate, with the
+    same singular values. Half of the frequencies of the last dimension are enough, therefore.
     """
     counts = [*places[:-1], places[-1] // 2 + 1]
     axes = [

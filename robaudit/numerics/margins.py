@@ -184,7 +184,7 @@ def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
         z (batch, k) and R (batch, k, k) with unit diagonal and entries in [-1, 1], float64.
 
     Source: Han et al., "Efficient Estimation of Average-Case Robustness", Lemmas A.1 and A.3, in
-    standardised form.
+        standardised form.
     """
     c = mean.double()
     s2 = covariance.double()
