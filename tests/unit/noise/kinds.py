@@ -104,7 +104,9 @@ def examples(folder: Path, shape: Shape) -> list[tuple[str, Noise]]:
         for name, cls in kinds().items()
         for options in OPTIONS.get(name, ({},))
     ]
-    return [*found, *([("corruption", Corruption(name="saturate"))] if shape[0] == 3 else [])]
+    if shape[0] == 3:  # the one corruption that needs colour
+        found.append(("corruption", Corruption(name="saturate")))
+    return found
 
 
 def images(count: int, shape: Shape, seed: int = 1) -> Tensor:

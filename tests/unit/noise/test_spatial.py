@@ -80,7 +80,8 @@ def test_crop_is_that_of_the_reflected_image() -> None:
     pad = 6
     wide = torch.nn.functional.pad(x, (pad,) * 4, mode="reflect")
     z = latents(kind, 60, (3, 16, 12), dtype=torch.float64)
-    z[0, 3:], z[1, 3:] = FAR, -FAR
+    z[0, 3:] = FAR
+    z[1, 3:] = -FAR
     noisy = kind.noisy(x, z, 3.0, ids=["0"])
     seen = set()
     for row, (u_x, u_y) in zip(

@@ -19,7 +19,9 @@ from tests.golden import Golden
 def test_coverage_is_at_least_nominal_for_few_draws(n: int) -> None:
     """All tables of n draws, with their probabilities under many (p10, p01)."""
     lost, won = (table.ravel() for table in np.meshgrid(np.arange(n + 1), np.arange(n + 1)))
-    lost, won = lost[lost + won <= n], won[lost + won <= n]
+    possible = lost + won <= n
+    lost = lost[possible]
+    won = won[possible]
     lower, upper = paired_difference(lost, won, n)
     ways = gammaln(n + 1) - gammaln(lost + 1) - gammaln(won + 1) - gammaln(n - lost - won + 1)
     for total in (0.002, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0):
@@ -106,7 +108,9 @@ def test_each_side_of_an_antithetic_share(pairs: int, p: float) -> None:
     both, neither = (
         table.ravel() for table in np.meshgrid(np.arange(pairs + 1), np.arange(pairs + 1))
     )
-    both, neither = both[both + neither <= pairs], neither[both + neither <= pairs]
+    possible = both + neither <= pairs
+    both = both[possible]
+    neither = neither[possible]
     split = pairs - both - neither
     lower, upper = antithetic_share(2 * both + split, split, 2 * pairs)
     ways = gammaln(pairs + 1) - gammaln(both + 1) - gammaln(neither + 1) - gammaln(split + 1)

@@ -57,7 +57,6 @@ def assert_each_row_alone(
 
 
 # --- sums and products
-# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
@@ -132,8 +131,7 @@ def test_sums_row_by_row(n: int) -> None:
         assert_each_row_alone(lambda y: rowwise.variance_over(y, 1), x[:, :, 0].contiguous())
 
 
-# --- probabilities --------------------------------------------------------------------------------
-# -------------------
+# --- probabilities
 
 
 @pytest.mark.parametrize("k", [1, 2, 9, 40])
