@@ -100,18 +100,18 @@ class Spatial(Noise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """The transformed images; see the class."""
         height, width = x.shape[2:]
-        even = torch.erf(z.double() * math.sqrt(0.5))  # 2 u - 1: uniform on [-1, 1]; (n, 5)
-        zoom = 1 + self.scale * level * even[:, 1]
-        angle = math.radians(self.rotation * level) * even[:, 2]
+        uniform = torch.erf(z.double() * math.sqrt(0.5))  # 2 u - 1: uniform on [-1, 1]; (n, 5)
+        zoom = 1 + self.scale * level * uniform[:, 1]
+        angle = math.radians(self.rotation * level) * uniform[:, 2]
         pad = self.pad(level)
         # floor(u (2 pad + 1)), less pad; u = 1, which rounding may give, belongs to the last pixel.
         places = 2 * pad + 1
-        crop = torch.floor((even[:, 3:] + 1) * (0.5 * places)).clamp_max(2 * pad)
+        crop = torch.floor((uniform[:, 3:] + 1) * (0.5 * places)).clamp_max(2 * pad)
         shift_x, shift_y = (crop - pad).unbind(1)
-        # A flip looks at the sign alone, so it is the same at every size.
+        # A flip depends on the sign alone, so it is the same at every size.
         side = torch.ones_like(zoom)
         if self.flip:
-            side = torch.where(even[:, 0] < 0, -1.0, 1.0)
+            side = torch.where(uniform[:, 0] < 0, -1.0, 1.0)
         # An output pixel reads the input at the inverse of the map: (n,) each.
         cos = torch.cos(angle) / zoom
         sin = torch.sin(angle) / zoom
