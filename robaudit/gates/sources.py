@@ -39,13 +39,12 @@ def rules_of(run: Run) -> GateRules | None:
         SpecError: a text is not a gate.
     """
     written = run.info.gates
+    if not written:
+        return None
     where = f"the spec of {run.path}"
     until = run.info.until_decided
-    return (
-        GateRules(parsed(written, where), where, until is not None and until.point)
-        if written
-        else None
-    )
+    point = until is not None and until.point
+    return GateRules(parsed(written, where), where, point)
 
 
 def decide_by(
@@ -58,13 +57,12 @@ def decide_by(
     strict: bool = False,
 ) -> tuple[Decision, ...]:
     """Decide gates on a finished run."""
-    each = confidence_of(run.info, confidence)
     return decide(
         run,
         rules.gates,
         population=population,
         point=point or rules.point,
-        confidence=each,
+        confidence=confidence_of(run.info, confidence),
         strict=strict,
     )
 
@@ -77,16 +75,19 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
     """
     try:
         rules = rules_of(run)
-        return () if rules is None else tuple(
-            decision.document() for decision in decide_by(rules, run)
-        ), ""
+        if rules is None:
+            return (), ""
+        decisions = decide_by(rules, run)
+        return tuple(decision.document() for decision in decisions), ""
     except RobauditError as error:
         return (), str(error)
 
 
 def confidence_of(info: RunInfo, requested: float | None) -> float:
-    """The confidence of the intervals of a run's gates: ``requested``, else the analyses' if the
-    run was sampled until its gates were decided, else 0.95.
+    """The confidence of the intervals of a run's gates.
+
+    It is ``requested``, else the confidence of a single analysis if the run was sampled until its
+    gates were decided, else 0.95.
 
     Raises:
         SpecError: a confidence is out of range.
@@ -94,6 +95,8 @@ def confidence_of(info: RunInfo, requested: float | None) -> float:
     if requested is not None:
         check_confidence(requested)
         return requested
+    # Interim analyses share the error (Bonferroni). At the confidence of one of them, the finished
+    # run reaches the verdicts of the analysis that decided.
     until = info.until_decided
     return 0.95 if until is None else until.each
 
@@ -113,13 +116,17 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
         return
     from robaudit.engine.registry import tasks_of
 
-    tasks = [
-        (task.estimator.quantity, name, at) for task in tasks_of(spec) for at, name in task.names
-    ]
-    scales = {GroupKey(name, at, scale.name): scale for scale, name, at in tasks}
+    tasks = tasks_of(spec)
+    scales = {}
+    for task in tasks:
+        scale = task.estimator.quantity
+        for at, name in task.names:
+            scales[GroupKey(name, at, scale.name)] = scale
+    # A statistic of the run has the same range for every quantity, so any will do.
+    any_scale = tasks[0].estimator.quantity
     for gate in gates:
         key = group_of(gate, scales)
-        check_range(gate, tasks[0][0] if key is None else scales[key])
+        check_range(gate, any_scale if key is None else scales[key])
 
 
 def find_rules(
