@@ -62,8 +62,7 @@ class Decision(Record):
     @property
     @published(after="images")
     def about(self) -> str:
-        """The images that the gate is about: ``these 200 images``, ``images like these 200``,
-        ``these 9 images of class cat``."""
+        """The images that the gate is about, such as ``these 9 images of class cat``."""
         known = [part for part in self.classes if not math.isnan(part.value)]
         # Classes come worst first. The gap is between the worst and the best.
         named: list[ClassPart] = []
