@@ -312,7 +312,7 @@ def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
     of_search = rows.upper_bounds + rows.not_found > 0
     as_is = rows.of_kind(*_EXACT)
     plain = np.isnan(lowers) | as_is
-    g, margins = difficulties.of(rows)
+    g, margins = difficulties.of_prediction(rows)
     return Radii(
         key=columns.key,
         ids=tuple(rows.names),
