@@ -108,10 +108,11 @@ class FeasibleSet:
         For l_inf it holds at the border of the ball only.
         """
         radius, _, _, rising, square, _ = measured.T
-        if self.norm == "linf":
-            return rising
-        # d = t u: d(w . d)/dt over d|d|/dt, where only the moving pixels change with t.
-        rate: NDArray[np.float64] = rising * radius / np.maximum(square, TINY)
+        rate: NDArray[np.float64] = rising
+        if self.norm == "l2":
+            # Along the ray w . d grows by `rising` and |d| by square / radius, where only the pixels
+            # that are not at their bounds move.
+            rate = rising * radius / np.maximum(square, TINY)
         return rate
 
     def unit(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
