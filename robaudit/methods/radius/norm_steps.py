@@ -110,8 +110,8 @@ class FeasibleSet:
         radius, _, _, rising, square, _ = measured.T
         rate: NDArray[np.float64] = rising
         if self.norm == "l2":
-            # Along the ray w . d grows by `rising` and |d| by square / radius, where only the pixels
-            # that are not at their bounds move.
+            # Along the ray w . d grows by `rising` and |d| by square / radius; only pixels that are
+            # not at their bounds move.
             rate = rising * radius / np.maximum(square, TINY)
         return rate
 
