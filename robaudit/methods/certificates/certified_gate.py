@@ -26,11 +26,8 @@ def _accuracy(evidence: Evidence) -> CertifiedAccuracy:
         RunError: the run has no labels.
     """
     key = evidence.key
-    (certificates,) = (
-        own
-        for own in certificates_of(evidence.run, [key.estimator], key.at.choice)
-        if own.key == key
-    )
+    candidates = certificates_of(evidence.run, [key.estimator], key.at.choice)
+    (certificates,) = (certificates for certificates in candidates if certificates.key == key)
     return certified_accuracy(certificates, evidence.basis.confidence)
 
 
@@ -48,11 +45,11 @@ def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
     images = certificates.images
     remarks = tuple(_of_certificates(radius, accuracy))
     if radius > certificates.possible:
-        return Measured(
-            basis.estimate(0.0, (0.0, 0.0), Method.EXACT), images=images, remarks=remarks
-        )
+        none = basis.estimate(0.0, (0.0, 0.0), Method.EXACT)
+        return Measured(none, images=images, remarks=remarks)
     if certificates.asked in (None, radius):
         return counted(certified.count, certified.total, basis, remarks=remarks)
+    # Images stopped before more could be certified, so the share may be as large as 1.
     least = certified.estimate.lower if basis.population else certified.value
     stuck = "run it without decide, or with decide at this radius"
     return Measured(
@@ -64,6 +61,7 @@ def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
 
 
 def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str]:
+    """Remarks on images that do not count, and on certificates that may be false."""
     certificates = accuracy.certificates
     if radius > certificates.possible:
         name = ResultName.parse(certificates.key.estimator).estimator
