@@ -55,7 +55,9 @@ def count_bounds(
         same_model: whether both runs have the same model: then no sample is truly worse or newly
             flagged, unless the runs prove otherwise.
     """
-    if np.isnan(group.base.ends[0]).any() or np.isnan(group.new.ends[0]).any():
+    # A sample without an interval may be of any kind, whatever its value.
+    without_interval = [np.isnan(side.ends[0]).any() for side in (group.base, group.new)]
+    if any(without_interval):
         return None
     size = group.size
     alpha = (1.0 - confidence) / 2.0

@@ -94,6 +94,7 @@ def compare(
                 collectors[key] = _collector(base, new, pair, matching)
             collectors[key].add(pair)
     where = f"{base.path} and {new.path}"
+    # Samples with another image in each run share only their ids, so the error names these.
     if not samples:
         if matching.other_images:
             raise other_images(base, new, matching.other_images[0])
@@ -144,7 +145,7 @@ def _clean(
     """
     if not correct:
         return None
-    table = np.array(correct)
+    table = np.array(correct)  # (samples, 2)
     before, now = table.mean(0)
     value = float(now) - float(before)
     lost = int((table[:, 0] & ~table[:, 1]).sum())
@@ -331,7 +332,8 @@ def _saved(group: Group) -> float | None:
     if not apart > 0:
         return None
     # Var[d] = (E[d^2] - E[d]^2) / number of units, for each image.
-    return 1 - float(((rates - group.changes**2) * draws_a_unit / draws).sum()) / apart
+    together = float(((rates - group.changes**2) * draws_a_unit / draws).sum())
+    return 1 - together / apart
 
 
 def _noisy_accuracy(group: Group, same: bool, confidence: float) -> Difference | None:
@@ -344,6 +346,7 @@ def _noisy_accuracy(group: Group, same: bool, confidence: float) -> Difference |
         return None
     shares = [side.hits[labelled] / side.label_draws[labelled] for side in sides]
     base, new = (float(share.mean()) for share in shares)
+    # The same model and no discordant draw: hits are equal, too.
     if same:
         return Difference(base, new, _NO_CHANGE, _NO_CHANGE_OF_OTHERS)
     changes = shares[1] - shares[0]

@@ -92,7 +92,8 @@ class Drop:
             return bounds
         lower, upper = bounds
         share = self.unknown / (self.images + self.unknown)
-        return lower * (1 - share) - self.span * share, upper * (1 - share) + self.span * share
+        furthest = self.span * share
+        return lower * (1 - share) - furthest, upper * (1 - share) + furthest
 
 
 def decide(
@@ -116,6 +117,7 @@ def decide(
             interval, or has a threshold outside its range.
         RunError: the quantity of a gate was not measured.
     """
+    # compare() gives all groups one confidence.
     basis = Basis(comparison.groups[0].confidence, population, point)
     return tuple(_decision(gate, comparison, basis) for gate in gates)
 
@@ -154,6 +156,7 @@ def _drop(
     difference: Difference, group: GroupComparison, basis: Basis, images: int, unknown: int
 ) -> Drop:
     """The drop of a difference in a group's own quantity."""
+    # A drop is a loss in any quantity, so that thresholds have one sense.
     sign = 1.0 if group.quantity.higher_is_better else -1.0
     return Drop.from_difference(
         difference,
@@ -259,6 +262,7 @@ def _newly_flagged(group: GroupComparison, _: Basis) -> Measured:
     certain = group.flagged("newly flagged", *_SURE)
     likely = group.flagged("newly flagged", Certainty.LIKELY)
     unbounded = certain + group.flagged("newly flagged", Certainty.NO_INTERVAL)
+    # Samples without any interval are flagged by their values alone.
     bounds = None if group.counts is None else group.counts.newly_flagged
     return _counted(group, bounds, certain, unbounded, certain, likely)
 

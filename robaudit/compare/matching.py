@@ -16,7 +16,7 @@ from robaudit.quantities import IntervalKind
 from robaudit.results import MOST_STORED_DRAWS
 from robaudit.runs.folder import RunFolder
 from robaudit.runs.info import kind_of
-from robaudit.runs.rows import Row, bits_of
+from robaudit.runs.rows import Bits, Row, bits_of
 from robaudit.runs.run import Run
 
 Pair = tuple[Row, Row]
@@ -96,6 +96,7 @@ def _model(run: Run) -> tuple[Any, ...]:
     """
     info = run.info
     spec = run.info.spec
+    # A model is the same wherever its file is; its format is the one that was recognised.
     section = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
     # No checksum covers the user's own code, so such a model is the same only within a run.
     code = info.identity if info.model.format == "python" else None
@@ -169,6 +170,7 @@ def match(base: Run, new: Run) -> Matching:
     new_results = _results(new)
     warnings += _results_of_one_run("base", base_results, new_results)
     warnings += _results_of_one_run("new", new_results, base_results)
+    # Another estimator under the same label may use its draws in another order.
     paired = frozenset(label for label, _ in _estimators(base) & _estimators(new))
     return Matching(_model(base) == _model(new), not reasons, why_not, paired, warnings)
 
@@ -206,6 +208,7 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
             if len(recorded - {None, ""}) > 1:
                 matching.other_images.append(sample_id)
                 continue
+            # The partner is of the other side, and was read earlier.
             before, now = (partner, rows) if side else (rows, partner)
             matching.other_labels += before[0].label != now[0].label
             yield _same_tasks(before, now)
@@ -255,12 +258,19 @@ def common(base: Row, new: Row) -> Common:
     now = new_bits[:draws]
     kept = (int(before.sum()), int(now.sum()))
     if not _split(base):
-        return Common(draws, int((before & ~now).sum()), int((now & ~before).sum()), kept=kept)
+        lost = int((before & ~now).sum())
+        won = int((now & ~before).sum())
+        return Common(draws, lost, won, kept=kept)
     # The copies of an antithetic pair follow each other; a pair changes by -2 to 2 copies.
-    split = tuple(int((bits[::2] != bits[1::2]).sum()) for bits in (before, now))
+    split = (_pairs_apart(before), _pairs_apart(now))
     change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
     lost, half_lost, half_won, won = (int((change == delta).sum()) for delta in (-2, -1, 1, 2))
-    return Common(draws, lost, won, half_lost, half_won, kept, (split[0], split[1]))
+    return Common(draws, lost, won, half_lost, half_won, kept, split)
+
+
+def _pairs_apart(bits: Bits) -> int:
+    """The number of antithetic pairs of which one copy kept the class."""
+    return int((bits[::2] != bits[1::2]).sum())
 
 
 def _split(row: Row) -> bool:
@@ -299,7 +309,12 @@ def _samples(run: Run) -> Iterator[tuple[str, list[Row]]]:
 def _same_tasks(base: Sequence[Row], new: Sequence[Row]) -> list[Pair]:
     """The pairs of rows of one estimator and noise level, in the new run's order."""
     known = {(row.estimator, row.at): row for row in base}
-    return [(known[row.estimator, row.at], row) for row in new if (row.estimator, row.at) in known]
+    pairs = []
+    for row in new:
+        partner = known.get((row.estimator, row.at))
+        if partner is not None:
+            pairs.append((partner, row))
+    return pairs
 
 
 def image_digests(run: Run) -> Mapping[str, str]:

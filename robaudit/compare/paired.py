@@ -106,6 +106,7 @@ class Group:
     def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
         """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
         draws, lost, won, half_lost, half_won = np.moveaxis(shared, -1, 0)
+        # The copies of an antithetic pair depend on each other, so pairs are the units then.
         if self.antithetic:
             return antithetic_difference(
                 (half_lost, half_won), (lost, won), draws / 2.0, confidence
@@ -156,6 +157,7 @@ class Pairs:
 
     def add(self, pair: Pair) -> None:
         """Add a pair."""
+        # Without the same noise, draw j of one run has nothing to do with draw j of the other.
         shared = common(*pair) if self._paired else Common()
         if self._paired and not shared.draws:
             self._why = self._why or why_unpaired(*pair)
@@ -177,6 +179,7 @@ class Pairs:
         key = self._key
         runs = [draft.columns() for draft in self._drafts]
         voted = any(columns.approximated.any() for columns in runs)
+        # Votes have an interval without bias, which approximations from the same copies lack.
         runs = [columns.by_votes() for columns in runs]
         finite = np.isfinite(runs[0].values) & np.isfinite(runs[1].values)
         if not finite.any():
@@ -223,8 +226,10 @@ def joined(parts: Sequence[tuple[float, Estimate]], method: str) -> Estimate:
 
 def _first_cut(runs: Sequence[Columns], draws: Ints) -> tuple[int, int] | None:
     """The draws of both runs on the first sample of which one has more than are compared."""
-    longer = (draws > 0) & ((runs[0].draws > draws) | (runs[1].draws > draws))
+    more_draws = (runs[0].draws > draws) | (runs[1].draws > draws)
+    longer = (draws > 0) & more_draws
     places = np.flatnonzero(longer)[:1]
     if not len(places):
         return None
-    return int(runs[0].draws[places[0]]), int(runs[1].draws[places[0]])
+    base, new = (int(columns.draws[places[0]]) for columns in runs)
+    return base, new

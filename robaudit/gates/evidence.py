@@ -66,6 +66,7 @@ class Evidence:
     @property
     def draws(self) -> int:
         """Noisy copies per image, on average: forward passes without the clean pass."""
+        # Images that stop adaptively have numbers of their own.
         return max(1, round(int(self.every.forwards.sum()) / self.size) - 1)
 
     @property
@@ -118,6 +119,7 @@ class Evidence:
             if index != NO_CLASS
         }
 
+    # Scores and certified accuracies of a result take a bootstrap, for all of its gates together.
     def once(self, measure: Callable[[Evidence], T]) -> T:
         """The result of ``measure`` on this evidence, computed once for all gates."""
         if measure not in self._computed:
@@ -150,6 +152,7 @@ def matching_groups(
         raise SpecError(
             where, f"{subject} has no {wanted} for this gate", did_you_mean(wanted, known)
         )
+    # chosen() speaks of the run's selection; the error must name the gate.
     try:
         matches = chosen(keys, named, gate.levels, subject)
     except RunError as error:

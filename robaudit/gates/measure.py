@@ -42,12 +42,14 @@ class Basis:
     @property
     def unit(self) -> str:
         """What could be added to narrow the intervals."""
+        # Images are the units of a population; its interval shrinks with their number.
         return "images" if self.population else "draws per image"
 
 
 class Method(StrEnum):
     """The method of an interval, where the code depends on it; other methods are free text."""
 
+    # Gates and comparisons print other words for values with these methods.
     EXACT = "exact"
     """The value has no error for these images."""
     OF_THE_RUN = "a count"
@@ -118,6 +120,7 @@ def check_between(
     Raises:
         SpecError: the number is out of range.
     """
+    # 15 digits show any double that a user may have written, without digits from rounding.
     if not low <= number <= high:
         limits = f"is at least {low:g}" if high == math.inf else f"lies from {low:g} to {high:g}"
         raise SpecError(
@@ -138,6 +141,7 @@ def counted(count: int, total: int, basis: Basis, remarks: tuple[str, ...] = ())
         remarks: as for :class:`Measured`.
     """
     value = count / total
+    # No draw enters a count of clean images: only the choice of the images leaves it uncertain.
     if not basis.population:
         return Measured(
             Estimate.measured(value, (value, value), Method.EXACT), images=total, remarks=remarks

@@ -80,6 +80,7 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
         decisions = decide_by(rules, run)
         return tuple(decision.document() for decision in decisions), ""
     except RobauditError as error:
+        # A page or a notebook shows the run in any case.
         return (), str(error)
 
 
@@ -112,6 +113,7 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
         SpecError: a gate matches no results or several, or has a threshold outside its range.
     """
     gates = parsed(spec.gates, "gates") if gates is None else gates
+    # Without gates torch need not be loaded.
     if not gates:
         return
     from robaudit.engine.registry import tasks_of
@@ -153,6 +155,7 @@ def find_rules(
         if not written:
             raise SpecError(str(spec), "has no gates", "for example gates: [mean >= 0.9]")
         return GateRules(parsed(written, str(spec)), str(spec))
+    # With --strict alone, the gate on warnings is gate enough.
     rules = rules_of(run)
     if rules is None and not strict:
         raise SpecError(

@@ -96,6 +96,7 @@ class Certificates:
     @property
     def false_at_most(self) -> float:
         """The largest expected number of false certificates."""
+        # alpha is for each image: of 1,000 certificates at .001, one may be wrong.
         return self.alpha * self.images
 
 
@@ -233,6 +234,7 @@ def _certificates(columns: Columns, where: str) -> Certificates:
             "has no labels, and certified accuracy compares with them",
             "audit labelled images",
         )
+    # A radius that is not finite, or 0, certifies nothing: such a row has no certified class.
     finite = np.isfinite(labelled.values)
     values = labelled.values
     certified = np.where(finite & (values > 0.0), labelled.certified_class, np.nan)
@@ -276,6 +278,7 @@ def certified_accuracy(
     n = certificates.images
     counted = certificates.counted
     abstains = n - int(certificates.right.sum()) - int(certificates.wrong.sum())
+    # ACR, Zhai et al. 2020: radii of another class count as 0.
     bounds = percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"]
     return CertifiedAccuracy(
         certificates=certificates,

@@ -47,6 +47,7 @@ def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
     if radius > certificates.possible:
         none = basis.estimate(0.0, (0.0, 0.0), Method.EXACT)
         return Measured(none, images=images, remarks=remarks)
+    # With `decide` the answer at its own radius is exact.
     if certificates.asked in (None, radius):
         return counted(certified.count, certified.total, basis, remarks=remarks)
     # Images stopped before more could be certified, so the share may be as large as 1.

@@ -96,6 +96,7 @@ class CertifiedRadius(Estimator):
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
+        # Even if all copies have one class, the bound alpha^(1/n) must exceed 1/2.
         fewest = fewest_draws(self.alpha)
         if fewest is not None and self.draws < fewest:
             raise about_key(
@@ -126,6 +127,7 @@ class CertifiedRadius(Estimator):
             )
         if theorem.norm != self.norm:
             return f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
+        # Without a level, only the kind of noise can be checked.
         if not (self.decide and level):
             return ""
         beyond = Question.beyond(theorem, level, self.decide, self.draws, self.alpha)
@@ -178,6 +180,7 @@ class CertifiedRadius(Estimator):
 
     def _bound(self, theorem: Theorem, level: float, votes: list[int], label: int) -> _Bound:
         """The bound from all draws of an image."""
+        # Cohen et al. 2019, CERTIFY: a one-sided bound at level alpha, then R(p_lower).
         p = float(p_lower(votes[label], self.draws, self.alpha))
         return _Bound(p, theorem.radius(p, level), votes[label], self.draws, votes[-1])
 
@@ -293,6 +296,7 @@ def theorem_of(form: Noise) -> Theorem | None:
         return GAUSSIAN
     if isinstance(form, Laplace):
         return LAPLACE
+    # Uniform noise in the l2 ball has no theorem.
     return BOX if isinstance(form, Uniform) and form.norm == "linf" else None
 
 

@@ -71,6 +71,7 @@ class LipschitzCertificate(ByNorm):
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
         """Refuse a network without a constant before the run."""
+        # Computed now, so that a network without one ends the run at its start.
         if self.lipschitz is None:
             lipschitz_bound(model, image)
 

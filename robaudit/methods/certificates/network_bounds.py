@@ -112,7 +112,9 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
     Raises:
         ModelError: an operation, which is named, has no bound.
     """
-    graph = record(model, torch.full(image.shape, 0.5, dtype=model.dtype, device=model.device))
+    # The bound holds for all images, so any image will do.
+    grey = torch.full(image.shape, 0.5, dtype=model.dtype, device=model.device)
+    graph = record(model, grey)
     if graph.obstacle:
         raise _refusal(model, graph.obstacle)
     if not graph.steps:
@@ -154,6 +156,7 @@ class _Walk:
         """Bound an operation from the bounds of its operands."""
         rule = rule_of(step)
         operands = step.operands
+        # The bound allows for the rounding of the model's own precision only.
         if step.eps > self._eps:
             raise NoRuleError("it rounds to less precision than the model's")
         if step in self._folded:
@@ -161,6 +164,7 @@ class _Walk:
         inner = operands[0].step
         if inner in self._folded:
             (before,) = inner.operands
+            # The batch norm scales the channels of the convolution's kernel, which is bounded anew.
             scale = channel_scale(step)
             norms = convolution_norms(inner, before, scale)
             self._enter(step, _through(self.reach[before.step], norms, step.values))
@@ -218,13 +222,15 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
         l1 = _apart(rows, 1.0)
         for i in range(2):
             reach = walk.reach[step][i]
-            best[i] = torch.minimum(best[i], torch.minimum(l2 * reach.l2, l1 * reach.linf))
+            bound = torch.minimum(l2 * reach.l2, l1 * reach.linf)
+            best[i] = torch.minimum(best[i], bound)
         if len(step.operands) != 1:
             break
         (operand,) = step.operands
         matrix = fixed_matrix(step, operand)
         is_product = matrix is not None and matrix.dim() == 2 and rows.shape[1] == matrix.shape[0]
         if _is_final_log_softmax(step, operand, rows):
+            # It changes no margin, so the constant of all logits is that of its operand.
             constant = [walk.reach[operand.step][0].l2, walk.reach[operand.step][1].linf]
         elif rule_of(step).moves(step, operand):
             rows = step.pulled_back(operand, rows, output)

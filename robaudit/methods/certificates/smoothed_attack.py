@@ -91,7 +91,8 @@ class SmoothedAttack(SearchedRadius):
     def passes(self, classes: int) -> tuple[int, int]:
         """The most passes of an image; usually one of the five tries is enough."""
         search = self._search("l2", 1.0)
-        votes = min(_SCREEN, self.verify) * (len(_RAY) + _STEPS) + self.verify * len(_TRIES)
+        screened = min(_SCREEN, self.verify) * (len(_RAY) + _STEPS)
+        votes = screened + self.verify * len(_TRIES)
         gradients, forwards = passes_of([search])
         most = self.copies * (1 + gradients + forwards) + votes
         return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
@@ -147,7 +148,8 @@ class SmoothedAttack(SearchedRadius):
         (soft,) = shared_flips(vote.logits, vote.slopes, x, y[group], [search], uniforms)
         rays = _Rays(batch, group, soft.pixels - x, y[group], self.verify, clipped=self.clip)
         rays.verify(soft.found.nonzero()[:, 0])
-        sizes = size((rays.nearest.double() - x.double()).flatten(1), norm)
+        added = (rays.nearest.double() - x.double()).flatten(1)
+        sizes = size(added, norm)
         radius = torch.where(rays.flipped, sizes, torch.inf)
         # A pass of the soft vote is one of all copies; the 1 is its value at the image.
         forwards = rays.spent + self.copies * (1 + soft.forwards)
@@ -174,14 +176,16 @@ class SmoothedAttack(SearchedRadius):
             passes: forwards and backwards of each image.
             cap: where the search ended.
         """
-        first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
+        # The last column counts copies without a class.
+        by_class = votes[:, :-1]
+        first, second = by_class.topk(2, dim=1).values.cpu().numpy().T
         # A sign test between the two classes with the most votes.
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
         near = flips.radius <= cap
-        columns = (votes[:, :-1].argmax(1), *counts.unbind(1), near)
+        columns = (by_class.argmax(1), *counts.unbind(1), near)
         searches = [
-            Searched(label=c, kept=kept, other=other) if hit else Searched(label=c)
-            for c, kept, other, hit in zip(*(column.tolist() for column in columns), strict=True)
+            Searched(label=label, kept=kept, other=other) if hit else Searched(label=label)
+            for label, kept, other, hit in zip(*(c.tolist() for c in columns), strict=True)
         ]
         radius = torch.where(near, flips.radius, torch.inf)
         lost = flips.lost + votes[:, -1]
@@ -236,7 +240,10 @@ class _Rays:
         self._unit = (batch.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)
         self.flipped = torch.zeros(len(group), dtype=torch.bool, device=group.device)
         self.label = y.clone()
-        self.kept, self.other, self.spent, self.lost = (torch.zeros_like(y) for _ in range(4))
+        self.kept = torch.zeros_like(y)
+        self.other = torch.zeros_like(y)
+        self.spent = torch.zeros_like(y)
+        self.lost = torch.zeros_like(y)
 
     def verify(self, rows: Tensor) -> None:
         """Find the first flip of the vote on the rays of some images, and verify it there or
@@ -253,7 +260,8 @@ class _Rays:
             other = votes.gather(1, self.label[rows, None])[:, 0]
             both = (kept + other).clamp_min(1)
             # An exact sign test, whose level is split over the tries (Bonferroni).
-            ahead = p_lower(other.cpu().numpy(), both.cpu().numpy(), _LEVEL / len(_TRIES)) > 0.5
+            level = _LEVEL / len(_TRIES)
+            ahead = p_lower(other.cpu().numpy(), both.cpu().numpy(), level) > 0.5
             sure = torch.from_numpy(ahead).to(rows.device)
             done = rows[sure]
             self.nearest[done] = self._points(done, at[sure])
@@ -289,9 +297,11 @@ class _Rays:
         if not len(rows):
             return torch.zeros(0, dtype=torch.bool, device=rows.device)
         kept, votes = self._votes(rows, scale, self._verify, self._screen)
-        other, label = votes.scatter(1, self._y[rows, None], -1).max(1)
+        others = votes.scatter(1, self._y[rows, None], -1)
+        other, label = others.max(1)
         # The difference of two counts of n has a standard error of about sqrt(n).
-        flips = other - kept >= _AHEAD * (other + kept).clamp_min(1).sqrt()
+        error = (other + kept).clamp_min(1).sqrt()
+        flips = other - kept >= _AHEAD * error
         self.label[rows[flips]] = label[flips]
         return flips
 
@@ -303,10 +313,12 @@ class _Rays:
         votes = count_votes(moved, self._group[rows].tolist(), start, draws)
         self.spent[rows] += draws
         self.lost[rows] += votes[:, -1]
-        return votes.gather(1, self._y[rows, None])[:, 0], votes[:, :-1]
+        kept = votes.gather(1, self._y[rows, None])[:, 0]
+        return kept, votes[:, :-1]
 
     def _points(self, rows: Tensor, scale: Tensor) -> Tensor:
         """The points of the rays at these scales (rows, channels, height, width)."""
-        added = self._added[rows] * scale.to(self._added.dtype)[:, None, None, None]
+        factor = scale.to(self._added.dtype)[:, None, None, None]
+        added = self._added[rows] * factor
         points: Tensor = self._batch.x[self._group[rows]] + added
         return points.clamp(0.0, 1.0) if self._clipped else points

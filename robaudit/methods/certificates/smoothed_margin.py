@@ -92,7 +92,8 @@ class SmoothedMargin(LipschitzCertificate):
         lost = (~losses.isfinite()).sum(1)
         mean = mean_over(torch.where(lost[:, None] > 0, 0.0, losses), 1)
         # m of the proof: Smoothed robustness analysis, theorem 4, less the sampling error.
-        margin = -mean - k2 * sigma * math.sqrt(2 * math.log(1 / self.alpha) / self.draws)
+        deviation = math.sqrt(2 * math.log(1 / self.alpha) / self.draws)
+        margin = -mean - k2 * sigma * deviation
         # A copy without finite logits might have any loss, so nothing is certified.
         margin = torch.where(lost > 0, -1.0, margin)
         # P[L >= 0] <= exp(-(m / K_2)^2 / (2 sigma^2)), by concentration with n = 1.

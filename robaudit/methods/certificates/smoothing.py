@@ -114,7 +114,8 @@ def p_lower(kept: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
     k, n = np.broadcast_arrays(
         np.asarray(kept, dtype=np.float64), np.asarray(draws, dtype=np.float64)
     )
-    if not (np.all(k >= 0) and np.all(k <= n) and np.all(n >= 1) and 0.0 < alpha < 1.0):
+    counts_fit = np.all(k >= 0) and np.all(k <= n) and np.all(n >= 1)
+    if not (counts_fit and 0.0 < alpha < 1.0):
         raise ValueError("p_lower: needs 0 <= kept <= draws, draws >= 1 and alpha between 0 and 1")
     # Clopper and Pearson 1934: BetaInv(alpha; k, n - k + 1). np.where discards the values of the
     # clamp.
@@ -259,5 +260,7 @@ class Question:
             np.maximum(left - lacking + 1.0, 1.0),
             np.clip(upper, 0.0, 1.0),
         )
-        hopeless: NDArray[np.bool_] = (lacking > left) | ((lacking > 0) & (probability <= _NO_HOPE))
+        impossible = lacking > left
+        unlikely = (lacking > 0) & (probability <= _NO_HOPE)
+        hopeless: NDArray[np.bool_] = impossible | unlikely
         return hopeless

@@ -155,10 +155,11 @@ class ErrorCurve(Record):
     @published(after="points_used")
     def points(self) -> tuple[CurvePoint, ...]:
         """The points with their intervals."""
-        columns = (column.tolist() for column in (self.places, self.errors, self.lower, self.upper))
+        columns = (self.places, self.errors, self.lower, self.upper)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         return tuple(
             CurvePoint(at, Estimate.population(error, (lower, upper), BOOTSTRAP))
-            for at, error, lower, upper in zip(*columns, strict=True)
+            for at, error, lower, upper in rows
         )
 
 
@@ -183,7 +184,8 @@ def asr(errors: Floats | Sequence[float], step: float) -> Floats:
     """
     # Smoothed robustness analysis, section 3.4: sum_j (j + 1/2) D (A_{j+1} - A_j).
     rises = np.diff(np.asarray(errors, dtype=np.float64))
-    radius: Floats = (rises * (np.arange(rises.shape[-1]) + 0.5)).sum(-1) * step
+    middles = np.arange(rises.shape[-1]) + 0.5
+    radius: Floats = (rises * middles).sum(-1) * step
     return radius
 
 
@@ -225,7 +227,8 @@ def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
     end = np.asarray(last)[..., None]
     inside = np.arange(errors.shape[-1]) <= end
     first = errors[..., :1]
-    rise = np.where(inside, errors, -np.inf).max(-1, keepdims=True) - first
+    largest = np.where(inside, errors, -np.inf).max(-1, keepdims=True)
+    rise = largest - first
     # Smoothed robustness analysis, section 3.4: a_j, then e'_j.
     with np.errstate(divide="ignore", invalid="ignore"):
         a = (errors - first) / rise
@@ -253,7 +256,8 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
     at = np.where(below.any(-1), below.argmax(-1), -1)
     # The two points around the crossing; any two where there is none.
     after = np.maximum(at, 1)[..., None]
-    high, low = (np.take_along_axis(accuracy, place, -1)[..., 0] for place in (after - 1, after))
+    high = np.take_along_axis(accuracy, after - 1, -1)[..., 0]
+    low = np.take_along_axis(accuracy, after, -1)[..., 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         share = (high - HALF) / (high - low)
     before = gammas[after[..., 0] - 1]
@@ -353,7 +357,8 @@ def _sources(
         # A curve has one estimator and one noise: those of its first result.
         if not results or _same_curve(results[0].key, key):
             results.append(columns)
-    if not any((columns.label != NO_CLASS).any() for columns in run.table.values()):
+    labelled = [(columns.label != NO_CLASS).any() for columns in run.table.values()]
+    if not any(labelled):
         raise RunError(
             str(run.path),
             "has no labels, and the errors of curves are relative to them",
@@ -399,7 +404,8 @@ def _attacked(columns: Columns) -> CurveKind | None:
 
 def _even(levels: Sequence[float]) -> bool:
     """Whether the levels are D, 2D, ..."""
-    return bool(np.allclose(levels, levels[0] * np.arange(1, len(levels) + 1), rtol=1e-6, atol=0.0))
+    multiples = levels[0] * np.arange(1, len(levels) + 1)
+    return bool(np.allclose(levels, multiples, rtol=1e-6, atol=0.0))
 
 
 def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum]:
@@ -468,7 +474,9 @@ def _attack(columns: Sequence[Columns]) -> _Parts:
     (labelled,) = columns
     correct = labelled.correct
     step = float(np.nanmax(labelled.step))
-    ball = np.where(correct, np.rint(labelled.values / step), 0).astype(np.int64)
+    # The number of the ball in which the class changed; 0 for a misclassified image.
+    number = np.rint(labelled.values / step)
+    ball = np.where(correct, number, 0).astype(np.int64)
     open_ = correct & labelled.is_censored
     points = np.arange(int(ball.max(initial=0)) + 1)
     wrong = (ball[:, None] <= points) & ~open_[:, None]
@@ -481,7 +489,9 @@ def _attack(columns: Sequence[Columns]) -> _Parts:
         return mean, np.where(survived, np.inf, mean)
 
     def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
-        value = float(asr(errors, step)) + (1.0 - float(errors[-1])) * float(points[-1]) * step
+        # Images that survive all balls count as the cap.
+        surviving = (1.0 - float(errors[-1])) * float(points[-1]) * step
+        value = float(asr(errors, step)) + surviving
         relation = ValueRelation.AT_LEAST if open_.any() else ValueRelation.IS
         return _summary(value, ends, relation), len(points)
 
@@ -490,7 +500,8 @@ def _attack(columns: Sequence[Columns]) -> _Parts:
 
 def _wrong(columns: Sequence[Columns]) -> Floats:
     """The errors of the clean images, then of the noisy copies by level (images, points)."""
-    points = np.stack([~columns[0].correct, *(result.label_errors for result in columns)])
+    noisy = [result.label_errors for result in columns]
+    points = np.stack([~columns[0].correct, *noisy])
     return points.astype(np.float64).T
 
 
@@ -507,7 +518,8 @@ def _noise(columns: Sequence[Columns]) -> _Parts:
         last = ends_at(curves, classes)
         low = ams(curves, np.where(last < 0, most, last), step)
         # A replicate that the rule does not end is only known to have at least this sum.
-        return low, np.where((last < 0) & ~np.isnan(low), np.inf, low)
+        open_ = (last < 0) & ~np.isnan(low)
+        return low, np.where(open_, np.inf, low)
 
     def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
         last = int(ends_at(errors, classes))

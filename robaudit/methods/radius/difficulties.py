@@ -25,7 +25,9 @@ class Difficulties:
     def __init__(self, run: Run) -> None:
         of_label = _names_by_label(run)
         images = len(run.table.ids)
-        self._g, self._margin, self._of_label = (np.full(images, np.nan) for _ in range(3))
+        self._g = np.full(images, np.nan)
+        self._margin = np.full(images, np.nan)
+        self._of_label = np.full(images, np.nan)
         known = np.zeros(images, dtype=np.bool_)
         for columns in run.table.values():
             own, g, margin = _own(columns)

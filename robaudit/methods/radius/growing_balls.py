@@ -73,6 +73,7 @@ def first_escapes(
     escapes = Flips(x.clone(), radius, y.clone(), *counts)
     search = _BallSearch(logits, slopes, x, y, target, grid, escapes)
     for ball in range(1, grid.balls + 1):
+        # Only images without a flip so far go on to the next ball.
         left = (~escapes.found).nonzero()[:, 0]
         if len(left):
             search.attack(ball, left, starts(left, ball))
@@ -138,4 +139,5 @@ class _BallSearch:
         passes.index_add_(0, image, torch.ones_like(image))
         finite = logits.isfinite().all(1)
         self.escapes.lost.index_add_(0, image, (~finite).long())
-        return (finite & (logits.argmax(1) != self.y[image])).nonzero()[:, 0]
+        flipped = logits.argmax(1) != self.y[image]
+        return (finite & flipped).nonzero()[:, 0]

@@ -207,7 +207,8 @@ def shared_flips(
     first, *others = [searcher.result() for searcher in searchers]
     # The passes are shared: they are counted once, with the first norm.
     none = torch.zeros_like(first.lost)
-    return [first, *(flips._replace(gradients=none, forwards=none, lost=none) for flips in others)]
+    uncounted = [flips._replace(gradients=none, forwards=none, lost=none) for flips in others]
+    return [first, *uncounted]
 
 
 def passes_of(searches: Sequence[Search]) -> tuple[int, int]:
@@ -303,7 +304,8 @@ class _Passes:
         at = self.placed(rows)
         # Images of another class than y are flips already, and need no gradient.
         for k in range(targets.shape[1] if len(rows) else 0):
-            sloped = self.sloped(rows, torch.zeros_like(self.flat[at]), targets[rows, k])
+            clean = torch.zeros_like(self.flat[at])
+            sloped = self.sloped(rows, clean, targets[rows, k])
             margin[rows, k] = sloped.margin
             slope[:, k].index_copy_(0, at, sloped.w)
         return _Linear(targets, margin, slope)
@@ -376,7 +378,8 @@ class _Passes:
 
     def _labels(self, image: Ints, logits: Floats) -> Ints:
         """The classes (rows,); y if a logit is not finite, so that it is no flip."""
-        return np.where(np.isfinite(logits).all(1), logits.argmax(1), self.y[image])
+        finite = np.isfinite(logits).all(1)
+        return np.where(finite, logits.argmax(1), self.y[image])
 
     def _counted_labels(self, image: Ints, logits: Floats) -> Ints:
         """The classes (rows,), counting the rows whose logits are not finite."""
@@ -405,8 +408,10 @@ class _Passes:
         added = (pixels.double() - x.double()).flatten(1)
         sizes = [size(added, searcher.norm) for searcher in self._searchers]
         # One table, so that the host waits for the device once.
-        table = torch.cat([logits.double(), torch.stack([*sizes, *sums], 1)], 1).cpu().numpy()
-        z, norms, further = np.split(table, [logits.shape[1], logits.shape[1] + len(sizes)], 1)
+        measures = torch.stack([*sizes, *sums], 1)
+        table = torch.cat([logits.double(), measures], 1).cpu().numpy()
+        classes = logits.shape[1]
+        z, norms, further = np.split(table, [classes, classes + len(sizes)], 1)
         label = self._counted_labels(image, z)
         for searcher, radius in zip(self._searchers, norms.T, strict=True):
             searcher.record(image, d, radius, label)
@@ -440,7 +445,8 @@ class BoundarySearch:
             image, d, label: image, perturbation and class of each row.
             radius: norm of the perturbation after rounding to pixels (rows,).
         """
-        rows = np.flatnonzero((label != self._passes.y[image]) & (radius < self.radius[image]))
+        flipped = label != self._passes.y[image]
+        rows = np.flatnonzero(flipped & (radius < self.radius[image]))
         if not len(rows):
             return
         where = image[rows]
@@ -463,14 +469,16 @@ class BoundarySearch:
             for w, m in zip(linear.slope.unbind(1), needed.unbind(1), strict=True)
         ]
         points = torch.stack(starts, 1)
-        away = torch.stack([size(point, self.norm) for point in points.unbind(1)], 1)
+        distances = [size(point, self.norm) for point in points.unbind(1)]
+        away = torch.stack(distances, 1)
         # A slope of 0 gives the image itself, at distance 0: such classes come last instead.
         away = torch.where((linear.slope != 0).any(2), away, torch.inf)
         order = away.cpu().numpy().argsort(axis=1, kind="stable")
         targets = np.take_along_axis(linear.targets, order, 1)
         reached = np.empty((len(targets), first))
         for chain in range(first):
-            start = points[passes.placed(passes.all_images), passes.placed(order[:, chain].copy())]
+            place = passes.placed(order[:, chain].copy())
+            start = points[passes.placed(passes.all_images), place]
             reached[:, chain] = self.run_chains(
                 passes.right, targets[:, chain], start, _FIRST, self._search.steps
             )
@@ -491,7 +499,8 @@ class BoundarySearch:
         spread = _SPREADS[number % len(_SPREADS)]
         wanted = np.where(np.isfinite(self.radius), self.radius * spread, blind)
         radius = self._passes.placed(np.minimum(wanted, self._search.cap))
-        scale = (radius / size(noise, self.norm).clamp_min(TINY)).to(noise.dtype)
+        length = size(noise, self.norm).clamp_min(TINY)
+        scale = (radius / length).to(noise.dtype)
         start = self._feasible.boxed(noise * scale[:, None])
         target = self._nearest[:, number % self._nearest.shape[1]]
         self.run_chains(self._passes.right, target, start, _FIRST, self._search.steps)
@@ -522,13 +531,14 @@ class BoundarySearch:
                 break
             sloped = self._passes.sloped(active, d, target, feasible)
             radius = sloped.measured[:, 0]
-            reached[active] = np.where(
-                sloped.flipped, np.minimum(reached[active], radius), reached[active]
-            )
+            best = reached[active]
+            reached[active] = np.where(sloped.flipped, np.minimum(best, radius), best)
             # Where the last step would lead is not computed: no gradient would follow.
             if step == steps - 1:
                 break
-            length = _LAST * eta + (1 - _LAST) * eta * (1 + math.cos(math.pi * step / steps)) / 2
+            # A cosine from eta to _LAST eta.
+            fall = 1 + math.cos(math.pi * step / steps)
+            length = _LAST * eta + (1 - _LAST) * eta * fall / 2
             radius, settled = self._next_radius(sloped, target)
             going = np.flatnonzero(~settled & np.isfinite(radius))
             w = sloped.w
@@ -546,7 +556,8 @@ class BoundarySearch:
                 target = target[going]
             numbers = np.stack([unit, length * radius, radius])
             scale, far, new_size = self._passes.placed(numbers).unbind()
-            ascended = d + feasible.steepest(w, d, scale) * far.to(d.dtype)[:, None]
+            direction = feasible.steepest(w, d, scale)
+            ascended = d + direction * far.to(d.dtype)[:, None]
             d = feasible.onto_ball(ascended, new_size)
         return reached
         return reached
@@ -584,7 +595,8 @@ class BoundarySearch:
         # A ray may cross other classes on its way, so the class need not flip only once.
         for number in range(1, _GRID):
             part = np.full(len(image), number / _GRID)
-            upper = np.where((upper == 1) & self._flips_at(image, whole, part), part, upper)
+            flips = self._flips_at(image, whole, part)
+            upper = np.where((upper == 1) & flips, part, upper)
         lower = upper - 1 / _GRID
         for _ in range(_BISECTIONS):
             middle = (lower + upper) / 2
@@ -615,7 +627,8 @@ class BoundarySearch:
         """The flips, once all searches have verified them."""
         passes = self._passes
         pixels = passes.pixels(self._best)
-        radius = size((pixels.double() - passes.x.double()).flatten(1), self.norm)
+        added = (pixels.double() - passes.x.double()).flatten(1)
+        radius = size(added, self.norm)
         # One table, so that the device gets the numbers of all images in one copy.
         counts = [passes.gradients, passes.forwards, passes.lost]
         table = np.stack([np.isfinite(self.radius), self._label, passes.y, *counts])

@@ -68,7 +68,8 @@ class RadiusAttack(SearchedRadius):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
-        searches = [self._search(norm, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
+        shape = shape_of(batch.x)
+        searches = [self._search(norm, self.limit(norm, shape)) for norm in self.norm]
 
         def search(group: Tensor) -> list[Flips]:
             y = batch.predicted[group]

@@ -131,6 +131,7 @@ def rows_of(
         lost: points of each image with non-finite logits, which may hide a flip (images,).
         searches: further details of each image's search.
     """
+    # An upper bound has no lower end but 0.
     exact = interval.kind is IntervalKind.EXACT
     missing = [0] * len(batch.x) if lost is None else lost.tolist()
     further: Sequence[Searched | None] = searches or [None] * len(batch.x)

@@ -76,12 +76,14 @@ class RadiusExact(RadiusEstimator):
         for norm in self.norm:
             slope = _own_slopes(weights, y, norm)
             # A class with the same weights as y is never reached, and y has no distance to itself.
-            never = (slope == 0) | (torch.arange(batch.classes, device=y.device) == y[:, None])
+            itself = torch.arange(batch.classes, device=y.device) == y[:, None]
+            never = (slope == 0) | itself
             divisor = torch.where(never, 1.0, slope)
             # Giraudon et al., proposition 3.2 in its exact form: (z_y - z_j) / |w_y - w_j|.
             radius, reached = torch.where(never, torch.inf, margins / divisor).min(1)
-            off = (errors / divisor).gather(1, reached[:, None])[:, 0].clamp_max(_UNKNOWN)
-            searches = [Searched(rounding=error) for error in off.tolist()]
+            radius_errors = (errors / divisor).gather(1, reached[:, None])[:, 0]
+            known = radius_errors.clamp_max(_UNKNOWN)
+            searches = [Searched(rounding=error) for error in known.tolist()]
             passes = [(1, batch.classes)] * len(batch.x)
             cap = diameter(norm, shape_of(batch.x))
             by_norm.append(
@@ -148,7 +150,9 @@ def matrix(model: Model, image: Tensor, classes: int, rows: int) -> Tensor:
         slope = torch.zeros_like(x)
         # Logits that do not depend on the pixels have no graph.
         if logits.requires_grad:
-            (slope,) = torch.autograd.grad(logits.gather(1, part[:, None]).sum(), x)
+            # Row k is the k-th logit of the part, so one gradient of the sum has all their slopes.
+            own = logits.gather(1, part[:, None])
+            (slope,) = torch.autograd.grad(own.sum(), x)
         slopes.append(slope.flatten(1).double())
     return torch.cat(slopes)
 

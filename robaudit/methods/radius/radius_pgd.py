@@ -75,6 +75,7 @@ class RadiusPgd(SearchedRadius):
 
     @model_validator(mode="after")
     def _some_balls(self) -> RadiusPgd:
+        """Refuse a grid without a ball, or with more than 100,000."""
         for norm in self.norm:
             if self.cap is not None and self.balls(norm) < 1:
                 raise ValueError(
@@ -97,7 +98,8 @@ class RadiusPgd(SearchedRadius):
 
     def limit(self, norm: str, shape: Shape) -> float:
         """The last radius of the grid."""
-        return Grid("l2", self.spacing(norm), self.balls(norm)).radius(self.balls(norm))
+        balls = self.balls(norm)
+        return Grid("l2", self.spacing(norm), balls).radius(balls)
 
     @property
     def rows_at_once(self) -> int:
@@ -162,18 +164,22 @@ class RadiusPgd(SearchedRadius):
         for image in images:
             z = torch.cat([*batch.normals(purpose, image, self.restarts, first)])
             if norm == "linf":
-                points.append((2 * normal_cdf(z.double()) - 1).to(z.dtype))
+                # Uniform on [-1, 1] in every pixel is uniform in the l_inf ball.
+                uniform = 2 * normal_cdf(z.double()) - 1
+                points.append(uniform.to(z.dtype))
                 continue
             # Uniform in the l2 ball of dimension d: a normal direction, times U^(1/d). Scalars are
             # always drawn from the first one on, so those of earlier balls are dropped.
             scalars = torch.cat([*batch.scalars(f"{purpose} share", image, first + self.restarts)])
             share = normal_cdf(scalars[first:].double())
-            scale = (share.log() / z[0].numel()).exp() / lengths(z).clamp_min(1e-30)
+            radius = (share.log() / z[0].numel()).exp()
+            scale = radius / lengths(z).clamp_min(1e-30)
             points.append(z * scale.to(z.dtype).view(-1, 1, 1, 1))
         return torch.stack(points)
 
 
 def _runner_up(batch: ImageBatch) -> Tensor:
     """The runner-up class of each image (images,)."""
+    # The attack's target: Smoothed robustness analysis, section 3.4.
     others = batch.logits.scatter(1, batch.predicted[:, None], -torch.inf)
     return others.argmax(1)

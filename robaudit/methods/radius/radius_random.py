@@ -65,7 +65,8 @@ class RadiusRandom(SearchedRadius):
         """
         first = min(_BLOCK, self.directions)
         later = self.directions - first
-        return 1 + len(self.norm) * (1 + first * (1 + DOUBLINGS) + 2 * later), 0
+        each_norm = 1 + first * (1 + DOUBLINGS) + 2 * later
+        return 1 + len(self.norm) * each_norm, 0
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
@@ -111,10 +112,14 @@ class RadiusRandom(SearchedRadius):
                 for image in group.tolist()
             ]
             z = torch.stack(normals)
-            return z if norm == "l2" else (2 * normal_cdf(z.double()) - 1).to(z.dtype)
+            if norm == "l2":
+                return z
+            # Uniform in the cube: the distribution function of a normal variable is uniform.
+            return (2 * normal_cdf(z.double()) - 1).to(z.dtype)
 
         y = batch.predicted[group]
         cap = self.limit(norm, shape_of(batch.x))
         blocks = -(-self.directions // directions)  # rounded up
         rays = Rays(norm, cap, blocks, self.clip, self.tolerance)
-        return least_flip(Objective(batch, y, group).logits, batch.x[group], y, draws, rays)
+        logits = Objective(batch, y, group).logits
+        return least_flip(logits, batch.x[group], y, draws, rays)

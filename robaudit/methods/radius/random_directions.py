@@ -72,7 +72,8 @@ def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -
     for block in range(rays.blocks):
         search.block(draws(block), doublings if block == 0 else [])
     # The norm of the pixels as they are, after clipping and rounding.
-    radius = size((search.pixels.double() - x.double()).flatten(1), rays.norm)
+    added = (search.pixels.double() - x.double()).flatten(1)
+    radius = size(added, rays.norm)
     radius = torch.where(search.label != y, radius, torch.inf)
     return Flips(
         search.pixels,
@@ -92,10 +93,13 @@ class _Search:
         self._x = x
         self._y = y
         self._rays = rays
-        self._length = torch.full((len(x),), float(rays.cap), dtype=torch.float64, device=x.device)
-        self.forwards, self.lost = torch.zeros(2, len(x), dtype=torch.int64, device=x.device)
+        images = len(x)
+        cap = float(rays.cap)
+        # The length of the best ray (images,); the cap without a flip so far.
+        self._length = torch.full((images,), cap, dtype=torch.float64, device=x.device)
+        self.forwards, self.lost = torch.zeros(2, images, dtype=torch.int64, device=x.device)
         self.pixels = x.clone()
-        self.label = self._labels(torch.arange(len(x), device=x.device), x)
+        self.label = self._labels(torch.arange(images, device=x.device), x)
         self._open = self.label == y
 
     def block(self, draws: Tensor, first: list[float]) -> None:
@@ -108,7 +112,8 @@ class _Search:
         """
         images, rays = draws.shape[:2]
         flat = draws.flatten(0, 1).flatten(1)
-        scale = (1 / size(flat, self._rays.norm).clamp_min(1e-30)).to(flat.dtype)
+        length = size(flat, self._rays.norm).clamp_min(1e-30)
+        scale = (1 / length).to(flat.dtype)
         directions = (flat * scale[:, None]).view(draws.shape)
         lower = torch.zeros_like(self._length)
         best = self._length.clone()
@@ -155,7 +160,8 @@ class _Search:
 
         The first flip of each image is recorded.
         """
-        scale = length[image].to(directions.dtype).view(-1, *[1] * (self._x.ndim - 1))
+        per_pixel = [1] * (self._x.ndim - 1)
+        scale = length[image].to(directions.dtype).view(-1, *per_pixel)
         pixels = self._x[image] + directions[image, which] * scale
         if self._rays.clipped:
             pixels = pixels.clamp(0.0, 1.0)
@@ -164,7 +170,7 @@ class _Search:
         if not len(image):
             return flips, torch.zeros_like(self._open)
         first, hit = first_rows(flips, image, len(self._x))
-        hit_pixels = hit.view(-1, *[1] * (pixels.ndim - 1))
+        hit_pixels = hit.view(-1, *per_pixel)
         self.pixels = torch.where(hit_pixels, pixels[first], self.pixels)
         self.label = torch.where(hit, label[first], self.label)
         return flips, hit

@@ -528,7 +528,9 @@ def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dic
             upper = _relative(most[easy], least[hard])
             scores[score] = lower, upper
         for score, (easy, hard) in _DIFFERENCES.items():
-            scores[score] = minus((least[easy], most[easy]), (least[hard], most[hard]))
+            easy_ends = (least[easy], most[easy])
+            hard_ends = (least[hard], most[hard])
+            scores[score] = minus(easy_ends, hard_ends)
     return scores
 
 
@@ -580,7 +582,8 @@ def _dot(drawn: Floats, values: Floats) -> Floats:
     if np.isfinite(values).all():
         return drawn @ values
     finite = drawn @ np.where(np.isfinite(values), values, 0.0)
-    return np.where((drawn[:, np.isinf(values)] > 0).any(1), np.inf, finite)
+    infinite = (drawn[:, np.isinf(values)] > 0).any(1)
+    return np.where(infinite, np.inf, finite)
 
 
 def _determination(drawn: Floats, r: Floats, usable: Mask, rg: Floats, slope: Floats) -> Floats:
@@ -674,7 +677,8 @@ def _change(
     # No replicate has a smallest value. Its difference is open where a censored image leaves it so.
     if score in _SMALLEST:
         open_ = base.at_least or new.at_least
-        bounds, p = ((math.inf, -math.inf), 1.0) if open_ else (None, None)
+        bounds = (math.inf, -math.inf) if open_ else None
+        p = 1.0 if open_ else None
     if bounds is None or p is None:
         return paired.without_interval()
     lower, upper = bounds
