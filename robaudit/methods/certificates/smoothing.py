@@ -207,7 +207,6 @@ class Question:
         object.__setattr__(self, "_p", self.theorem.probability(self.radius, self.level))
 
     @staticmethod
-    @staticmethod
     def beyond(theorem: Theorem, level: float, radius: float, draws: int, alpha: float) -> str:
         """The reason if the answer can only be no, in a few words; else empty."""
         last = last_alpha(alpha)

@@ -203,7 +203,6 @@ def shared_flips(
         searcher.bisect()
     for searcher in searchers:
         searcher.verify()
-        searcher.verify()
     first, *others = [searcher.result() for searcher in searchers]
     # The passes are shared: they are counted once, with the first norm.
     none = torch.zeros_like(first.lost)
@@ -559,7 +558,6 @@ class BoundarySearch:
             direction = feasible.steepest(w, d, scale)
             ascended = d + direction * far.to(d.dtype)[:, None]
             d = feasible.onto_ball(ascended, new_size)
-        return reached
         return reached
 
     def _next_radius(self, sloped: _Sloped, target: Ints) -> tuple[Floats, NDArray[np.bool_]]:

@@ -72,7 +72,6 @@ class RadiusRandom(SearchedRadius):
         """Search, in groups of images that fit into memory."""
         shape = shape_of(batch.x)
         directions = self._block(shape)
-        directions = self._block(shape)
 
         def search(group: Tensor) -> list[Flips]:
             return [self._nearest(batch, group, norm, directions) for norm in self.norm]

@@ -66,7 +66,6 @@ def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -
         rays: number of rays, and the resolution.
     """
     search = _Search(logits, x, y, rays)
-    search = _Search(logits, x, y, rays)
     # Lengths before the first flip: from 1/1024 of the cap, doubled each time.
     doublings = [rays.cap / 2.0**k for k in range(DOUBLINGS, 0, -1)]
     for block in range(rays.blocks):
