@@ -17,7 +17,7 @@ import numpy as np
 
 from robaudit.compare.counts import count_bounds, sample_ends
 from robaudit.compare.matching import Matching, Pair, match, no_common_sample, other_images, pairs
-from robaudit.compare.paired import Group, Pairs, joined
+from robaudit.compare.paired import Group, Pairs, mean_of_parts
 from robaudit.compare.result import (
     ClassChange,
     Comparison,
@@ -117,7 +117,9 @@ def compare(
         matching=matching,
         clean_accuracy=_clean(correct, matching, confidence),
         clean_unknown=len({row.sample_id for row in matching.lost if row.correct is not None}),
-        groups=tuple(compared(groups[key], matching, names, below, confidence) for key in shown),
+        groups=tuple(
+            compare_group(groups[key], matching, names, below, confidence) for key in shown
+        ),
     )
 
 
@@ -184,7 +186,7 @@ def _warn(matching: Matching) -> None:
         )
 
 
-def compared(
+def compare_group(
     group: Group,
     matching: Matching,
     names: Sequence[str] | None,
@@ -390,7 +392,7 @@ def _noisy_measured(group: Group, labelled: Mask, confidence: float) -> Estimate
             return None
         change = unpaired_difference(base, new, same_noise=group.same_noise)
         parts.append((rest.sum() / labelled.sum(), change))
-    return joined(parts, "; ".join(change.method for _, change in parts))
+    return mean_of_parts(parts, "; ".join(change.method for _, change in parts))
 
 
 def _label_votes(side: Columns, mask: Mask, confidence: float) -> Estimate | None:

@@ -221,7 +221,7 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
         matching.lost += waiting[0][sample_id]
 
 
-class Common(NamedTuple):
+class CommonDraws(NamedTuple):
     """The draws that two rows share.
 
     Attributes:
@@ -244,7 +244,7 @@ class Common(NamedTuple):
     split: tuple[float, float] = math.nan, math.nan
 
 
-def common(base: Row, new: Row) -> Common:
+def common_draws(base: Row, new: Row) -> CommonDraws:
     """The common draws of two rows with the same noise: the first min(n) of both.
 
     Draw j is the same in both rows.
@@ -252,7 +252,7 @@ def common(base: Row, new: Row) -> Common:
     base_bits = bits_of(base)
     new_bits = bits_of(new)
     if base_bits is None or new_bits is None or _split(base) != _split(new):
-        return Common()
+        return CommonDraws()
     draws = min(len(base_bits), len(new_bits))
     before = base_bits[:draws]
     now = new_bits[:draws]
@@ -260,12 +260,12 @@ def common(base: Row, new: Row) -> Common:
     if not _split(base):
         lost = int((before & ~now).sum())
         won = int((now & ~before).sum())
-        return Common(draws, lost, won, kept=kept)
+        return CommonDraws(draws, lost, won, kept=kept)
     # The copies of an antithetic pair follow each other; a pair changes by -2 to 2 copies.
     split = (_pairs_apart(before), _pairs_apart(now))
     change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
     lost, half_lost, half_won, won = (int((change == delta).sum()) for delta in (-2, -1, 1, 2))
-    return Common(draws, lost, won, half_lost, half_won, kept, split)
+    return CommonDraws(draws, lost, won, half_lost, half_won, kept, split)
 
 
 def _pairs_apart(bits: Bits) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robaudit.compare.matching import Common, Matching, Pair, common, why_unpaired
+from robaudit.compare.matching import CommonDraws, Matching, Pair, common_draws, why_unpaired
 from robaudit.errors import NothingLeftError
 from robaudit.estimates import Estimate
 from robaudit.numerics.image_intervals import Floats, Mask
@@ -30,7 +30,7 @@ class Group:
         base, new: the rows of both runs, restricted to the draws that both share; votes replace
             approximations.
         shared: the common draws of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
-            :class:`robaudit.compare.matching.Common`.
+            :class:`robaudit.compare.matching.CommonDraws`.
         same_noise: whether both runs gave each sample the same noise.
         why: why draws are not paired, where both have the same noise.
         cut: draws per image of the base run and of the new run, if the group uses only the first
@@ -131,11 +131,11 @@ class Group:
             parts.append((same.sum() / mask.sum(), change))
         if len(parts) == 1:
             return parts[0][1]
-        return joined(parts, "paired draws:pooled by number")
+        return mean_of_parts(parts, "paired draws:pooled by number")
 
 
-# Columns of a collection's array: the five counts of Common, then for each run its kept draws and
-# its antithetic pairs that disagree.
+# Columns of a collection's array: the five counts of CommonDraws, then for each run its kept draws
+# and its antithetic pairs that disagree.
 _KEPT = 5
 _SPLIT = 7
 _SUMS = 9
@@ -158,7 +158,7 @@ class Pairs:
     def add(self, pair: Pair) -> None:
         """Add a pair."""
         # Without the same noise, draw j of one run has nothing to do with draw j of the other.
-        shared = common(*pair) if self._paired else Common()
+        shared = common_draws(*pair) if self._paired else CommonDraws()
         if self._paired and not shared.draws:
             self._why = self._why or why_unpaired(*pair)
         self._ids.append(pair[1].sample_id)
@@ -215,7 +215,7 @@ class Pairs:
         )
 
 
-def joined(parts: Sequence[tuple[float, Estimate]], method: str) -> Estimate:
+def mean_of_parts(parts: Sequence[tuple[float, Estimate]], method: str) -> Estimate:
     """The mean of independent parts, from the share of the samples and the change of each (MOVER;
     Zou and Donner 2008)."""
     value = sum(share * change.value for share, change in parts)

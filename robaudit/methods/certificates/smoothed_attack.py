@@ -21,7 +21,7 @@ from robaudit.methods.certificates.smoothing import p_lower
 from robaudit.methods.radius.minimal_norm import Flips, Search, passes_of, shared_flips
 from robaudit.methods.radius.norm_steps import Norm, size
 from robaudit.methods.radius.radius_attack import restart_uniforms
-from robaudit.methods.radius.radius_estimator import Norms, SearchedRadius, flips_of, rows_of
+from robaudit.methods.radius.radius_estimator import Norms, SearchedRadius, flips_of, results_of
 from robaudit.noise.noise import Noise, shape_of
 from robaudit.numerics.rowwise import lengths
 from robaudit.results import Result, Searched
@@ -189,7 +189,7 @@ class SmoothedAttack(SearchedRadius):
         ]
         radius = torch.where(near, flips.radius, torch.inf)
         lost = flips.lost + votes[:, -1]
-        rows = rows_of(batch, radius, flips.label, cap, self.interval, passes, lost, searches)
+        rows = results_of(batch, radius, flips.label, cap, self.interval, passes, lost, searches)
         remark = "the class of the vote is uncertain at the image itself"
         results = []
         for row, clear in zip(rows, sure.tolist(), strict=True):

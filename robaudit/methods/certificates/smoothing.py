@@ -150,14 +150,16 @@ def needed(theorem: Theorem, level: float, radius: float, draws: int, alpha: flo
     """The smallest count k of n draws that certifies a radius > 0; None if all n do not suffice."""
     if largest_radius(theorem, level, draws, alpha) < radius:
         return None
-        # By bisection: the bound grows with k.
-        return None
+    # By bisection: the bound grows with k.
     few = 0
     enough = draws
     while enough - few > 1:
         middle = (few + enough) // 2
         certified = theorem.radius(float(p_lower(middle, draws, alpha)), level) >= radius
-        few, enough = (few, middle) if certified else (middle, enough)
+        if certified:
+            enough = middle
+        else:
+            few = middle
     return enough
 
 

@@ -12,7 +12,7 @@ from robaudit.engine.batch import ImageBatch
 from robaudit.engine.objective import Objective
 from robaudit.methods.radius.minimal_norm import Flips, Search, passes_of, shared_flips
 from robaudit.methods.radius.norm_steps import Norm
-from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, rows_of
+from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, results_of
 from robaudit.noise.noise import shape_of
 from robaudit.numerics.normal import normal_cdf
 from robaudit.results import Result
@@ -81,7 +81,7 @@ class RadiusAttack(SearchedRadius):
         values = batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets)
         flips, passes = flips_of(batch, values, search)
         by_norm = [
-            rows_of(batch, f.radius, f.label, each.cap, self.interval, passes, f.lost)
+            results_of(batch, f.radius, f.label, each.cap, self.interval, passes, f.lost)
             for f, each in zip(flips, searches, strict=True)
         ]
         return list(zip(*by_norm, strict=True))

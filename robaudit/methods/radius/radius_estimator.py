@@ -109,7 +109,7 @@ def flips_of(
     return flips, [(1 + forwards, gradients) for forwards, gradients in spent.tolist()]
 
 
-def rows_of(
+def results_of(
     batch: ImageBatch,
     radius: Tensor,
     reached: Tensor,

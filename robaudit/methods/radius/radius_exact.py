@@ -7,7 +7,7 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.errors import ModelError
-from robaudit.methods.radius.radius_estimator import RadiusEstimator, diameter, rows_of
+from robaudit.methods.radius.radius_estimator import RadiusEstimator, diameter, results_of
 from robaudit.models.graph import Model, record
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import is_affine
@@ -87,7 +87,7 @@ class RadiusExact(RadiusEstimator):
             passes = [(1, batch.classes)] * len(batch.x)
             cap = diameter(norm, shape_of(batch.x))
             by_norm.append(
-                rows_of(batch, radius, reached, cap, self.interval, passes, searches=searches)
+                results_of(batch, radius, reached, cap, self.interval, passes, searches=searches)
             )
         return list(zip(*by_norm, strict=True))
 

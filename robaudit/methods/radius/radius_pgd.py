@@ -15,7 +15,7 @@ from robaudit.engine.objective import Objective
 from robaudit.methods.radius.growing_balls import Grid, first_escapes
 from robaudit.methods.radius.minimal_norm import Flips
 from robaudit.methods.radius.norm_steps import Norm
-from robaudit.methods.radius.radius_estimator import LEAST_CAP, SearchedRadius, flips_of, rows_of
+from robaudit.methods.radius.radius_estimator import LEAST_CAP, SearchedRadius, flips_of, results_of
 from robaudit.noise.noise import Shape, shape_of
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import lengths
@@ -127,7 +127,7 @@ class RadiusPgd(SearchedRadius):
             cap = self.limit(norm, shape_of(batch.x))
             searches = [Searched(step=self.spacing(norm))] * len(batch.x)
             by_norm.append(
-                rows_of(
+                results_of(
                     batch,
                     first.radius,
                     first.label,

@@ -13,7 +13,7 @@ from robaudit.engine.estimator import Need
 from robaudit.engine.objective import Objective
 from robaudit.methods.radius.minimal_norm import Flips
 from robaudit.methods.radius.norm_steps import Norm
-from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, rows_of
+from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, results_of
 from robaudit.methods.radius.random_directions import DOUBLINGS, Rays, least_flip
 from robaudit.noise.noise import Shape, shape_of
 from robaudit.numerics.normal import normal_cdf
@@ -78,7 +78,7 @@ class RadiusRandom(SearchedRadius):
 
         flips, passes = flips_of(batch, directions * math.prod(shape), search)
         by_norm = [
-            rows_of(
+            results_of(
                 batch,
                 flip.radius,
                 flip.label,
