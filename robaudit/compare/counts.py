@@ -56,7 +56,8 @@ def count_bounds(
             flagged, unless the runs prove otherwise.
     """
     # A sample without an interval may be of any kind, whatever its value.
-    without_interval = [np.isnan(side.ends[0]).any() for side in (group.base, group.new)]
+    sides = (group.base, group.new)
+    without_interval = [np.isnan(side.ends[0]).any() for side in sides]
     if any(without_interval):
         return None
     size = group.size
@@ -87,7 +88,8 @@ def count_bounds(
         # With the same model all compared samples are known not to be of the kind.
         least_not = len(group) if same else least_shown(*no, size, tail_of_no, alpha)
         most = size - least_not
-        value = min(max(int(yes[0].sum()), least), most)
+        shown = int(yes[0].sum())
+        value = min(max(shown, least), most)
         return Estimate.measured(value, (least, most), Method.SAME_MODEL if same else _BY_COUNTS)
 
     def share(shown: Shown) -> float:
@@ -126,7 +128,9 @@ def _tails(group: Group) -> list[float]:
 def _worse(group: Group, tail: float | None) -> tuple[Mask, Mask]:
     """The samples that are worse, and those that are not worse."""
     lower, upper = sample_ends(group, tail)
-    return (upper < 0, lower >= 0) if group.sign > 0 else (lower > 0, upper <= 0)
+    if group.sign > 0:
+        return upper < 0, lower >= 0
+    return lower > 0, upper <= 0
 
 
 def _flagged(group: Group, below: float, tail: float | None) -> tuple[Mask, Mask]:

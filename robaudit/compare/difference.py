@@ -110,13 +110,14 @@ def compare(
         lost = [row for row in matching.lost if GroupKey.of(row) == key]
         groups[key] = collector.group(lost, where)
     _warn(matching)
+    skipped_labelled = {row.sample_id for row in matching.lost if row.correct is not None}
     names = new.class_names or base.class_names
     shown = chosen(groups, estimators, levels, str(new.path))
     return Comparison(
         samples=samples,
         matching=matching,
         clean_accuracy=_clean(correct, matching, confidence),
-        clean_unknown=len({row.sample_id for row in matching.lost if row.correct is not None}),
+        clean_unknown=len(skipped_labelled),
         groups=tuple(
             compare_group(groups[key], matching, names, below, confidence) for key in shown
         ),
@@ -150,8 +151,9 @@ def _clean(
     table = np.array(correct)  # (samples, 2)
     before, now = table.mean(0)
     value = float(now) - float(before)
-    lost = int((table[:, 0] & ~table[:, 1]).sum())
-    won = int((table[:, 1] & ~table[:, 0]).sum())
+    base_right, new_right = table.T
+    lost = int((base_right & ~new_right).sum())
+    won = int((new_right & ~base_right).sum())
     if matching.same_model and not lost + won:
         population = _NO_CHANGE_OF_OTHERS
     else:
@@ -215,12 +217,14 @@ def compare_group(
     how: Pairing = "common random numbers" if group.paired else "unpaired"
     if same:
         how = "the same model"
-    equal_draws = bool(group.paired and (group.draws == group.draws[0]).all())
+    equal_draws = group.paired and bool((group.draws == group.draws[0]).all())
     lower, upper = sample_ends(group)
     sign = group.sign
     unknown = group.without
     unknown_classes = [label if group.by_label else predicted for label, predicted in unknown]
-    worse, better = (upper < 0, lower > 0) if sign > 0 else (lower > 0, upper < 0)
+    fell = upper < 0
+    rose = lower > 0
+    worse, better = (fell, rose) if sign > 0 else (rose, fell)
     return GroupComparison(
         key=group.key,
         quantity=group.quantity,
@@ -334,7 +338,8 @@ def _saved(group: Group) -> float | None:
     if not apart > 0:
         return None
     # Var[d] = (E[d^2] - E[d]^2) / number of units, for each image.
-    together = float(((rates - group.changes**2) * draws_a_unit / draws).sum())
+    variances = (rates - group.changes**2) * draws_a_unit / draws
+    together = float(variances.sum())
     return 1 - together / apart
 
 
@@ -344,7 +349,8 @@ def _noisy_accuracy(group: Group, same: bool, confidence: float) -> Difference |
     sides = (group.base, group.new)
     if not labelled.any():
         return None
-    if not all((side.share_draws[labelled] > 0).all() for side in sides):
+    with_votes = [(side.share_draws[labelled] > 0).all() for side in sides]
+    if not all(with_votes):
         return None
     shares = [side.hits[labelled] / side.label_draws[labelled] for side in sides]
     base, new = (float(share.mean()) for share in shares)
@@ -422,9 +428,16 @@ def _classes(
     changes = []
     for index in present:
         mask = indices == index
-        difference = _mean(group, mask, same, class_confidence)
-        changes.append(ClassChange(index, known_name(index, names), int(mask.sum()), difference))
-    return tuple(sorted(changes, key=lambda change: group.sign * change.difference.value))
+        changes.append(
+            ClassChange(
+                index=index,
+                name=known_name(index, names),
+                images=int(mask.sum()),
+                difference=_mean(group, mask, same, class_confidence),
+            )
+        )
+    changes.sort(key=lambda change: group.sign * change.difference.value)
+    return tuple(changes)
 
 
 def _changed(
@@ -432,17 +445,15 @@ def _changed(
 ) -> tuple[SampleChange, ...]:
     """The samples that are worse beyond their interval, newly flagged or fixed; worst first."""
     sign = group.sign
-    beyond = [sign * side.values < sign * below for side in (group.base, group.new)]
+    sides = (group.base, group.new)
+    edge = sign * below
+    beyond = [sign * side.values < edge for side in sides]
     # The better end decides whether all of an interval is beyond the threshold, the worse end
     # whether all of it is within. NaN compares as false: without an interval nothing is certain.
     better_end = int(sign > 0)
     worse_end = int(sign < 0)
-    wholly_beyond = [
-        sign * side.ends[better_end] < sign * below for side in (group.base, group.new)
-    ]
-    wholly_within = [
-        sign * side.ends[worse_end] >= sign * below for side in (group.base, group.new)
-    ]
+    wholly_beyond = [sign * side.ends[better_end] < edge for side in sides]
+    wholly_within = [sign * side.ends[worse_end] >= edge for side in sides]
     newly = beyond[1] & ~beyond[0]
     fixed = beyond[0] & ~beyond[1]
     certainly_newly = newly & wholly_beyond[1] & wholly_within[0]
@@ -496,7 +507,10 @@ def unpaired_difference(base: Estimate, new: Estimate, *, same_noise: bool) -> E
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
     value = new.value - base.value
-    added = value - (new.below + base.above), value + (new.above + base.below)
+    added = (
+        value - (new.below + base.above),
+        value + (new.above + base.below),
+    )
     if MeanMethod.MEAN_OF_ENDS in (base.method, new.method):
         # Stopping biases the values: errors of one direction do not average out.
         return Estimate.measured(value, added, f"unpaired: {MeanMethod.MEAN_OF_ENDS}")

@@ -149,7 +149,8 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     # A number of samples is about these samples; only a share has a population.
     if gate.quantity == "newly_flagged":
         basis = replace(basis, population=False)
-    return settle(gate, measure(group, basis), basis, *_remarks(group), *outside)
+    measured = measure(group, basis)
+    return settle(gate, measured, basis, *_remarks(group), *outside)
 
 
 def _drop(
@@ -204,12 +205,15 @@ def _measured(
 
 def _largest(bounds: Sequence[Bounds]) -> Bounds:
     """The interval of the largest of values with these simultaneous intervals."""
-    return max(lower for lower, _ in bounds), max(upper for _, upper in bounds)
+    lower = max(lower for lower, _ in bounds)
+    upper = max(upper for _, upper in bounds)
+    return lower, upper
 
 
 def _mean(group: GroupComparison, basis: Basis) -> Measured:
     """The drop of the mean."""
-    drop = _drop(group.mean, group, basis, group.images, group.not_finite + group.skipped)
+    unknown = group.not_finite + group.skipped
+    drop = _drop(group.mean, group, basis, group.images, unknown)
     return _measured([drop], group.draws or 0, basis)
 
 
@@ -231,15 +235,23 @@ def _noisy_accuracy(group: GroupComparison, basis: Basis) -> Measured:
 def _worst_class(group: GroupComparison, basis: Basis) -> Measured:
     """The largest drop of a class, which is below a bound if the drop of every class is."""
     unknown = {index: number for index, number in group.unknown.items() if index >= 0}
-    drops = [
-        _drop(change.difference, group, basis, change.images, unknown.pop(change.index, 0))
-        for change in group.classes
-    ]
-    names = [(change.index, change.name) for change in group.classes]
+    drops = []
+    names = []
+    for change in group.classes:
+        without = unknown.pop(change.index, 0)
+        drops.append(_drop(change.difference, group, basis, change.images, without))
+        names.append((change.index, change.name))
     # The classes that are left have only samples without a difference.
     for index in sorted(unknown):
         names.append((index, None))
-        drops.append(Drop(Estimate(math.nan), 0, unknown[index], group.span))
+        drops.append(
+            Drop(
+                estimate=Estimate(math.nan),
+                images=0,
+                unknown=unknown[index],
+                span=group.span,
+            )
+        )
     parts = []
     for (index, name), drop in zip(names, drops, strict=True):
         bounds = drop.bounds if drop.estimate.has_interval or not drop.images else None
@@ -295,7 +307,8 @@ def _counted(
     stuck = "samples whose intervals contain the threshold leave it open"
     lower, upper = bounds.bounds or (value, value)
     # Bounds allow for chance, so they may exclude the number of samples that appear to be changed.
-    estimate = replace(bounds, value=min(max(float(value), lower), upper))
+    within = min(max(float(value), lower), upper)
+    estimate = replace(bounds, value=within)
     return Measured(estimate, stuck=stuck, images=size, remarks=(remark,))
 
 

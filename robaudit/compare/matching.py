@@ -97,10 +97,13 @@ def _model(run: Run) -> tuple[Any, ...]:
     info = run.info
     spec = run.info.spec
     # A model is the same wherever its file is; its format is the one that was recognised.
-    section = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
+    section = dict(spec["model"])
+    section.pop("path", None)
+    section.pop("format", None)
     # No checksum covers the user's own code, so such a model is the same only within a run.
     code = info.identity if info.model.format == "python" else None
-    return info.model.sha256, info.model.format, section, spec["run"].get("precision"), code
+    precision = spec["run"].get("precision")
+    return info.model.sha256, info.model.format, section, precision, code
 
 
 def check_comparable(base: Run, new: Run) -> None:
@@ -172,7 +175,13 @@ def match(base: Run, new: Run) -> Matching:
     warnings += _results_of_one_run("new", new_results, base_results)
     # Another estimator under the same label may use its draws in another order.
     paired = frozenset(label for label, _ in _estimators(base) & _estimators(new))
-    return Matching(_model(base) == _model(new), not reasons, why_not, paired, warnings)
+    return Matching(
+        same_model=_model(base) == _model(new),
+        same_noise=not reasons,
+        why_not=why_not,
+        paired=paired,
+        warnings=warnings,
+    )
 
 
 def _results_of_one_run(
@@ -194,7 +203,9 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
     """
     digests = [image_digests(run) for run in (base, new)]
     # The samples of each run whose partner has not been read.
-    waiting: tuple[dict[str, list[Row]], dict[str, list[Row]]] = ({}, {})
+    base_waiting: dict[str, list[Row]] = {}
+    new_waiting: dict[str, list[Row]] = {}
+    waiting = (base_waiting, new_waiting)
     for samples in zip_longest(_samples(base), _samples(new)):
         for side, sample in enumerate(samples):
             if sample is None:
@@ -212,13 +223,14 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
             before, now = (partner, rows) if side else (rows, partner)
             matching.other_labels += before[0].label != now[0].label
             yield _same_tasks(before, now)
-    matching.only_base += waiting[0]
-    matching.only_new += waiting[1]
+    matching.only_base += base_waiting
+    matching.only_new += new_waiting
+    # A skipped sample is no sample of the new run, but was one that it was asked for.
     skips = {skip.sample_id for skip in new.info.skipped}
-    matching.skipped += [sample_id for sample_id in waiting[0] if sample_id in skips]
+    matching.skipped += [sample_id for sample_id in base_waiting if sample_id in skips]
     matching.skipped_besides += len(skips) - len(matching.skipped)
     for sample_id in matching.skipped:
-        matching.lost += waiting[0][sample_id]
+        matching.lost += base_waiting[sample_id]
 
 
 class CommonDraws(NamedTuple):
@@ -263,9 +275,17 @@ def common_draws(base: Row, new: Row) -> CommonDraws:
         return CommonDraws(draws, lost, won, kept=kept)
     # The copies of an antithetic pair follow each other; a pair changes by -2 to 2 copies.
     split = (_pairs_apart(before), _pairs_apart(now))
-    change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
-    lost, half_lost, half_won, won = (int((change == delta).sum()) for delta in (-2, -1, 1, 2))
-    return CommonDraws(draws, lost, won, half_lost, half_won, kept, split)
+    changed_draws = now.astype(np.int64) - before
+    change = changed_draws.reshape(-1, 2).sum(1)
+    return CommonDraws(
+        draws=draws,
+        lost=int((change == -2).sum()),
+        won=int((change == 2).sum()),
+        half_lost=int((change == -1).sum()),
+        half_won=int((change == 1).sum()),
+        kept=kept,
+        split=split,
+    )
 
 
 def _pairs_apart(bits: Bits) -> int:
@@ -296,8 +316,9 @@ def why_unpaired(base: Row, new: Row) -> str:
 
 def _results(run: Run) -> list[Result]:
     """The results of each sample of a run, taken from its first sample."""
-    first = next(_samples(run), None)
-    return [] if first is None else [(row.estimator, row.at) for row in first[1]]
+    for _, rows in _samples(run):
+        return [(row.estimator, row.at) for row in rows]
+    return []
 
 
 def _samples(run: Run) -> Iterator[tuple[str, list[Row]]]:

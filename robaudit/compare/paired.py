@@ -90,7 +90,8 @@ class Group:
     @property
     def antithetic(self) -> bool:
         """Whether the shared draws are antithetic pairs."""
-        return antithetic(self.base.split) is not None and antithetic(self.new.split) is not None
+        splits = [antithetic(side.split) for side in (self.base, self.new)]
+        return all(split is not None for split in splits)
 
     @property
     def by_label(self) -> bool:
@@ -186,7 +187,8 @@ class Pairs:
             raise NothingLeftError(
                 where, f"{key.estimator} at {key.at} has no finite value in both"
             )
-        table = np.frombuffer(self._shared, dtype=np.float64).reshape(-1, _SUMS)[finite]
+        all_sums = np.frombuffer(self._shared, dtype=np.float64)
+        table = all_sums.reshape(-1, _SUMS)[finite]
         draws = table[:, 0].astype(np.int64)
         whole = [columns.take(finite) for columns in runs]
         # Draw j is the same in both runs, so the run with more draws is cut to the first ones.
@@ -194,11 +196,16 @@ class Pairs:
         for side, columns in enumerate(whole):
             longer = (draws > 0) & (draws < columns.draws)
             kept = table[:, _KEPT + side].astype(np.int64)
-            cut.append(columns.of_votes(longer, kept, draws, table[:, _SPLIT + side]))
-        skipped = [(NO_CLASS if row.label is None else row.label, row.predicted) for row in lost]
-        left_out = zip(
-            runs[1].label[~finite].tolist(), runs[0].predicted[~finite].tolist(), strict=True
-        )
+            split = table[:, _SPLIT + side]
+            cut.append(columns.of_votes(longer, kept, draws, split))
+        # The label and the base run's prediction: the classes of a comparison.
+        left_out_labels = runs[1].label[~finite].tolist()
+        left_out_predictions = runs[0].predicted[~finite].tolist()
+        left_out = zip(left_out_labels, left_out_predictions, strict=True)
+        skipped = []
+        for row in lost:
+            label = NO_CLASS if row.label is None else row.label
+            skipped.append((label, row.predicted))
         return Group(
             key=key,
             quantity=self._quantity,

@@ -33,7 +33,9 @@ def _compared(base: Run, new: Run) -> Comparisons:
     cache = base.table.memo
     key = id(new.table)
     if key not in cache:
-        groups = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
+        groups = {}
+        for group in compare(base, new).groups:
+            groups[group.key.estimator, group.key.at] = group
         # The table stays alive with the entry: Python may give the id of a dead one to another.
         cache[key] = groups, new.table
     cached: Comparisons = cache[key][0]

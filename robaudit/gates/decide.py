@@ -210,7 +210,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
     if estimate.bounds is not None:
         verdict = judge(gate.relation, gate.threshold, *estimate.bounds)
         if verdict == "inconclusive":
-            more, sentence = _more(gate, measured, estimate.bounds, basis)
+            more, sentence = _further(gate, measured, estimate.bounds, basis)
     else:
         unknown = f"the error of {gate.result or gate.quantity} is not known"
         if basis.point:
@@ -231,7 +231,9 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
     )
 
 
-def _more(gate: Gate, measured: Measured, bounds: Bounds, basis: Basis) -> tuple[int | None, str]:
+def _further(
+    gate: Gate, measured: Measured, bounds: Bounds, basis: Basis
+) -> tuple[int | None, str]:
     """The number of further draws or images that would probably decide the gate, and a sentence
     about it.
 

@@ -119,22 +119,22 @@ The last argument is the sign that mirrors a result back.
 
 
 def _of_images(
-    of: OfImages,
+    measure: OfImages,
     gate: Gate,
     evidence: Evidence,
     *,
     bad_end: bool = False,
     means: bool = False,
-    more: bool = True,
+    countable: bool = True,
 ) -> Measured:
     """A statistic of the images' values.
 
     Args:
-        of: measures the images.
+        measure: measures the images.
         gate, evidence: see :class:`Statistic`.
         bad_end: it is about the least robust images.
         means: it has no interval for a population of unbounded values.
-        more: the number of draws or images that would decide a gate on it can be computed.
+        countable: the number of draws or images that would decide a gate on it can be computed.
     """
     rows = evidence.rows
     scale = evidence.scale
@@ -144,9 +144,9 @@ def _of_images(
     if bad_end and not scale.higher_is_better:
         remarks.append("lower is better: the bad end is the high end")
     if scale.higher_is_better:
-        measured = of(gate, evidence, images, 1.0)
+        measured = measure(gate, evidence, images, 1.0)
     else:
-        measured = of(gate, evidence, images.mirrored(), -1.0)
+        measured = measure(gate, evidence, images.mirrored(), -1.0)
     # An interval that leaves out the bias of an approximation must not decide a gate.
     if rows.bounded < len(rows) or rows.approximate:
         classes = tuple(replace(part, estimate=Estimate(part.value)) for part in measured.classes)
@@ -166,9 +166,9 @@ def _of_images(
             "median and p05 have one"
         )
     now = 0
-    if more and population:
+    if countable and population:
         now = evidence.size
-    elif more and not stuck:
+    elif countable and not stuck:
         now = evidence.draws
     return replace(measured, now=now, stuck=stuck, images=evidence.size, remarks=tuple(remarks))
 
@@ -193,7 +193,8 @@ def _caveats(evidence: Evidence, *, classes: bool) -> Iterator[str]:
     size = evidence.size
     if evidence.voted:
         yield f"by the votes of its copies, not by the approximation of {evidence.key.estimator}"
-    if classes and (unclassified := evidence.without_class):
+    unclassified = evidence.without_class
+    if classes and unclassified:
         yield f"{unclassified} of {size} images have no label and are in no class"
     if rows.censored:
         yield f"{rows.censored} of {size} images censored at {rows.cap:.4g}"
@@ -226,7 +227,8 @@ def _share_below(gate: Gate, evidence: Evidence, better: MeasuredImages, sign: f
     t = sign * gate.arguments["t"]
     share = population_share if evidence.basis.population else measured_share
     ends = share(better, t, confidence)
-    estimate = evidence.basis.estimate(float((better.values < t).mean()), ends, BY_RANKS)
+    value = float((better.values < t).mean())
+    estimate = evidence.basis.estimate(value, ends, BY_RANKS)
     return Measured(estimate, settled=measured_share(better.exact(), t, confidence))
 
 
@@ -285,6 +287,7 @@ def _of_classes(
     ends = [bounds for bounds, _ in intervals]
     method = f"simultaneous over {len(parts)} classes, {intervals[0][1]}"
     settled = [measured_mean(images.exact(), class_confidence) for images in parts.values()]
+    # A class may have only images without a finite value.
     means = [
         float(images.values.mean()) if len(images.values) else math.nan for images in parts.values()
     ]
@@ -360,7 +363,8 @@ CLASS_GAP = Statistic(
     lambda scale: (0.0, scale.high - scale.low),
 )
 SHARE_BELOW = Statistic(
-    partial(_of_images, _share_below, bad_end=True, more=False), arguments=(Argument("t", _range),)
+    partial(_of_images, _share_below, bad_end=True, countable=False),
+    arguments=(Argument("t", _range),),
 )
 ACCURACY = Statistic(_accuracy, of_the_run=True)
 WARNINGS = Statistic(_warnings, lambda _: (0.0, math.inf), of_the_run=True)
