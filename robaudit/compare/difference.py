@@ -259,6 +259,7 @@ def _mean(group: Group, mask: Mask, same: bool, confidence: float) -> Difference
     new = float(group.new.values[mask].mean())
     if same:
         return Difference(base, new, _NO_CHANGE, _NO_CHANGE_OF_OTHERS)
+    # Both intervals are of one value, so a reader sees one difference with two intervals.
     population = _population(group, mask, confidence)
     measured = _same_value(_measured(group, mask, confidence), population)
     return Difference(base, new, measured, population)
@@ -307,6 +308,7 @@ def _population(group: Group, mask: Mask, confidence: float) -> Estimate:
     lowers = np.where(np.isnan(lowers), changes, lowers)
     uppers = np.where(np.isnan(uppers), changes, uppers)
     adaptive = base.adaptive or new.adaptive
+    # A difference of two values of a range of this span lies between -span and span.
     images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive)
     if np.isinf(lowers).any() or np.isinf(uppers).any():
         remark = ": bounds"

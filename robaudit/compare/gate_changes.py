@@ -127,6 +127,7 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     outside = _outside(comparison)
     if gate.quantity == "accuracy_drop":
         refuse_results_of(gate)
+        # Samples that the new run skipped may be classified either way.
         accuracy = comparison.clean_accuracy
         unknown = comparison.clean_unknown
         if accuracy is None:
@@ -187,6 +188,7 @@ def _measured(
     # A class whose samples are all unknown has the whole range; one without an interval has none.
     if any(drop.images and not drop.estimate.has_interval for drop in drops):
         return Measured(Estimate(first.estimate.value), classes=classes, images=size)
+    # A count that leaves images out is not exact for all of them.
     method = first.estimate.method if first.estimate.has_interval else ""
     if method == Method.COUNTED and not first.unknown:
         method = Method.EXACT

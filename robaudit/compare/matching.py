@@ -263,6 +263,7 @@ def common_draws(base: Row, new: Row) -> CommonDraws:
     """
     base_bits = bits_of(base)
     new_bits = bits_of(new)
+    # Single draws and antithetic pairs use the noise in different ways.
     if base_bits is None or new_bits is None or _split(base) != _split(new):
         return CommonDraws()
     draws = min(len(base_bits), len(new_bits))

@@ -172,6 +172,7 @@ class CertifiedAccuracy(Record):
     def at(self, radius: float) -> Share:
         """Certified accuracy at a radius of 0 or more; at 0, the share with any positive radius."""
         certificates = self.certificates
+        # Images without a certificate have the radius 0, but are not right.
         within = certificates.right & (certificates.radii >= radius)
         return share(int(within.sum()), certificates.images, self.confidence)
 
@@ -181,9 +182,16 @@ class CertifiedAccuracy(Record):
         radii = np.sort(certificates.radii[certificates.right])
         # At 0 the curve begins, even if every certified radius is larger.
         steps = np.unique(np.append(radii, 0.0))
+        # Number of radii that are at least as large as each step.
         counts = len(radii) - np.searchsorted(radii, steps, side="left")
         lowers, uppers = clopper_pearson(counts, certificates.images, self.confidence)
-        return Curve(steps, counts.astype(np.int64), counts / certificates.images, lowers, uppers)
+        return Curve(
+            radii=steps,
+            counts=counts.astype(np.int64),
+            values=counts / certificates.images,
+            lowers=lowers,
+            uppers=uppers,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,14 +285,16 @@ def certified_accuracy(
     """
     n = certificates.images
     counted = certificates.counted
-    abstains = n - int(certificates.right.sum()) - int(certificates.wrong.sum())
+    right = int(certificates.right.sum())
+    wrong = int(certificates.wrong.sum())
+    abstains = n - right - wrong
     # ACR, Zhai et al. 2020: radii of another class count as 0.
     bounds = percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"]
     return CertifiedAccuracy(
         certificates=certificates,
         confidence=confidence,
         clean=share(int(certificates.correct.sum()), n, confidence),
-        wrong=share(int(certificates.wrong.sum()), n, confidence),
+        wrong=share(wrong, n, confidence),
         abstains=share(abstains, n, confidence),
         mean=Estimate.population(float(counted.mean()), bounds, BOOTSTRAP),
         median=float(np.median(counted)),

@@ -44,6 +44,7 @@ def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
     certified = accuracy.at(radius)
     images = certificates.images
     remarks = tuple(_of_certificates(radius, accuracy))
+    # Not even an image whose copies all agree could be certified there.
     if radius > certificates.possible:
         none = basis.estimate(0.0, (0.0, 0.0), Method.EXACT)
         return Measured(none, images=images, remarks=remarks)

@@ -71,6 +71,7 @@ class CertifiedRadius(Estimator):
     source = "Cohen et al. 2019 (l2); Teng et al. 2020, Lee et al. 2019 (l1)"
 
     renamed = SAMPLES_ARE_DRAWS
+    # n, n_0 and alpha have the values of Cohen et al. 2019.
     draws: int = Field(
         100_000,
         ge=1,
@@ -182,13 +183,19 @@ class CertifiedRadius(Estimator):
         """The bound from all draws of an image."""
         # Cohen et al. 2019, CERTIFY: a one-sided bound at level alpha, then R(p_lower).
         p = float(p_lower(votes[label], self.draws, self.alpha))
-        return _Bound(p, theorem.radius(p, level), votes[label], self.draws, votes[-1])
+        return _Bound(
+            p=p,
+            radius=theorem.radius(p, level),
+            kept=votes[label],
+            draws=self.draws,
+            not_finite=votes[-1],
+        )
 
     def _select(
         self, images: NDArray[np.int64], votes: Counts, draws: int
     ) -> list[_Selected | None]:
         """Stop once the remaining copies cannot change the class."""
-        # The last column counts copies without a class.
+        # The last column counts copies without a class, which cannot win.
         ranked = np.sort(votes[:, :-1], axis=1)
         second = ranked[:, -2] if ranked.shape[1] > 1 else 0
         clear = ranked[:, -1] - second > self.selection - draws
@@ -205,7 +212,8 @@ class CertifiedRadius(Estimator):
         question = Question(theorem, batch.level, radius, self.draws, self.alpha)
 
         def count(images: Sequence[int], start: int, draws: int) -> Counts:
-            votes: Counts = count_votes(batch, images, self.selection + start, draws).cpu().numpy()
+            first = self.selection + start
+            votes: Counts = count_votes(batch, images, first, draws).cpu().numpy()
             return votes
 
         def analyse(images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Bound | None]:
@@ -228,7 +236,8 @@ class CertifiedRadius(Estimator):
         lost = selected.not_finite + bound.not_finite
         remarks = []
         # An image that stopped for no may have a larger bound after all copies.
-        if self.decide is not None and bound.draws < self.draws and bound.radius < self.decide:
+        stopped = bound.draws < self.draws
+        if self.decide is not None and stopped and bound.radius < self.decide:
             remarks.append(f"stopped: {self.draws} copies would not certify {self.decide:g}")
         elif not certified:
             remarks.append("abstains: no class has a significant majority")
@@ -238,6 +247,7 @@ class CertifiedRadius(Estimator):
             remarks.append(
                 f"{lost} noisy copies gave non-finite logits, counted as votes for no class"
             )
+        # What a reader needs to compute the bound again.
         details = Certificate(
             alpha=self.alpha,
             p_lower=bound.p,
@@ -303,4 +313,8 @@ def theorem_of(form: Noise) -> Theorem | None:
 def _selected(votes: list[int]) -> _Selected:
     """The class with the most votes, the first if several tie."""
     most = max(votes[:-1])
-    return _Selected(votes.index(most), sum(votes), votes[-1])
+    return _Selected(
+        label=votes.index(most),
+        draws=sum(votes),
+        not_finite=votes[-1],
+    )

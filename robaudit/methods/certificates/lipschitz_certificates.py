@@ -108,7 +108,8 @@ def furthest(margin: Tensor, constant: Tensor) -> Tensor:
     """margin / constant, rounded down; 1e9 if nothing can change the margin."""
     never = constant <= 0
     without_constant = torch.where(margin > 0, _FURTHEST, 0.0)
-    radius = torch.where(never, without_constant, margin / torch.where(never, 1.0, constant))
+    divisor = torch.where(never, 1.0, constant)
+    radius = torch.where(never, without_constant, margin / divisor)
     # A certificate must not be larger than the exact quotient.
     return (radius * (1 - 1e-12)).clamp_max(_FURTHEST)
 
@@ -125,6 +126,7 @@ def _refuse_contradicted(bound: Lipschitz, batch: ImageBatch) -> None:
     logits = batch.logits
     x = batch.x.double()
     constants = bound.margins["l2"].to(logits.device).expand(2, -1, -1)
+    # Neighbours only: all pairs of a chunk would cost more than the certificates.
     for a in range(len(x) - 1):
         b = a + 1
         moved = logits[a] - logits[b]
@@ -132,7 +134,8 @@ def _refuse_contradicted(bound: Lipschitz, batch: ImageBatch) -> None:
         # Only a change beyond the rounding of both images' logits is a contradiction.
         errors = rounding(batch, logits[a : b + 1], constants, bound.span).sum(0)
         change = (moved[:, None] - moved).abs() - errors
-        for norm, distance in (("l2", apart.norm()), ("linf", apart.abs().amax())):
+        distances = {"l2": apart.norm(), "linf": apart.abs().amax()}
+        for norm, distance in distances.items():
             allowed = bound.margins[norm].to(change.device) * distance * (1 + _SLACK)
             if bool((change > allowed).any()):
                 raise _contradiction(bound, batch, a)

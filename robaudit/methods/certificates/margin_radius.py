@@ -66,6 +66,7 @@ class MarginRadius(LipschitzCertificate):
             constants = bound.of_margins(norm, predicted)
             # Smoothed robustness analysis, corollary 2.1: min_j (z_c - z_j) / K_cj.
             radii = torch.where(itself, torch.inf, furthest(margins, constants))
+            # The class that could be reached first decides.
             radius, nearest = radii.min(1)
             margin = (own - logits).gather(1, nearest[:, None])[:, 0]
             constant = constants.gather(1, nearest[:, None])[:, 0]
@@ -80,5 +81,10 @@ class MarginRadius(LipschitzCertificate):
         """The result of an image; ``network``: the constant of all logits."""
         numbers = {"margin": margin, "lipschitz": constant, "lipschitz_of_logits": network}
         return certificate(
-            radius, predicted, predicted, (1, 0), note=self.remark(), numbers=numbers
+            radius,
+            predicted,
+            predicted,
+            (1, 0),
+            note=self.remark(),
+            numbers=numbers,
         )

@@ -69,6 +69,7 @@ class Lipschitz:
             "linf": min(linf, math.sqrt(pixels) * l2),
         }
         other = 1.0 - torch.eye(classes, dtype=torch.float64)
+        # Off the diagonal; each constant is a product of a few rounded numbers.
         margins = {norm: rounded_up(value, 4) * other for norm, value in best.items()}
         return Lipschitz(of_logits, margins, declared=True)
 
@@ -167,13 +168,14 @@ class _Walk:
             # The batch norm scales the channels of the convolution's kernel, which is bounded anew.
             scale = channel_scale(step)
             norms = convolution_norms(inner, before, scale)
-            self._enter(step, _through(self.reach[before.step], norms, step.values))
+            reach = _through(self.reach[before.step], norms, step.values)
+            self._enter(step, reach)
             self._compare(inner, float(scale.abs().amax()), step)
             return
-        moved = [
-            _through(self.reach[operand.step], rule.norms(step, operand), step.values)
-            for operand in operands
-        ]
+        moved = []
+        for operand in operands:
+            norms = rule.norms(step, operand)
+            moved.append(_through(self.reach[operand.step], norms, step.values))
         if rule.several is None:
             self._enter(step, moved[0])
         else:
@@ -191,6 +193,7 @@ class _Walk:
 
         ``scale`` is the gain from the result to that operation.
         """
+        # Where the network is constant, nothing is reached and nothing can be compared.
         reach = self.reach[known][0].l2
         if reach > 0:
             self.span = max(self.span, scale * step.size / reach)
@@ -207,6 +210,7 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
     The differences of logits are pulled back through the last linear operations; the smallest bound
     on the way is taken.
     """
+    # rows holds z as a linear function of the result of the present step; the walk is backwards.
     classes = graph.classes
     step = graph.steps[-1]
     output = 0
@@ -243,11 +247,11 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
         output = operand.output
     off_diagonal = 1.0 - torch.eye(classes, dtype=torch.float64)
     up = rounded_up(1.0, _MANY_LAYERS)
-    norms = ("l2", "linf")
-    margins = {
-        norm: (bound * up).cpu() * off_diagonal for norm, bound in zip(norms, best, strict=True)
-    }
-    of_logits = {norm: value * up for norm, value in zip(norms, constant, strict=True)}
+    margins = {}
+    of_logits = {}
+    for i, norm in enumerate(("l2", "linf")):
+        margins[norm] = (best[i] * up).cpu() * off_diagonal
+        of_logits[norm] = constant[i] * up
     return Lipschitz(of_logits, margins, declared=False, span=walk.span)
 
 

@@ -102,7 +102,8 @@ def leaving(noise: NoiseEntry, level: float, pixels: int, order: float, radius: 
     # Two balls are inside for each kind; the better bound counts.
     if noise["kind"] == GAUSSIAN:
         by_length = float(chdtrc(pixels, (within(2.0) / level) ** 2))
-        by_values = any_outside(float(erfc(within(math.inf) / level / math.sqrt(2.0))))
+        outside = float(erfc(within(math.inf) / level / math.sqrt(2.0)))
+        by_values = any_outside(outside)
         return min(by_length, by_values)
     if noise["kind"] == _LAPLACE:
         scale = level / math.sqrt(2.0)
@@ -155,7 +156,11 @@ def _radii(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
 
 def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     """Every probability of failure with the chance that the noise leaves a certified ball."""
-    proofs = [(row, radius) for row in rows if (radius := _ball_radius(row)) is not None]
+    proofs = []
+    for row in rows:
+        radius = _ball_radius(row)
+        if radius is not None:
+            proofs.append((row, radius))
     for row in rows:
         noise = setting.noises.get(row.noise)
         measured = failure_claims(row, setting)

@@ -95,7 +95,9 @@ class SmoothedAttack(SearchedRadius):
         votes = screened + self.verify * len(_TRIES)
         gradients, forwards = passes_of([search])
         most = self.copies * (1 + gradients + forwards) + votes
-        return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
+        norms = len(self.norm)
+        # The first pass is the clean one, and the vote of the image itself is shared by the norms.
+        return 1 + self.verify + norms * most, norms * self.copies * gradients
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
         """Refuse noise that depends on the pixels or has no certificates to compare with."""
@@ -123,13 +125,21 @@ class SmoothedAttack(SearchedRadius):
         by_norm = []
         for norm, nearest, of_norm in zip(self.norm, flips, counts, strict=True):
             cap = self.limit(norm, shape_of(batch.x))
-            by_norm.append(self._rows(batch, votes, nearest, torch.cat(of_norm), passes, cap))
+            copies = torch.cat(of_norm)
+            by_norm.append(self._rows(batch, votes, nearest, copies, passes, cap))
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
         """The options of the search in a norm."""
         return Search(
-            norm, self.clip, cap, _CANDIDATES, _TARGETS, self.restarts, self.steps, self.polish
+            norm=norm,
+            clipped=self.clip,
+            cap=cap,
+            candidates=_CANDIDATES,
+            targets=_TARGETS,
+            restarts=self.restarts,
+            steps=self.steps,
+            polish=self.polish,
         )
 
     def _nearest(
@@ -145,8 +155,16 @@ class SmoothedAttack(SearchedRadius):
         search = self._search(norm, self.limit(norm, shape_of(batch.x)))
         uniforms = partial(restart_uniforms, batch, group, f"{PURPOSE} {norm}")
         x = batch.x[group]
-        (soft,) = shared_flips(vote.logits, vote.slopes, x, y[group], [search], uniforms)
-        rays = _Rays(batch, group, soft.pixels - x, y[group], self.verify, clipped=self.clip)
+        own = y[group]
+        (soft,) = shared_flips(vote.logits, vote.slopes, x, own, [search], uniforms)
+        rays = _Rays(
+            batch,
+            group,
+            added=soft.pixels - x,
+            y=own,
+            verify=self.verify,
+            clipped=self.clip,
+        )
         rays.verify(soft.found.nonzero()[:, 0])
         added = (rays.nearest.double() - x.double()).flatten(1)
         sizes = size(added, norm)
@@ -154,7 +172,14 @@ class SmoothedAttack(SearchedRadius):
         # A pass of the soft vote is one of all copies; the 1 is its value at the image.
         forwards = rays.spent + self.copies * (1 + soft.forwards)
         gradients = self.copies * soft.gradients
-        flips = Flips(rays.nearest, radius, rays.label, gradients, forwards, rays.lost)
+        flips = Flips(
+            pixels=rays.nearest,
+            radius=radius,
+            label=rays.label,
+            gradients=gradients,
+            forwards=forwards,
+            lost=rays.lost,
+        )
         return flips, torch.stack([rays.kept, rays.other], 1)
 
     def _rows(
@@ -189,12 +214,22 @@ class SmoothedAttack(SearchedRadius):
         ]
         radius = torch.where(near, flips.radius, torch.inf)
         lost = flips.lost + votes[:, -1]
-        rows = results_of(batch, radius, flips.label, cap, self.interval, passes, lost, searches)
+        rows = results_of(
+            batch,
+            radius,
+            reached=flips.label,
+            cap=cap,
+            interval=self.interval,
+            passes=passes,
+            lost=lost,
+            searches=searches,
+        )
         remark = "the class of the vote is uncertain at the image itself"
         results = []
         for row, clear in zip(rows, sure.tolist(), strict=True):
             notes = [row.note] if clear else [remark, row.note]
-            results.append(replace(row, note="; ".join(note for note in notes if note)))
+            note = "; ".join(filter(None, notes))
+            results.append(replace(row, note=note))
         return results
 
 
@@ -237,7 +272,8 @@ class _Rays:
         self._clipped = clipped
         self.nearest = batch.x[group].clone()
         # The unit of _RAY and _TRIES, where ``added`` has length 1.
-        self._unit = (batch.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)
+        length = lengths(added).clamp_min(_TINY)
+        self._unit = (batch.amplitude / length).clamp_min(1.0)
         self.flipped = torch.zeros(len(group), dtype=torch.bool, device=group.device)
         self.label = y.clone()
         self.kept = torch.zeros_like(y)
@@ -253,7 +289,8 @@ class _Rays:
         for number, beyond in enumerate(_TRIES):
             if not len(rows):
                 return
-            at = scale[rows] + beyond * torch.maximum(self._unit[rows], scale[rows])
+            unit = torch.maximum(self._unit[rows], scale[rows])
+            at = scale[rows] + beyond * unit
             # Fresh draws for each try: those before were used for the image and for the ray.
             start = self._verify + self._screen + number * self._verify
             kept, votes = self._votes(rows, at, start, self._verify)

@@ -87,10 +87,12 @@ class SmoothedMargin(LipschitzCertificate):
         bound = self.bound(batch)
         predicted = batch.predicted
         sigma = batch.level
+        # K_2 of the sampling error, whichever norm is certified.
         k2 = bound.of_loss("l2", predicted)
         losses = self._losses(batch, k2, bound.span)
         lost = (~losses.isfinite()).sum(1)
-        mean = mean_over(torch.where(lost[:, None] > 0, 0.0, losses), 1)
+        known = torch.where(lost[:, None] > 0, 0.0, losses)
+        mean = mean_over(known, 1)
         # m of the proof: Smoothed robustness analysis, theorem 4, less the sampling error.
         deviation = math.sqrt(2 * math.log(1 / self.alpha) / self.draws)
         margin = -mean - k2 * sigma * deviation
@@ -98,7 +100,8 @@ class SmoothedMargin(LipschitzCertificate):
         margin = torch.where(lost > 0, -1.0, margin)
         # P[L >= 0] <= exp(-(m / K_2)^2 / (2 sigma^2)), by concentration with n = 1.
         reach = furthest(margin, k2)
-        p_error = torch.exp(-reach.clamp_min(0).square() / (2 * sigma**2))
+        exponent = -reach.clamp_min(0).square() / (2 * sigma**2)
+        p_error = torch.exp(exponent)
         by_norm = []
         for norm in self.norm:
             constants = bound.of_loss(norm, predicted)

@@ -72,18 +72,23 @@ Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via r
 theorem 1 with p_B = 1 - p_A.
 """
 
-BOX = Theorem("l1", lambda p: 2.0 * p - 1.0, lambda r: 0.5 + 0.5 * r)
+BOX = Theorem(
+    norm="l1",
+    unit_radius=lambda p: 2.0 * p - 1.0,
+    unit_probability=lambda r: 0.5 + 0.5 * r,
+)
 """Uniform on [-eps, eps]^d: R = 2 eps (p - 1/2) in l1.
 
 Source: Lee, Yuan, Chang and Jaakkola 2019, Tight certificates of adversarial robustness for
 randomly smoothed classifiers; Yang et al. 2020, Randomized smoothing of all shapes and sizes.
 """
 
+# The level is the standard deviation sigma; the scale b of the theorem is sigma / sqrt 2.
 LAPLACE = Theorem(
-    "l1",
-    lambda p: -math.log(2.0 * (1.0 - p)) if p < 1.0 else math.inf,
-    lambda r: 1.0 - 0.5 * math.exp(-r),
-    math.sqrt(0.5),
+    norm="l1",
+    unit_radius=lambda p: -math.log(2.0 * (1.0 - p)) if p < 1.0 else math.inf,
+    unit_probability=lambda r: 1.0 - 0.5 * math.exp(-r),
+    scale=math.sqrt(0.5),
 )
 """Independent Laplace variables of standard deviation sigma, with scale b = sigma / sqrt 2: R = -b
 log(2 (1 - p)) in l1.
@@ -205,6 +210,7 @@ class Question:
         count = needed(self.theorem, self.level, self.radius, self.draws, self._last)
         if count is None:
             raise ValueError("no number of draws kept certifies this radius")
+        # Fields of a frozen dataclass that follow from the others.
         object.__setattr__(self, "needed", count)
         object.__setattr__(self, "_p", self.theorem.probability(self.radius, self.level))
 
@@ -240,9 +246,11 @@ class Question:
         least = p_lower(kept, self.draws, self._last)
         early = lower >= self._p
         certain = kept >= self.needed
-        stop = early | certain | (draws >= self.draws) | self._hopeless(kept, draws, upper)
+        last = draws >= self.draws
+        stop = early | certain | last | self._hopeless(kept, draws, upper)
         p = np.maximum(lower, least)
-        radius = np.array([self.theorem.radius(bound, self.level) for bound in p.tolist()])
+        radii = [self.theorem.radius(bound, self.level) for bound in p.tolist()]
+        radius = np.array(radii)
         # p* is the probability that r requires: at it rounding must not give a smaller radius.
         at_least_r = np.where(p > self._p, np.maximum(radius, self.radius), self.radius)
         return stop, p, np.where(early, at_least_r, radius)

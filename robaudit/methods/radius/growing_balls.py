@@ -70,7 +70,15 @@ def first_escapes(
     """
     radius = torch.full((len(x),), torch.inf, dtype=torch.float64, device=x.device)
     counts = torch.zeros(3, len(x), dtype=torch.int64, device=x.device)
-    escapes = Flips(x.clone(), radius, y.clone(), *counts)
+    gradients, forwards, lost = counts
+    escapes = Flips(
+        pixels=x.clone(),
+        radius=radius,
+        label=y.clone(),
+        gradients=gradients,
+        forwards=forwards,
+        lost=lost,
+    )
     search = _BallSearch(logits, slopes, x, y, target, grid, escapes)
     for ball in range(1, grid.balls + 1):
         # Only images without a flip so far go on to the next ball.

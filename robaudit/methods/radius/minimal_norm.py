@@ -327,7 +327,13 @@ class _Passes:
             margin = z[rows, own] - z[rows, target]
         flipped = self._labels(image, z) != own
         z[rows, own] = -np.inf
-        return _Sloped(margin, flipped, z.argmax(1), w, measured)
+        return _Sloped(
+            margin=margin,
+            flipped=flipped,
+            nearest_class=z.argmax(1),
+            w=w,
+            measured=measured,
+        )
 
     def cast_rays(self, image: Ints, linear: _Linear, uniforms: Sequence[Tensor]) -> None:
         """Try rays along the signs of the slopes at the image, of noise and of its negative.
@@ -340,6 +346,7 @@ class _Passes:
             uniforms: noise on [0, 1] for all images (images, *shape).
         """
         at = self.placed(image)
+        # Centred, so that signs of both kinds are as likely.
         noise = [uniform[at].flatten(1).to(self.flat.dtype) - 0.5 for uniform in uniforms]
         slopes = linear.slope[at, :_RAYS].unbind(1)
         opposite = [-direction for direction in noise]
@@ -479,7 +486,11 @@ class BoundarySearch:
             place = passes.placed(order[:, chain].copy())
             start = points[passes.placed(passes.all_images), place]
             reached[:, chain] = self.run_chains(
-                passes.right, targets[:, chain], start, _FIRST, self._search.steps
+                active=passes.right,
+                target=targets[:, chain],
+                d=start,
+                eta=_FIRST,
+                steps=self._search.steps,
             )
         best = reached.argsort(axis=1, kind="stable")
         ranked = np.take_along_axis(targets, best, 1)
@@ -502,11 +513,23 @@ class BoundarySearch:
         scale = (radius / length).to(noise.dtype)
         start = self._feasible.boxed(noise * scale[:, None])
         target = self._nearest[:, number % self._nearest.shape[1]]
-        self.run_chains(self._passes.right, target, start, _FIRST, self._search.steps)
+        self.run_chains(
+            active=self._passes.right,
+            target=target,
+            d=start,
+            eta=_FIRST,
+            steps=self._search.steps,
+        )
 
     def start_from(self, other: BoundarySearch) -> None:
         """Run a chain from the best flip in another norm."""
-        self.run_chains(other._flipped(), other._label, other._best, _POLISH, self._search.steps)
+        self.run_chains(
+            active=other._flipped(),
+            target=other._label,
+            d=other._best,
+            eta=_POLISH,
+            steps=self._search.steps,
+        )
 
     def run_chains(self, active: Ints, target: Ints, d: Tensor, eta: float, steps: int) -> Floats:
         """Run a chain for each active image. The host waits for the device once per step.
@@ -569,7 +592,8 @@ class BoundarySearch:
         with np.errstate(invalid="ignore", over="ignore"):
             # Newton's step to the zero of the linearised margin along the ray.
             newton = sloped.margin / np.maximum(self._feasible.rate(sloped.measured), TINY)
-            change = np.clip(newton + _BEYOND * radius, -_CHANGE * radius, _CHANGE * radius)
+            most = _CHANGE * radius
+            change = np.clip(newton + _BEYOND * radius, -most, most)
             # The distance from the image to the linearised boundary in any direction, DeepFool's
             # step: (z_y - z_j + w . d) / |w| in the dual norm.
             nearest = (sloped.margin + along) / np.maximum(dual, TINY)
@@ -580,7 +604,13 @@ class BoundarySearch:
 
     def polish(self) -> None:
         """Slide along the boundary from the best point."""
-        self.run_chains(self._flipped(), self._label, self._best, _POLISH, self._search.polish)
+        self.run_chains(
+            active=self._flipped(),
+            target=self._label,
+            d=self._best,
+            eta=_POLISH,
+            steps=self._search.polish,
+        )
 
     def bisect(self) -> None:
         """Bisect between the image and its best flip, before the first flip on a coarse grid."""
@@ -634,12 +664,12 @@ class BoundarySearch:
         near = (finite > 0) & (radius <= self._search.cap)
         near_pixels = near.view(-1, *[1] * (pixels.ndim - 1))
         return Flips(
-            torch.where(near_pixels, pixels, passes.x),
-            torch.where(near, radius, torch.inf),
-            torch.where(near, label, y),
-            gradients,
-            forwards,
-            lost,
+            pixels=torch.where(near_pixels, pixels, passes.x),
+            radius=torch.where(near, radius, torch.inf),
+            label=torch.where(near, label, y),
+            gradients=gradients,
+            forwards=forwards,
+            lost=lost,
         )
 
     def _flipped(self) -> Ints:

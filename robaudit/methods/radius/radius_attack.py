@@ -80,16 +80,29 @@ class RadiusAttack(SearchedRadius):
         # The linearised boundaries hold a slope for each candidate class at once.
         values = batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets)
         flips, passes = flips_of(batch, values, search)
-        by_norm = [
-            results_of(batch, f.radius, f.label, each.cap, self.interval, passes, f.lost)
-            for f, each in zip(flips, searches, strict=True)
-        ]
+        by_norm = []
+        for nearest, options in zip(flips, searches, strict=True):
+            results = results_of(
+                batch,
+                nearest.radius,
+                reached=nearest.label,
+                cap=options.cap,
+                interval=self.interval,
+                passes=passes,
+                lost=nearest.lost,
+            )
+            by_norm.append(results)
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
         """The options of the search in a norm."""
         return Search(
-            norm, self.clip, cap, restarts=self.restarts, steps=self.steps, polish=self.polish
+            norm=norm,
+            clipped=self.clip,
+            cap=cap,
+            restarts=self.restarts,
+            steps=self.steps,
+            polish=self.polish,
         )
 
 

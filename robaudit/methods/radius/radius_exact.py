@@ -86,9 +86,16 @@ class RadiusExact(RadiusEstimator):
             searches = [Searched(rounding=error) for error in known.tolist()]
             passes = [(1, batch.classes)] * len(batch.x)
             cap = diameter(norm, shape_of(batch.x))
-            by_norm.append(
-                results_of(batch, radius, reached, cap, self.interval, passes, searches=searches)
+            results = results_of(
+                batch,
+                radius,
+                reached=reached,
+                cap=cap,
+                interval=self.interval,
+                passes=passes,
+                searches=searches,
             )
+            by_norm.append(results)
         return list(zip(*by_norm, strict=True))
 
 

@@ -126,18 +126,17 @@ class RadiusPgd(SearchedRadius):
         for norm, first in zip(self.norm, flips, strict=True):
             cap = self.limit(norm, shape_of(batch.x))
             searches = [Searched(step=self.spacing(norm))] * len(batch.x)
-            by_norm.append(
-                results_of(
-                    batch,
-                    first.radius,
-                    first.label,
-                    cap,
-                    self.interval,
-                    passes,
-                    first.lost,
-                    searches,
-                )
+            results = results_of(
+                batch,
+                first.radius,
+                reached=first.label,
+                cap=cap,
+                interval=self.interval,
+                passes=passes,
+                lost=first.lost,
+                searches=searches,
             )
+            by_norm.append(results)
         return list(zip(*by_norm, strict=True))
 
     def _escapes(self, batch: ImageBatch, target: Tensor, group: Tensor, norm: Norm) -> Flips:
@@ -148,7 +147,13 @@ class RadiusPgd(SearchedRadius):
         def starts(image: Tensor, ball: int) -> Tensor:
             return self._starts(batch, group[image].tolist(), ball, norm)
 
-        grid = Grid(norm, self.spacing(norm), self.balls(norm), self.steps, self.clip)
+        grid = Grid(
+            norm=norm,
+            step=self.spacing(norm),
+            balls=self.balls(norm),
+            steps=self.steps,
+            clipped=self.clip,
+        )
         return first_escapes(
             model.logits, model.slopes, batch.x[group], y, target[group], starts, grid
         )

@@ -77,18 +77,18 @@ class RadiusRandom(SearchedRadius):
             return [self._nearest(batch, group, norm, directions) for norm in self.norm]
 
         flips, passes = flips_of(batch, directions * math.prod(shape), search)
-        by_norm = [
-            results_of(
+        by_norm = []
+        for norm, nearest in zip(self.norm, flips, strict=True):
+            results = results_of(
                 batch,
-                flip.radius,
-                flip.label,
-                self.limit(norm, shape),
-                self.interval,
-                passes,
-                flip.lost,
+                nearest.radius,
+                reached=nearest.label,
+                cap=self.limit(norm, shape),
+                interval=self.interval,
+                passes=passes,
+                lost=nearest.lost,
             )
-            for norm, flip in zip(self.norm, flips, strict=True)
-        ]
+            by_norm.append(results)
         return list(zip(*by_norm, strict=True))
 
     def _block(self, shape: Shape) -> int:
@@ -119,6 +119,12 @@ class RadiusRandom(SearchedRadius):
         y = batch.predicted[group]
         cap = self.limit(norm, shape_of(batch.x))
         blocks = -(-self.directions // directions)  # rounded up
-        rays = Rays(norm, cap, blocks, self.clip, self.tolerance)
+        rays = Rays(
+            norm=norm,
+            cap=cap,
+            blocks=blocks,
+            clipped=self.clip,
+            tolerance=self.tolerance,
+        )
         logits = Objective(batch, y, group).logits
         return least_flip(logits, batch.x[group], y, draws, rays)

@@ -75,12 +75,12 @@ def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -
     radius = size(added, rays.norm)
     radius = torch.where(search.label != y, radius, torch.inf)
     return Flips(
-        search.pixels,
-        radius,
-        search.label,
-        torch.zeros_like(search.forwards),
-        search.forwards,
-        search.lost,
+        pixels=search.pixels,
+        radius=radius,
+        label=search.label,
+        gradients=torch.zeros_like(search.forwards),
+        forwards=search.forwards,
+        lost=search.lost,
     )
 
 
@@ -110,6 +110,7 @@ class _Search:
             first: lengths tried before the best length; empty: equal steps up to it.
         """
         images, rays = draws.shape[:2]
+        # Normalised to norm 1, row by row.
         flat = draws.flatten(0, 1).flatten(1)
         length = size(flat, self._rays.norm).clamp_min(1e-30)
         scale = (1 / length).to(flat.dtype)
@@ -126,7 +127,8 @@ class _Search:
         # An image whose ray flips at a length is not tried at larger ones: they cannot be better.
         for length in lengths:
             rows = open_[image].nonzero()[:, 0]
-            flips[rows], hit = self._flipped(image[rows], which[rows], directions, length)
+            row_flips, hit = self._flipped(image[rows], which[rows], directions, length)
+            flips[rows] = row_flips
             self._length = torch.where(hit, length, self._length)
             lower = torch.where(open_ & ~hit, length, lower)
             open_ = open_ & ~hit
@@ -137,7 +139,8 @@ class _Search:
         """Bisect between the lower ends (images,) and the best lengths, where these rays flip."""
         active = torch.zeros_like(self._open).index_fill_(0, image, True)
         while True:
-            active = active & (self._length - lower > self._rays.tolerance * self._length)
+            gap = self._length - lower
+            active = active & (gap > self._rays.tolerance * self._length)
             rows = active[image].nonzero()[:, 0]
             if not len(rows):
                 return

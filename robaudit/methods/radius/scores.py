@@ -186,11 +186,17 @@ class Radii:
     def chosen(self, places: Sequence[int]) -> Radii:
         """A selection of the images."""
         at = np.asarray(places, dtype=np.int64)
-        arrays = {
-            name: getattr(self, name)[at]
-            for name in ("values", "lowers", "uppers", "g", "margins", "order", "correct")
-        }
-        return replace(self, ids=tuple(self.ids[i] for i in places), **arrays)
+        return replace(
+            self,
+            ids=tuple(self.ids[i] for i in places),
+            values=self.values[at],
+            lowers=self.lowers[at],
+            uppers=self.uppers[at],
+            g=self.g[at],
+            margins=self.margins[at],
+            order=self.order[at],
+            correct=self.correct[at],
+        )
 
     def of_images(self, ids: Sequence[str]) -> Radii:
         """These images, in this order."""
@@ -360,6 +366,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     value = weighted(radii, everyone, radii.values, radii.values)
     bounds = weighted(radii, everyone, radii.lowers, radii.uppers)
     boot = percentiles(len(radii.ids), lambda drawn: _replicates(radii, drawn), confidence)
+    # The mean has the interval of a summary: Gaffke's bound below, Student's t above.
     boot[Score.R_M] = _mean_bounds(radii, confidence)
     scores = {}
     for score in Score:
@@ -560,15 +567,23 @@ def _mean_bounds(radii: Radii, confidence: float) -> Bounds:
     )
     # A radius is at least 0, so an open lower end is no reason for an open interval.
     lowers = np.where(np.isinf(lowers), counted, lowers)
-    images = MeasuredImages(counted, lowers, uppers, 0.0, math.inf)
+    images = MeasuredImages(
+        values=counted,
+        lowers=lowers,
+        uppers=uppers,
+        low=0.0,
+        high=math.inf,
+    )
     return opened(images, population_mean(images, confidence, light_tails=True))
 
 
 def _folded(low: Floats, high: Floats) -> Ends:
     """The ends of absolute values from the ends of the signed values."""
-    least = np.minimum(np.abs(low), np.abs(high))
-    most = np.maximum(np.abs(low), np.abs(high))
-    return np.where((low <= 0) & (high >= 0), 0.0, least), most
+    far_low = np.abs(low)
+    far_high = np.abs(high)
+    around_zero = (low <= 0) & (high >= 0)
+    least = np.where(around_zero, 0.0, np.minimum(far_low, far_high))
+    return least, np.maximum(far_low, far_high)
 
 
 def _folded_ends(ends: Bounds) -> Bounds:
