@@ -249,6 +249,7 @@ def _certificates(columns: Columns, where: str) -> Certificates:
     right = certified == labelled.label
     wrong = ~np.isnan(certified) & ~right
     radii = np.where(right | wrong, values, 0.0)
+    # Certificates from a Lipschitz constant state no largest radius: then there is no limit.
     possible = columns.largest
     largest = math.inf if np.isnan(possible).any() else float(possible.max())
     asked = columns.asked[~np.isnan(columns.asked)]

@@ -38,6 +38,7 @@ def certificate(
         numbers: further numbers, for people.
         lost: number of noisy copies whose logits were not finite.
     """
+    # A certificate of radius 0 says nothing, so the row states no class either.
     certified = of_class is not None and radius > 0.0
     value = radius if certified else 0.0
     label = of_class if certified else None

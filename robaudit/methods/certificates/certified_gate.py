@@ -80,6 +80,7 @@ def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str
         yield f"nothing certified for {accuracy.abstains.count} of {certificates.images} images"
     if accuracy.wrong.count:
         yield f"another class than the label certified for {accuracy.wrong.count}"
+    # margin_radius states no probability: its certificates are proofs.
     if certificates.alpha:
         yield f"a certificate is false with probability at most {certificates.alpha:g}"
     if certificates.unlabelled:

@@ -53,6 +53,7 @@ class Declared(SpecSection):
     @property
     def constants(self) -> dict[str, float]:
         """The declared constants by norm."""
+        # The norm that is left out follows from the other: Lipschitz.from_declared.
         by_norm = {"l2": self.l2, "linf": self.linf}
         return {norm: value for norm, value in by_norm.items() if value is not None}
 

@@ -79,6 +79,7 @@ class MarginRadius(LipschitzCertificate):
         self, network: float, radius: float, margin: float, constant: float, predicted: int
     ) -> Result:
         """The result of an image; ``network``: the constant of all logits."""
+        # By these a reader can check the quotient.
         numbers = {"margin": margin, "lipschitz": constant, "lipschitz_of_logits": network}
         return certificate(
             radius,

@@ -120,6 +120,7 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
         raise _refusal(model, graph.obstacle)
     if not graph.steps:
         raise _refusal(model, "its logits do not depend on the pixels")
+    # Inputs come before outputs, so every operand has been bounded.
     walk = _Walk(graph, image.numel(), torch.finfo(model.dtype).eps)
     for step in graph.steps[1:]:
         try:

@@ -20,6 +20,7 @@ from robaudit.numerics.sequences import deciding_sequence
 
 Floats = NDArray[np.float64]
 
+# With 9/10 of alpha left, 100,000 draws of Gaussian noise at alpha .001 certify .1 % less at most.
 EARLY = 0.1
 """The share of alpha spent on answers before the last draw."""
 # A question is answered no if all draws would answer yes with a smaller probability than this.
@@ -248,6 +249,7 @@ class Question:
         certain = kept >= self.needed
         last = draws >= self.draws
         stop = early | certain | last | self._hopeless(kept, draws, upper)
+        # Both bounds are above p with probability alpha in all, so the larger one may be reported.
         p = np.maximum(lower, least)
         radii = [self.theorem.radius(bound, self.level) for bound in p.tolist()]
         radius = np.array(radii)

@@ -85,6 +85,7 @@ def _own(columns: Columns) -> tuple[Mask, Floats, Floats]:
     """Whether rows have a difficulty, the difficulty, and the margin (n,)."""
     if columns.key.quantity == DIFFICULTY.name:
         return np.ones(len(columns), dtype=np.bool_), columns.values, columns.margin
+    # Radii record the difficulty of their clean image; other results have none.
     g = columns.difficulty
     return ~np.isnan(g), g, columns.margin
 

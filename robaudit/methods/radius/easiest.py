@@ -137,6 +137,7 @@ def _errors(
         one_noise: of the first noise; else of all noises whose level is a severity.
     """
     where = str(run.path)
+    # Only rows with votes for a label have an error.
     groups = {
         key: result.take((result.label >= 0) & (result.draws > 0))
         for key, result in run.table.items()
@@ -146,6 +147,7 @@ def _errors(
         wanted = [key for key in wanted if key.at.name is LevelName.SEVERITY]
     if not wanted:
         raise _no_votes(where, one_noise)
+    # Votes of several estimators, or levels of several noises, have no common mean.
     first = wanted[0]
     shown = [key for key in wanted if key.estimator == first.estimator]
     if one_noise:

@@ -87,6 +87,7 @@ class SearchedRadius(RadiusEstimator):
 
 def diameter(norm: str, shape: Shape) -> float:
     """The largest distance between two images within [0, 1]."""
+    # It is reached by an image of zeros and an image of ones.
     return math.sqrt(math.prod(shape)) if norm == "l2" else 1.0
 
 

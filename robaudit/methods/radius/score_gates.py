@@ -23,6 +23,7 @@ def _scores(evidence: Evidence) -> Scores:
         RunError: the run has no labels.
     """
     key = evidence.key
+    # An estimator has a result for each norm and noise level; the evidence is of one of them.
     candidates = radii_of(evidence.run, [key.estimator], key.at.choice)
     (radii,) = (radii for radii in candidates if radii.key == key)
     return scores_of(radii, evidence.basis.confidence)

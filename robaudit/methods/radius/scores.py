@@ -318,6 +318,7 @@ def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
     lowers, uppers = rows.ends
     of_search = rows.upper_bounds + rows.not_found > 0
     as_is = rows.of_kind(*_EXACT)
+    # Other rows have an interval from draws (noise_tolerance), which the scores take over.
     plain = np.isnan(lowers) | as_is
     plain_uppers = np.where(rows.is_censored, np.inf, rows.values)
     g, margins = difficulties.of_prediction(rows)
@@ -362,7 +363,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     Source: Giraudon, Gripon, Loewe and Vermet, Towards an intrinsic definition of robustness for a
     classifier.
     """
-    everyone = np.ones((1, len(radii.ids)))
+    everyone = np.ones((1, len(radii.ids)))  # each image once
     value = weighted(radii, everyone, radii.values, radii.values)
     bounds = weighted(radii, everyone, radii.lowers, radii.uppers)
     boot = percentiles(len(radii.ids), lambda drawn: _replicates(radii, drawn), confidence)
@@ -543,6 +544,7 @@ def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dic
 
 def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
     """The ends of the scores of replicates, which differ where censored images contribute."""
+    # Uncensored, both ends are the same array, and weighted() computes the scores once.
     uppers = radii.values
     if radii.censored.any():
         uppers = np.where(radii.censored, np.inf, radii.values)
