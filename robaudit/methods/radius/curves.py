@@ -171,10 +171,10 @@ Curves = Mapping[CurveKind, ErrorCurve]
 
 
 def asr(errors: Floats | Sequence[float], step: float) -> Floats:
-    """Average successful radius: the mean radius at which an attack succeeds.
+    """Average successful radius of an attack, sum_j (j + 1/2) D (A_{j+1} - A_j).
 
-    It is sum_j (j + 1/2) D (A_{j+1} - A_j), the middle of the interval of radii for each image.
-    Images that no attack changed do not count.
+    It is the mean over all images of the middle between the last two radii. Images that are
+    misclassified, or that the attack did not change, add 0.
 
     Args:
         errors: A_0 (clean), A_1, ... at the radii 0, D, 2D, ... (..., points).
@@ -199,6 +199,7 @@ def ends_at(errors: Floats, classes: int) -> Ints:
 
     Source: as for :func:`ams`; the paper prints the rule with the sign reversed.
     """
+    # At chance the error is (C - 1) / C.
     reached = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
     if not reached.shape[-1]:
         return np.full(errors.shape[:-1], -1)
