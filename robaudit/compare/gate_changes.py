@@ -21,6 +21,7 @@ from robaudit.spec.gate_grammar import Gate
 from robaudit.stats.flags import Certainty
 from robaudit.text import count
 
+# Certainties of a sample that changed beyond its own interval.
 _SURE = (Certainty.CONFIRMED, Certainty.APPROXIMATE)
 
 
@@ -29,10 +30,10 @@ class Drop:
     """A drop and the samples behind it.
 
     Attributes:
-        estimate: base - new, negated where lower is better, over the samples that have a
-            difference.
-        images: number of those samples; ``unknown``: number of further samples, with any drop up to
-            ``span`` in either direction.
+        estimate: base - new, negated where lower is better, over the samples with a difference.
+        images: number of the samples with a difference.
+        unknown: number of samples without a difference.
+        span: the largest drop, in either direction, that a sample may have.
     """
 
     estimate: Estimate
@@ -41,7 +42,7 @@ class Drop:
     span: float
 
     @classmethod
-    def of(
+    def from_difference(
         cls,
         difference: Difference,
         sign: float,
@@ -52,43 +53,47 @@ class Drop:
         *,
         approximate: bool = False,
     ) -> Drop:
-        """The drop of a difference; without limits where they leave out a bias (``approximate``),
-        with infinite limits for a population of unbounded values: a rare image may have changed by
-        any amount."""
+        """The drop of a difference.
+
+        It has no interval where that leaves out a bias (``approximate``).
+        """
         change = difference.population if population else difference.measured
         if change is None or approximate:
             change = Estimate(difference.value)
         elif population and not math.isfinite(span) and change.method != Method.SAME_MODEL:
+            # A rare image of the population may have changed by any amount.
             change = Estimate.population(
                 change.value, (-math.inf, math.inf), "paired images: no bound on a difference"
             )
-        return cls(
-            change.negated() if sign > 0 else replace(change, value=change.value + 0.0),
-            images,
-            unknown,
-            span,
-        )
+        # 0.0 is added so that a drop of -0.0 is 0.0, as negated() does.
+        drop = change.negated() if sign > 0 else replace(change, value=change.value + 0.0)
+        return cls(drop, images, unknown, span)
 
     @property
     def bounds(self) -> Bounds:
-        """The interval with unknown samples at both ends of the range; the whole range without
-        one."""
+        """The interval with unknown samples at both ends of the range.
+
+        Without an interval it is the whole range.
+        """
         return self._widened(self.estimate.bounds or (-self.span, self.span))
 
     @property
     def settled(self) -> Bounds:
-        """The interval that endless draws would leave."""
+        """The limit of the interval for endless draws."""
         value = self.estimate.value
-        return self._widened(
-            (value, value) if self.estimate.has_interval else (-self.span, self.span)
-        )
+        if self.estimate.has_interval:
+            return self._widened((value, value))
+        return self._widened((-self.span, self.span))
 
     def _widened(self, bounds: Bounds) -> Bounds:
+        """The interval of the mean over all samples, the unknown ones at either end."""
+        # Without unknown samples, 0 x span would be NaN for an infinite span.
         if not self.unknown:
             return bounds
         lower, upper = bounds
         share = self.unknown / (self.images + self.unknown)
-        return lower * (1 - share) - self.span * share, upper * (1 - share) + self.span * share
+        furthest = self.span * share
+        return lower * (1 - share) - furthest, upper * (1 - share) + furthest
 
 
 def decide(
@@ -96,9 +101,9 @@ def decide(
 ) -> tuple[Decision, ...]:
     """Decide the gates, each by its interval.
 
-    Samples without a difference, because a value is not a finite number or the new run skipped
-    them, count at both ends of the range, which widens the interval. The gates do not cover samples
-    that only one run was to audit; the evidence counts them.
+    Samples without a difference count at both ends of the range, which widens the interval: a value
+    is not a finite number, or the new run skipped the sample. The gates do not cover samples that
+    only one run was to audit; the evidence counts them.
 
     Args:
         comparison: of two runs.
@@ -112,14 +117,17 @@ def decide(
             interval, or has a threshold outside its range.
         RunError: the quantity of a gate was not measured.
     """
+    # compare() gives all groups one confidence.
     basis = Basis(comparison.groups[0].confidence, population, point)
     return tuple(_decision(gate, comparison, basis) for gate in gates)
 
 
 def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
-    apart = _apart(comparison)
+    """Decide a gate; see :func:`decide`."""
+    outside = _outside(comparison)
     if gate.quantity == "accuracy_drop":
         refuse_results_of(gate)
+        # Samples that the new run skipped may be classified either way.
         accuracy = comparison.clean_accuracy
         unknown = comparison.clean_unknown
         if accuracy is None:
@@ -129,30 +137,30 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
                 "use data with labels",
             )
         check_between(gate, -1.0, 1.0, gate.quantity, gate.threshold)
-        drop = Drop.of(accuracy, 1.0, basis.population, comparison.samples, unknown, 1.0)
-        return settle(
-            gate,
-            _measured([drop], 0, basis),
-            basis,
-            _skipped(unknown, comparison.samples + unknown),
-            *apart,
+        drop = Drop.from_difference(
+            accuracy, 1.0, basis.population, comparison.samples, unknown, 1.0
         )
+        measured = _measured([drop], 0, basis)
+        skipped = _skipped(unknown, comparison.samples + unknown)
+        return settle(gate, measured, basis, skipped, *outside)
     group = _group_of(gate, comparison)
-    gate, (measure, limits) = (
-        gate.about(group.key.estimator, group.key.at),
-        _OF_RESULTS[gate.quantity],
-    )
+    gate = gate.about(group.key.estimator, group.key.at)
+    measure, limits = _OF_RESULTS[gate.quantity]
     check_between(gate, *limits(group.span), gate.quantity, gate.threshold)
-    if gate.quantity == "newly_flagged":  # a number of these images
+    # A number of samples is about these samples; only a share has a population.
+    if gate.quantity == "newly_flagged":
         basis = replace(basis, population=False)
-    return settle(gate, measure(group, basis), basis, *_remarks(group), *apart)
+    measured = measure(group, basis)
+    return settle(gate, measured, basis, *_remarks(group), *outside)
 
 
 def _drop(
     difference: Difference, group: GroupComparison, basis: Basis, images: int, unknown: int
 ) -> Drop:
+    """The drop of a difference in a group's own quantity."""
+    # A drop is a loss in any quantity, so that thresholds have one sense.
     sign = 1.0 if group.quantity.higher_is_better else -1.0
-    return Drop.of(
+    return Drop.from_difference(
         difference,
         sign,
         basis.population,
@@ -166,59 +174,86 @@ def _drop(
 def _measured(
     drops: Sequence[Drop], draws: int, basis: Basis, classes: tuple[ClassPart, ...] = ()
 ) -> Measured:
-    """The largest drop as a quantity to decide on; ``draws``: per image."""
+    """The largest of some drops as a quantity to decide on.
+
+    Args:
+        drops: the largest first.
+        draws: number per image; 0: not known.
+        basis: how gates are decided.
+        classes: the classes of the drops, if they are of classes.
+    """
     first = drops[0]
     images = sum(drop.images for drop in drops)
     size = sum(drop.images + drop.unknown for drop in drops)
+    # A class whose samples are all unknown has the whole range; one without an interval has none.
     if any(drop.images and not drop.estimate.has_interval for drop in drops):
         return Measured(Estimate(first.estimate.value), classes=classes, images=size)
-    ends = [drop.bounds for drop in drops]
-    settled = [drop.settled for drop in drops]
+    # A count that leaves images out is not exact for all of them.
     method = first.estimate.method if first.estimate.has_interval else ""
     if method == Method.COUNTED and not first.unknown:
         method = Method.EXACT
     if classes:
         method = f"{method}, simultaneous over {len(classes)} classes"
-    worst, at_best = (
-        (max(low for low, _ in bounds), max(high for _, high in bounds))
-        for bounds in (ends, settled)
-    )
-    worst_drop = basis.estimate(first.estimate.value, worst, method)
+    largest = _largest([drop.bounds for drop in drops])
+    limit = _largest([drop.settled for drop in drops])
     return Measured(
-        worst_drop, images if basis.population else draws, at_best, classes, images=size
+        basis.estimate(first.estimate.value, largest, method),
+        images if basis.population else draws,
+        limit,
+        classes,
+        images=size,
     )
+
+
+def _largest(bounds: Sequence[Bounds]) -> Bounds:
+    """The interval of the largest of values with these simultaneous intervals."""
+    lower = max(lower for lower, _ in bounds)
+    upper = max(upper for _, upper in bounds)
+    return lower, upper
 
 
 def _mean(group: GroupComparison, basis: Basis) -> Measured:
-    drop = _drop(group.mean, group, basis, group.images, group.not_finite + group.skipped)
+    """The drop of the mean."""
+    unknown = group.not_finite + group.skipped
+    drop = _drop(group.mean, group, basis, group.images, unknown)
     return _measured([drop], group.draws or 0, basis)
 
 
 def _noisy_accuracy(group: GroupComparison, basis: Basis) -> Measured:
+    """The drop of accuracy under noise, over the labelled samples."""
     if group.noisy_accuracy is None:
         raise RunError(
             "gate noisy_accuracy_drop",
             f"{group.key} has no votes for labels",
             f"use {reference()} with fixed samples, on data with labels",
         )
-    # where there are labels, they are the classes
+    # Where there are labels, they are the classes.
     labelled = sum(change.images for change in group.classes)
     unknown = sum(number for index, number in group.unknown.items() if index >= 0)
-    drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, unknown, 1.0)
+    drop = Drop.from_difference(group.noisy_accuracy, 1.0, basis.population, labelled, unknown, 1.0)
     return _measured([drop], group.draws or 0, basis)
 
 
 def _worst_class(group: GroupComparison, basis: Basis) -> Measured:
     """The largest drop of a class, which is below a bound if the drop of every class is."""
     unknown = {index: number for index, number in group.unknown.items() if index >= 0}
-    drops = [
-        _drop(change.difference, group, basis, change.images, unknown.pop(change.index, 0))
-        for change in group.classes
-    ]
-    names = [(change.index, change.name) for change in group.classes] + [
-        (index, None) for index in sorted(unknown)
-    ]
-    drops += [Drop(Estimate(math.nan), 0, unknown[index], group.span) for index in sorted(unknown)]
+    drops = []
+    names = []
+    for change in group.classes:
+        without = unknown.pop(change.index, 0)
+        drops.append(_drop(change.difference, group, basis, change.images, without))
+        names.append((change.index, change.name))
+    # The classes that are left have only samples without a difference.
+    for index in sorted(unknown):
+        names.append((index, None))
+        drops.append(
+            Drop(
+                estimate=Estimate(math.nan),
+                images=0,
+                unknown=unknown[index],
+                span=group.span,
+            )
+        )
     parts = []
     for (index, name), drop in zip(names, drops, strict=True):
         bounds = drop.bounds if drop.estimate.has_interval or not drop.images else None
@@ -228,55 +263,55 @@ def _worst_class(group: GroupComparison, basis: Basis) -> Measured:
 
 
 def _share_worse(group: GroupComparison, basis: Basis) -> Measured:
-    counts = group.counts
-    ends = None if counts is None else counts.worse_population if basis.population else counts.worse
-    return _counted(
-        group, ends, group.worse / group.size, group.declined / group.images, group.worse
-    )
+    """The share of samples that are worse."""
+    bounds: Estimate | None = None
+    if group.counts is not None:
+        bounds = group.counts.worse_population if basis.population else group.counts.worse
+    shown = group.worse / group.size
+    return _counted(group, bounds, shown, group.declined / group.images, group.worse)
 
 
 def _newly_flagged(group: GroupComparison, _: Basis) -> Measured:
+    """The number of newly flagged samples."""
     certain = group.flagged("newly flagged", *_SURE)
     likely = group.flagged("newly flagged", Certainty.LIKELY)
-    without = certain + group.flagged("newly flagged", Certainty.NO_INTERVAL)
-    return _counted(
-        group,
-        None if group.counts is None else group.counts.newly_flagged,
-        certain,
-        without,
-        certain,
-        likely,
-    )
+    unbounded = certain + group.flagged("newly flagged", Certainty.NO_INTERVAL)
+    # Samples without any interval are flagged by their values alone.
+    bounds = None if group.counts is None else group.counts.newly_flagged
+    return _counted(group, bounds, certain, unbounded, certain, likely)
 
 
 def _counted(
     group: GroupComparison,
-    ends: Estimate | None,
+    bounds: Estimate | None,
     value: float,
-    without: float,
+    unbounded: float,
     certain: int,
     likely: int = 0,
 ) -> Measured:
-    """A number or share of samples within its bounds (:func:`robaudit.compare.counts.counted`).
+    """A number or share of samples within its bounds
+    (:func:`robaudit.compare.counts.count_bounds`).
 
     Args:
         group: the samples.
-        ends: the bounds.
+        bounds: of the number or share; None without any.
         value: the number or share of samples that changed beyond their own intervals.
-        without: the value without bounds.
-        certain: number of samples that changed beyond their own intervals; ``likely``: of those
-            that may have changed.
+        unbounded: the value to take where there are no bounds.
+        certain: number of samples that changed beyond their own intervals.
+        likely: number of samples that may have changed.
     """
     size = group.size
-    if ends is None or group.approximate:
-        return Measured(Estimate(float(without)), images=size)
-    about = f"{certain} of {size} samples, each beyond its own 95 % interval" + (
-        f", {likely} more {Certainty.LIKELY}" if likely else ""
-    )
+    if bounds is None or group.approximate:
+        return Measured(Estimate(float(unbounded)), images=size)
+    remark = f"{certain} of {size} samples, each beyond its own 95 % interval"
+    if likely:
+        remark += f", {likely} more {Certainty.LIKELY}"
     stuck = "samples whose intervals contain the threshold leave it open"
-    lower, upper = ends.bounds or (value, value)
-    estimate = replace(ends, value=min(max(float(value), lower), upper))
-    return Measured(estimate, stuck=stuck, images=size, remarks=(about,))
+    lower, upper = bounds.bounds or (value, value)
+    # Bounds allow for chance, so they may exclude the number of samples that appear to be changed.
+    within = min(max(float(value), lower), upper)
+    estimate = replace(bounds, value=within)
+    return Measured(estimate, stuck=stuck, images=size, remarks=(remark,))
 
 
 _OF_RESULTS: Mapping[
@@ -288,52 +323,52 @@ _OF_RESULTS: Mapping[
     "newly_flagged": (_newly_flagged, lambda _: (0.0, math.inf)),
     "share_worse": (_share_worse, lambda _: (0.0, 1.0)),
 }
-"""What measures a quantity of an estimator's results, and its range by the largest difference of
-two values."""
+"""The measurement of each quantity of an estimator's results, and its range as a function of the
+largest difference of two values."""
 QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
     (*_OF_RESULTS, "accuracy_drop"), frozenset()
 )
-"""The quantities of `robaudit compare`; none needs an argument besides estimator and noise
-level."""
+"""The quantities of ``robaudit compare``, each with its required arguments: none."""
 
 
 def _group_of(gate: Gate, comparison: Comparison) -> GroupComparison:
-    """The group that a gate is about; the gate may leave out its name only if there is no other."""
+    """The group that a gate is about; the gate need not name it if there is no other."""
     groups = {group.key: group for group in comparison.groups}
     return groups[only_group(gate, matching_groups(gate, groups, subject="the comparison"))]
 
 
 def _remarks(group: GroupComparison) -> list[str]:
-    """Remarks on values that are not the rows' own, and on samples without a difference."""
-    by_votes = (
-        f"by the votes of its copies, not by the approximation of {group.key.estimator}"
-        if group.voted
-        else ""
-    )
+    """Remarks on values that votes replace, and on samples without a difference."""
     size = group.size
-    not_finite = (
-        f"without a finite value in one run or both: {group.not_finite} of {size} samples; "
-        f"{ANY_VALUES}"
-        if group.not_finite
-        else ""
-    )
-    return [by_votes, not_finite, _skipped(group.skipped, size)]
+    remarks = []
+    if group.voted:
+        remarks.append(
+            f"by the votes of its copies, not by the approximation of {group.key.estimator}"
+        )
+    if group.not_finite:
+        remarks.append(
+            f"without a finite value in one run or both: {group.not_finite} of {size} samples; "
+            f"{ANY_VALUES}"
+        )
+    return [*remarks, _skipped(group.skipped, size)]
 
 
 def _skipped(number: int, size: int) -> str:
+    """The remark on skipped samples; empty without any."""
     return f"skipped by the new run: {number} of {size} samples; {ANY_VALUES}" if number else ""
 
 
-def _apart(comparison: Comparison) -> list[str]:
+def _outside(comparison: Comparison) -> list[str]:
     """Remarks on samples that the gates do not cover."""
     matching = comparison.matching
+    numbers = (
+        (len(matching.only_base) - len(matching.skipped), "in the base run only"),
+        (len(matching.only_new), "in the new run only"),
+        (len(matching.other_images), "with another image in each run"),
+        (matching.skipped_besides, "skipped by the new run and not in the base run"),
+    )
     return [
         f"{count(number, 'sample')} {where}: not covered by this gate"
-        for number, where in (
-            (len(matching.only_base) - len(matching.skipped), "in the base run only"),
-            (len(matching.only_new), "in the new run only"),
-            (len(matching.other_images), "with another image in each run"),
-            (matching.skipped_besides, "skipped by the new run and not in the base run"),
-        )
+        for number, where in numbers
         if number
     ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice, zip_longest
+from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +16,14 @@ from robaudit.quantities import IntervalKind
 from robaudit.results import MOST_STORED_DRAWS
 from robaudit.runs.folder import RunFolder
 from robaudit.runs.info import kind_of
-from robaudit.runs.rows import Row, bits_of
+from robaudit.runs.rows import Bits, Row, bits_of
 from robaudit.runs.run import Run
 
 Pair = tuple[Row, Row]
-_SHOWN = 3
+"""The rows of a sample in the base run and in the new run."""
+Result = tuple[str, NoiseLevel]
+"""The name of an estimator's result, and its noise level."""
+_SHOWN = 3  # results in a warning
 
 
 @dataclass(slots=True)
@@ -30,15 +33,14 @@ class Matching:
     Attributes:
         same_model: both have the same weights, loaded and run alike: the true difference is 0.
         same_noise: both gave each sample the same noise.
-        why_not: why the noise differs; "" if it is the same.
-        paired: labels of estimators that are the same in both runs: their recorded draws have the
+        why_not: the reason if the noise differs; else "".
+        paired: labels of estimators with the same name in both runs: their recorded draws have the
             same order.
         warnings: remarks for the reader.
         only_base, only_new: ids of samples that only one run has.
         skipped: ids of samples in the base run that the new run skipped.
         lost: the base run's rows of skipped samples.
-        skipped_besides: number of further samples that the new run skipped and the base run does
-            not have.
+        skipped_besides: number of samples that the new run skipped and the base run lacks.
         other_images: ids of samples whose image differs between the runs.
         other_labels: number of samples whose label differs between the runs.
     """
@@ -59,6 +61,7 @@ class Matching:
 
 def _check_same_noise(base: Run, new: Run) -> None:
     """Refuse two runs whose noises of the same label differ."""
+    # A noise of one run only is no obstacle: its results have no partner.
     before = _noises(base)
     now = _noises(new)
     for label in before.keys() & now.keys():
@@ -72,6 +75,7 @@ def _check_same_noise(base: Run, new: Run) -> None:
 
 def _noises(run: Run) -> dict[str, Mapping[str, Any]]:
     """The noises by label, each without its levels."""
+    # Runs may differ in their levels; the files of a noise are part of it, like its options.
     files = run.info.noise_files
     return {
         str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])}
@@ -85,14 +89,21 @@ def _estimators(run: Run) -> set[tuple[str, str]]:
 
 
 def _model(run: Run) -> tuple[Any, ...]:
-    """The identity of the model: checksum and format of the weights, the spec's model section
-    without the path, the precision, and, for the user's own code, which no checksum covers, the
-    run's identity."""
+    """The identity of the model: equal for equal weights, loaded and run alike.
+
+    It has the checksum and format of the weights, the spec's model section without the path, and
+    the precision.
+    """
     info = run.info
     spec = run.info.spec
-    section = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
+    # A model is the same wherever its file is; its format is the one that was recognised.
+    section = dict(spec["model"])
+    section.pop("path", None)
+    section.pop("format", None)
+    # No checksum covers the user's own code, so such a model is the same only within a run.
     code = info.identity if info.model.format == "python" else None
-    return info.model.sha256, info.model.format, section, spec["run"].get("precision"), code
+    precision = spec["run"].get("precision")
+    return info.model.sha256, info.model.format, section, precision, code
 
 
 def check_comparable(base: Run, new: Run) -> None:
@@ -111,8 +122,10 @@ def check_comparable(base: Run, new: Run) -> None:
 
 
 def _check_same_images(base: Run, new: Run) -> None:
-    """Refuse two runs with different images under the same id, as far as both recorded digests of
-    their pixels."""
+    """Refuse two runs with different images under the same id.
+
+    Images are known by the digests of their pixels, as far as both runs recorded them.
+    """
     before = image_digests(base)
     now = image_digests(new)
     for sample_id, digest in before.items():
@@ -146,39 +159,53 @@ def match(base: Run, new: Run) -> Matching:
     _check_same_noise(base, new)
     reasons = []
     seeds = [run.info.seed for run in (base, new)]
+    # The generator of a GPU gives other numbers than the one of a CPU.
     devices = [kind_of(run.info.device) for run in (base, new)]
     if seeds[0] != seeds[1]:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
         reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
-    warnings = (
-        [f"unpaired, as {' and '.join(reasons)}: the errors of both runs' noise draws add up"]
-        if reasons
-        else []
-    )
-    before = _results(base)
-    now = _results(new)
-    for which, own, other in (("base", before, now), ("new", now, before)):
-        alone = [f"{name} at {at}" for name, at in own if (name, at) not in other]
-        if alone:
-            warnings.append(
-                f"only in the {which} run: "
-                f"{', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}"
-            )
+    why_not = " and ".join(reasons)
+    warnings = []
+    if reasons:
+        warnings.append(f"unpaired, as {why_not}: the errors of both runs' noise draws add up")
+    base_results = _results(base)
+    new_results = _results(new)
+    warnings += _results_of_one_run("base", base_results, new_results)
+    warnings += _results_of_one_run("new", new_results, base_results)
+    # Another estimator under the same label may use its draws in another order.
     paired = frozenset(label for label, _ in _estimators(base) & _estimators(new))
     return Matching(
-        _model(base) == _model(new), not reasons, " and ".join(reasons), paired, warnings
+        same_model=_model(base) == _model(new),
+        same_noise=not reasons,
+        why_not=why_not,
+        paired=paired,
+        warnings=warnings,
     )
+
+
+def _results_of_one_run(
+    which: str, results: Iterable[Result], others: Container[Result]
+) -> list[str]:
+    """The warning about results that the other run lacks; none if it has all."""
+    alone = [f"{name} at {at}" for name, at in results if (name, at) not in others]
+    if not alone:
+        return []
+    ellipsis = ", ..." if len(alone) > _SHOWN else ""
+    return [f"only in the {which} run: {', '.join(alone[:_SHOWN])}{ellipsis}"]
 
 
 def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
-    """The pairs of rows of each sample that both runs have; ``matching`` records what does not
-    match.
+    """The pairs of rows of each sample that both runs have.
 
     Both runs are read in step: if they have the same order, few rows are in memory at a time.
+    ``matching`` is completed by the samples that do not match.
     """
-    images = [image_digests(run) for run in (base, new)]
-    waiting: tuple[dict[str, list[Row]], dict[str, list[Row]]] = ({}, {})
+    digests = [image_digests(run) for run in (base, new)]
+    # The samples of each run whose partner has not been read.
+    base_waiting: dict[str, list[Row]] = {}
+    new_waiting: dict[str, list[Row]] = {}
+    waiting = (base_waiting, new_waiting)
     for samples in zip_longest(_samples(base), _samples(new)):
         for side, sample in enumerate(samples):
             if sample is None:
@@ -188,32 +215,36 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
             if partner is None:
                 waiting[side][sample_id] = rows
                 continue
-            digests = {digest for known in images if (digest := known.get(sample_id))}
-            if len(digests) > 1:
+            recorded = {known.get(sample_id) for known in digests}
+            if len(recorded - {None, ""}) > 1:
                 matching.other_images.append(sample_id)
                 continue
+            # The partner is of the other side, and was read earlier.
             before, now = (partner, rows) if side else (rows, partner)
             matching.other_labels += before[0].label != now[0].label
             yield _same_tasks(before, now)
-    matching.only_base += waiting[0]
-    matching.only_new += waiting[1]
+    matching.only_base += base_waiting
+    matching.only_new += new_waiting
+    # A skipped sample is no sample of the new run, but was one that it was asked for.
     skips = {skip.sample_id for skip in new.info.skipped}
-    matching.skipped += [sample_id for sample_id in waiting[0] if sample_id in skips]
+    matching.skipped += [sample_id for sample_id in base_waiting if sample_id in skips]
     matching.skipped_besides += len(skips) - len(matching.skipped)
-    matching.lost += [row for sample_id in matching.skipped for row in waiting[0][sample_id]]
+    for sample_id in matching.skipped:
+        matching.lost += base_waiting[sample_id]
 
 
-class Common(NamedTuple):
+class CommonDraws(NamedTuple):
     """The draws that two rows share.
 
     Attributes:
         draws: number of draws; 0 where the rows do not record them.
         lost, won: number of units that kept the class in the base run only, and in the new run
-            only. A unit is a draw, or an antithetic pair: then both copies did.
+            only. A unit is a draw, or an antithetic pair, of which then both copies did so.
         half_lost, half_won: number of pairs in which one copy less, and one copy more, kept the
             class in the new run.
-        kept: draws of each run that kept the class; ``split``: of antithetic draws, the pairs that
-            disagree, else NaN.
+        kept: number of draws of each run that kept the class.
+        split: number of antithetic pairs of each run that disagree; NaN where draws are
+            independent.
     """
 
     draws: int = 0
@@ -225,22 +256,42 @@ class Common(NamedTuple):
     split: tuple[float, float] = math.nan, math.nan
 
 
-def common(base: Row, new: Row) -> Common:
-    """The common draws of two rows with the same noise: the first min(n) of both, because draw j is
-    the same in both."""
-    bits = bits_of(base), bits_of(new)
-    if bits[0] is None or bits[1] is None or _split(base) != _split(new):
-        return Common()
-    draws = min(len(bits[0]), len(bits[1]))
-    before = bits[0][:draws]
-    now = bits[1][:draws]
-    kept = int(before.sum()), int(now.sum())
+def common_draws(base: Row, new: Row) -> CommonDraws:
+    """The common draws of two rows with the same noise: the first min(n) of both.
+
+    Draw j is the same in both rows.
+    """
+    base_bits = bits_of(base)
+    new_bits = bits_of(new)
+    # Single draws and antithetic pairs use the noise in different ways.
+    if base_bits is None or new_bits is None or _split(base) != _split(new):
+        return CommonDraws()
+    draws = min(len(base_bits), len(new_bits))
+    before = base_bits[:draws]
+    now = new_bits[:draws]
+    kept = (int(before.sum()), int(now.sum()))
     if not _split(base):
-        return Common(draws, int((before & ~now).sum()), int((now & ~before).sum()), kept=kept)
-    apart = int((before[::2] != before[1::2]).sum()), int((now[::2] != now[1::2]).sum())
-    change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
-    lost, half_lost, half_won, won = (int((change == delta).sum()) for delta in (-2, -1, 1, 2))
-    return Common(draws, lost, won, half_lost, half_won, kept, apart)
+        lost = int((before & ~now).sum())
+        won = int((now & ~before).sum())
+        return CommonDraws(draws, lost, won, kept=kept)
+    # The copies of an antithetic pair follow each other; a pair changes by -2 to 2 copies.
+    split = (_pairs_apart(before), _pairs_apart(now))
+    changed_draws = now.astype(np.int64) - before
+    change = changed_draws.reshape(-1, 2).sum(1)
+    return CommonDraws(
+        draws=draws,
+        lost=int((change == -2).sum()),
+        won=int((change == 2).sum()),
+        half_lost=int((change == -1).sum()),
+        half_won=int((change == 1).sum()),
+        kept=kept,
+        split=split,
+    )
+
+
+def _pairs_apart(bits: Bits) -> int:
+    """The number of antithetic pairs of which one copy kept the class."""
+    return int((bits[::2] != bits[1::2]).sum())
 
 
 def _split(row: Row) -> bool:
@@ -251,6 +302,7 @@ def _split(row: Row) -> bool:
 def why_unpaired(base: Row, new: Row) -> str:
     """The reason why two rows with the same noise cannot be paired draw by draw."""
     for which, row in (("base", base), ("new", new)):
+        # Such a run has other numbers of draws for each image, chosen by its own votes.
         if row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE:
             return f"the {which} run's images stopped adaptively"
         if not row.fixed_votes:
@@ -263,19 +315,28 @@ def why_unpaired(base: Row, new: Row) -> str:
     return ""
 
 
-def _results(run: Run) -> dict[tuple[str, NoiseLevel], None]:
+def _results(run: Run) -> list[Result]:
     """The results of each sample of a run, taken from its first sample."""
-    return {(row.estimator, row.at): None for _, rows in islice(_samples(run), 1) for row in rows}
+    for _, rows in _samples(run):
+        return [(row.estimator, row.at) for row in rows]
+    return []
 
 
 def _samples(run: Run) -> Iterator[tuple[str, list[Row]]]:
+    """The samples of a run, each with its rows."""
     for sample_id, rows in groupby(run.rows, key=lambda row: row.sample_id):
         yield sample_id, list(rows)
 
 
 def _same_tasks(base: Sequence[Row], new: Sequence[Row]) -> list[Pair]:
+    """The pairs of rows of one estimator and noise level, in the new run's order."""
     known = {(row.estimator, row.at): row for row in base}
-    return [(known[row.estimator, row.at], row) for row in new if (row.estimator, row.at) in known]
+    pairs = []
+    for row in new:
+        partner = known.get((row.estimator, row.at))
+        if partner is not None:
+            pairs.append((partner, row))
+    return pairs
 
 
 def image_digests(run: Run) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robaudit.compare.matching import Common, Matching, Pair, common, why_unpaired
+from robaudit.compare.matching import CommonDraws, Matching, Pair, common_draws, why_unpaired
 from robaudit.errors import NothingLeftError
 from robaudit.estimates import Estimate
 from robaudit.numerics.image_intervals import Floats, Mask
@@ -17,7 +17,7 @@ from robaudit.numerics.intervals import antithetic_difference, paired_difference
 from robaudit.quantities import Quantity
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.rows import Row
-from robaudit.runs.table import NO_CLASS, Columns, Draft, antithetic
+from robaudit.runs.table import NO_CLASS, Columns, Draft, Ints, antithetic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,19 +25,19 @@ class Group:
     """The pairs of rows of one estimator and noise level with a finite value in both runs.
 
     Attributes:
-        key, quantity: what was measured.
+        key, quantity: estimator, noise level, and the quantity of the values.
         ids: of the samples, in the order of the pairs (n,).
         base, new: the rows of both runs, restricted to the draws that both share; votes replace
             approximations.
         shared: the common draws of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
-            :class:`robaudit.compare.matching.Common`.
+            :class:`robaudit.compare.matching.CommonDraws`.
         same_noise: whether both runs gave each sample the same noise.
         why: why draws are not paired, where both have the same noise.
-        cut: draws per image of the base run and of the new run, where either has more than are
-            compared.
-        voted: whether values are shares of votes where the rows have approximations.
-        without: label and base prediction of the samples without a difference: without a finite
-            value in either run, or skipped by the new run.
+        cut: draws per image of the base run and of the new run, if the group uses only the first
+            ones of either.
+        voted: whether votes replace the rows' approximations.
+        without: label and base prediction of the samples without a difference: a value is not
+            finite, or the new run skipped the sample.
         skipped: number of skipped samples among these.
     """
 
@@ -90,7 +90,8 @@ class Group:
     @property
     def antithetic(self) -> bool:
         """Whether the shared draws are antithetic pairs."""
-        return antithetic(self.base.split) is not None and antithetic(self.new.split) is not None
+        splits = [antithetic(side.split) for side in (self.base, self.new)]
+        return all(split is not None for split in splits)
 
     @property
     def by_label(self) -> bool:
@@ -99,13 +100,14 @@ class Group:
 
     @property
     def adds(self) -> bool:
-        """Whether distances add: adaptive stopping biases, and errors on the same noise may have
-        opposite signs."""
+        """Whether the distances of unpaired intervals add, instead of in quadrature."""
+        # Adaptive stopping biases, and errors on the same noise may have opposite signs.
         return self.base.adaptive or self.new.adaptive or self.same_noise
 
     def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
         """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
         draws, lost, won, half_lost, half_won = np.moveaxis(shared, -1, 0)
+        # The copies of an antithetic pair depend on each other, so pairs are the units then.
         if self.antithetic:
             return antithetic_difference(
                 (half_lost, half_won), (lost, won), draws / 2.0, confidence
@@ -113,9 +115,12 @@ class Group:
         return paired_difference(lost, won, draws, confidence)
 
     def paired_change(self, mask: Mask, confidence: float) -> Estimate:
-        """The mean change of selected samples with its interval from the draws that both runs
-        share, pooled over samples with the same number."""
+        """The mean change of selected samples with its interval from the draws that both share.
+
+        Draws are pooled over samples with the same number.
+        """
         parts = []
+        # In a pool of unequal numbers, a sample with more draws would weigh more in the mean.
         for draws in np.unique(self.draws[mask]):
             same = mask & (self.draws == draws)
             lower, upper = self.difference(self.shared[same].sum(0), confidence)
@@ -125,20 +130,27 @@ class Group:
                 "paired draws:pooled",
             )
             parts.append((same.sum() / mask.sum(), change))
-        return parts[0][-1] if len(parts) == 1 else joined(parts, "paired draws:pooled by number")
+        if len(parts) == 1:
+            return parts[0][1]
+        return mean_of_parts(parts, "paired draws:pooled by number")
+
+
+# Columns of a collection's array: the five counts of CommonDraws, then for each run its kept draws
+# and its antithetic pairs that disagree.
+_KEPT = 5
+_SPLIT = 7
+_SUMS = 9
 
 
 class Pairs:
-    """Collects the pairs of one estimator and noise level."""
+    """Collects the pairs of an estimator and noise level."""
 
     def __init__(self, key: GroupKey, quantity: Quantity, matching: Matching) -> None:
         known = key.estimator in matching.paired
-        self._key, self._quantity, self._same_noise, self._paired = (
-            key,
-            quantity,
-            matching.same_noise,
-            matching.same_noise and known,
-        )
+        self._key = key
+        self._quantity = quantity
+        self._same_noise = matching.same_noise
+        self._paired = matching.same_noise and known
         self._why = "" if known else "it is another estimator in each run"
         self._ids = list[str]()
         self._shared = array("d")
@@ -146,7 +158,8 @@ class Pairs:
 
     def add(self, pair: Pair) -> None:
         """Add a pair."""
-        shared = common(*pair) if self._paired else Common()
+        # Without the same noise, draw j of one run has nothing to do with draw j of the other.
+        shared = common_draws(*pair) if self._paired else CommonDraws()
         if self._paired and not shared.draws:
             self._why = self._why or why_unpaired(*pair)
         self._ids.append(pair[1].sample_id)
@@ -155,7 +168,11 @@ class Pairs:
         self._shared.extend((*shared[:5], *shared.kept, *shared.split))
 
     def group(self, lost: Iterable[Row], where: str) -> Group:
-        """All pairs; ``lost``: the base run's rows of samples that the new run skipped.
+        """All pairs.
+
+        Args:
+            lost: the base run's rows of samples that the new run skipped.
+            where: for messages.
 
         Raises:
             NothingLeftError: no pair has finite values.
@@ -163,55 +180,63 @@ class Pairs:
         key = self._key
         runs = [draft.columns() for draft in self._drafts]
         voted = any(columns.approximated.any() for columns in runs)
+        # Votes have an interval without bias, which approximations from the same copies lack.
         runs = [columns.by_votes() for columns in runs]
         finite = np.isfinite(runs[0].values) & np.isfinite(runs[1].values)
         if not finite.any():
             raise NothingLeftError(
                 where, f"{key.estimator} at {key.at} has no finite value in both"
             )
-        taken = [columns.take(finite) for columns in runs]
-        table = np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[finite]
+        all_sums = np.frombuffer(self._shared, dtype=np.float64)
+        table = all_sums.reshape(-1, _SUMS)[finite]
         draws = table[:, 0].astype(np.int64)
-        sides = []
-        for which, columns in enumerate(taken):
-            cut = (draws > 0) & (draws < columns.draws)
-            sides.append(
-                columns.of_votes(
-                    cut, table[:, 5 + which].astype(np.int64), draws, table[:, 7 + which]
-                )
-            )
-        longer = np.flatnonzero(
-            (draws > 0) & ((taken[0].draws > draws) | (taken[1].draws > draws))
-        )[:1]
-        cut_at = (
-            (int(taken[0].draws[longer[0]]), int(taken[1].draws[longer[0]]))
-            if len(longer)
-            else None
-        )
-        skipped = [(NO_CLASS if row.label is None else row.label, row.predicted) for row in lost]
-        left_out = zip(
-            runs[1].label[~finite].tolist(), runs[0].predicted[~finite].tolist(), strict=True
-        )
+        whole = [columns.take(finite) for columns in runs]
+        # Draw j is the same in both runs, so the run with more draws is cut to the first ones.
+        cut = []
+        for side, columns in enumerate(whole):
+            longer = (draws > 0) & (draws < columns.draws)
+            kept = table[:, _KEPT + side].astype(np.int64)
+            split = table[:, _SPLIT + side]
+            cut.append(columns.of_votes(longer, kept, draws, split))
+        # The label and the base run's prediction: the classes of a comparison.
+        left_out_labels = runs[1].label[~finite].tolist()
+        left_out_predictions = runs[0].predicted[~finite].tolist()
+        left_out = zip(left_out_labels, left_out_predictions, strict=True)
+        skipped = []
+        for row in lost:
+            label = NO_CLASS if row.label is None else row.label
+            skipped.append((label, row.predicted))
         return Group(
             key=key,
             quantity=self._quantity,
-            ids=taken[1].names,
-            base=sides[0],
-            new=sides[1],
-            shared=table[:, :5],
+            ids=whole[1].names,
+            base=cut[0],
+            new=cut[1],
+            shared=table[:, :_KEPT],
             same_noise=self._same_noise,
             why=self._why,
-            cut=cut_at,
+            cut=_first_cut(whole, draws),
             voted=voted,
             without=[*left_out, *skipped],
             skipped=len(skipped),
         )
 
 
-def joined(parts: Sequence[tuple[float, Estimate]], method: str) -> Estimate:
-    """The mean of independent parts, from the share of the samples and the change of each
-    (MOVER)."""
+def mean_of_parts(parts: Sequence[tuple[float, Estimate]], method: str) -> Estimate:
+    """The mean of independent parts, from the share of the samples and the change of each (MOVER;
+    Zou and Donner 2008)."""
     value = sum(share * change.value for share, change in parts)
     below = math.hypot(*(share * change.below for share, change in parts))
     above = math.hypot(*(share * change.above for share, change in parts))
     return Estimate.measured(value, (value - below, value + above), method)
+
+
+def _first_cut(runs: Sequence[Columns], draws: Ints) -> tuple[int, int] | None:
+    """The draws of both runs on the first sample of which one has more than are compared."""
+    more_draws = (runs[0].draws > draws) | (runs[1].draws > draws)
+    longer = (draws > 0) & more_draws
+    places = np.flatnonzero(longer)[:1]
+    if not len(places):
+        return None
+    base, new = (int(columns.draws[places[0]]) for columns in runs)
+    return base, new

@@ -25,8 +25,13 @@ _Limits = Nested(
 
 @dataclass(frozen=True, slots=True)
 class Counts(Record):
-    """The share of samples that are worse, and the number of newly flagged samples, with their
-    bounds."""
+    """Bounds on the share of samples that are worse, and on the number of newly flagged samples.
+
+    Attributes:
+        worse: of these samples.
+        worse_population: of the population that the samples are drawn from.
+        newly_flagged: of these samples.
+    """
 
     worse: Annotated[Estimate, _Limits]
     worse_population: Annotated[Estimate, _Limits]
@@ -40,9 +45,8 @@ class Difference(Record):
     Attributes:
         base, new: both values.
         measured: the difference with its interval for exactly these images; None where a row has
-            none.
-        population: the difference with its interval for the population that the images are a sample
-            of.
+            no interval.
+        population: the difference with its interval for the population of the images.
     """
 
     base: float
@@ -59,7 +63,7 @@ class Difference(Record):
 
 @dataclass(frozen=True, slots=True)
 class ClassChange(Record):
-    """One class; its intervals hold simultaneously for all classes."""
+    """The change of a class; the intervals hold simultaneously for all classes."""
 
     index: int
     name: str | None
@@ -69,13 +73,13 @@ class ClassChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class SampleChange(Record):
-    """One sample.
+    """The change of a sample.
 
     Attributes:
         base, new, difference: the values, and their difference with its 95 % interval.
         flagged: newly flagged, fixed, or neither ("").
-        certainty: "confirmed": both intervals lie entirely on their side of the threshold;
-            "approximate": the same for intervals that cover sampling only; "likely": either
+        certainty: "confirmed": both intervals lie entirely on their side of the threshold.
+            "approximate": the same, for intervals that cover sampling only. "likely": an interval
             contains the threshold.
     """
 
@@ -92,32 +96,35 @@ class SampleChange(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupComparison(Record):
-    """One estimator at one noise level.
+    """The comparison of the results of an estimator at a noise level.
 
     Attributes:
-        key, quantity: what was measured.
-        images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base
-            run that the new run skipped.
+        key, quantity: estimator, noise level, and the quantity of the values.
+        confidence: of the intervals; single samples have 95 % intervals.
+        images: number of pairs of finite results.
+        not_finite: number of pairs left out, because a value is not finite.
+        skipped: number of samples of the base run that the new run skipped.
         unknown: number of samples left out or skipped by class, -1 for no class.
-        why: why the runs are unpaired; "" if they are paired.
+        draws: number per image, where the runs are paired on the same number for each image.
+        how: the method for the measurement error of the difference.
+        why: the reason if the runs are unpaired; else "".
+        variance_saved: 1 - the measurement variance of the mean difference relative to that with
+            independent noise in each run. None: the runs are not paired, or nothing varies.
+        threshold: of flagged samples.
+        mean: of the values.
+        noisy_accuracy: accuracy under noise; None without labels or votes.
+        classes: largest drop first; by label where there are labels, else by the base run's
+            prediction.
+        worse, better: number of samples that changed beyond their individual 95 % intervals.
+        declined: number of samples with a worse value, by however little.
         cut: draws per image of both runs, where only the first draws of either are compared.
         counts: bounds on how many samples are truly worse and truly newly flagged; None without
             intervals.
-        draws: per image, where the runs are paired on the same number for each.
-        how: the method for the measurement error of the difference.
-        mean: of the values; ``noisy_accuracy``: None without labels or votes.
-        variance_saved: 1 - the measurement variance of the mean difference relative to that with
-            independent noise in each run; None where not paired or nothing varies.
-        classes: largest drop first; by label where there are labels, else by the base run's
-            prediction.
-        threshold: of flagged samples.
-        worse, better: number of samples that changed beyond their individual 95 % intervals.
-        declined: number of samples with a worse value, by however little.
         compared: number of samples with an interval of the difference.
         approximate: whether intervals of rows cover the draws only.
-        voted: whether values are shares of votes where the rows have approximations
+        voted: whether votes replace the rows' approximations
             (:meth:`robaudit.runs.table.Columns.by_votes`).
-        changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
+        changed: samples that are worse beyond their interval, newly flagged or fixed; worst first.
     """
 
     key: Annotated[GroupKey, Inline()]
@@ -145,6 +152,7 @@ class GroupComparison(Record):
     voted: bool
     changed: tuple[SampleChange, ...]
 
+    # Gates count the samples without a difference, too: a run that fails on images must not pass.
     @property
     def size(self) -> int:
         """Number of samples, including those without a difference."""
@@ -169,8 +177,8 @@ class Comparison(Record):
     Attributes:
         matching: the match between their samples.
         samples: number of samples that both have.
-        clean_accuracy: None without labels.
-        clean_unknown: samples with a label that the new run skipped.
+        clean_accuracy: accuracy without noise; None without labels.
+        clean_unknown: number of labelled samples that the new run skipped.
         groups: by estimator and noise level, in the new run's order.
     """
 
@@ -193,8 +201,10 @@ class Comparison(Record):
     groups: tuple[GroupComparison, ...]
 
     def left_out(self) -> dict[str, int]:
-        """Number of samples that are not compared, by reason; pairs without a finite value, summed
-        over all results."""
+        """Number of samples that are not compared, by reason.
+
+        Pairs without a finite value are summed over all results.
+        """
         matching = self.matching
         return {
             "only_base": len(matching.only_base),

@@ -26,8 +26,9 @@ from robaudit.spec.gate_grammar import NO_WARNINGS, Gate
 Verdict = Literal["pass", "fail", "inconclusive"]
 EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusive": 4}
 
-
-_POWER = 0.8  # probability of deciding with the number of further draws or images that is reported
+# A decision states how many further draws or images would decide the gate with this probability.
+# 80 % is the usual power of planned experiments.
+_POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,7 @@ class Decision(Record):
         verdict: "pass": the whole interval is on the right side; "fail": the whole interval is on
             the wrong side; else "inconclusive". Without an interval that covers the whole error it
             is "inconclusive", unless the value alone decides (``--point``).
-        evidence: further remarks: how many more draws would decide the gate, which class is worst,
-            ...
+        evidence: remarks on the value, and what would decide the gate.
         more: further draws per image (with ``covers`` "population": further images) that would
             decide the gate with a probability of 80 % if the value is the true value; None where it
             is decided, or where no number would decide it.
@@ -62,21 +62,19 @@ class Decision(Record):
     @property
     @published(after="images")
     def about(self) -> str:
-        """The images that the gate is about: ``these 200 images``, ``images like these 200``,
-        ``these 9 images of class cat``."""
+        """The images that the gate is about, such as ``these 9 images of class cat``."""
         known = [part for part in self.classes if not math.isnan(part.value)]
-        named = {
-            "worst_class": known[:1],
-            "worst_class_drop": known[:1],
-            "class_gap": [*known[:1], *known[-1:]],
-        }.get(self.gate.quantity, [])
-        first, *others = [(part.images, f" of class {part.text}") for part in named] or [
-            (self.images, "")
-        ]
+        # Classes come worst first. The gap is between the worst and the best.
+        named: list[ClassPart] = []
+        if self.gate.quantity in ("worst_class", "worst_class_drop"):
+            named = known[:1]
+        elif self.gate.quantity == "class_gap":
+            named = [*known[:1], *known[-1:]]
+        subjects = [(part.images, f" of class {part.text}") for part in named]
+        first, *others = subjects or [(self.images, "")]
         like = self.estimate.covers is Covers.POPULATION
-        return " and ".join(
-            [these_images(*first, like=like), *(f"{number:,}{of}" for number, of in others)]
-        )
+        further = [f"{number:,}{suffix}" for number, suffix in others]
+        return " and ".join([these_images(*first, like=like), *further])
 
     @property
     def exact(self) -> bool:
@@ -97,20 +95,26 @@ def judge(relation: str, threshold: float, lower: float, upper: float) -> Verdic
     if lower > threshold.
     """
     if relation == ">=":
-        return "pass" if lower >= threshold else "fail" if upper < threshold else "inconclusive"
-    return "pass" if upper <= threshold else "fail" if lower > threshold else "inconclusive"
+        if lower >= threshold:
+            return "pass"
+        return "fail" if upper < threshold else "inconclusive"
+    if upper <= threshold:
+        return "pass"
+    return "fail" if lower > threshold else "inconclusive"
 
 
 def overall(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> Verdict:
-    """The verdict on all gates: fail if any fails, else inconclusive (or what that counts as) if
-    any is, else pass."""
+    """The verdict on all gates: fail if any fails, else inconclusive if any is, else pass.
+
+    ``inconclusive`` is the verdict that an inconclusive gate counts as.
+    """
     verdicts = [
         inconclusive if decision.verdict == "inconclusive" else decision.verdict
         for decision in decisions
     ]
-    return (
-        "fail" if "fail" in verdicts else "inconclusive" if "inconclusive" in verdicts else "pass"
-    )
+    if "fail" in verdicts:
+        return "fail"
+    return "inconclusive" if "inconclusive" in verdicts else "pass"
 
 
 def decide(
@@ -122,8 +126,9 @@ def decide(
     confidence: float = 0.95,
     strict: bool = False,
 ) -> tuple[Decision, ...]:
-    """Decide gates on a finished run, each by its interval at this confidence, without a correction
-    for their number.
+    """Decide gates on a finished run, each by its own interval at this confidence.
+
+    The confidence is not corrected for the number of gates.
 
     Args:
         run: the run; its rows are read once, and once more for each result with gates on all of its
@@ -151,11 +156,13 @@ def decide(
     decisions = []
     for gate in gates:
         key = group_of(gate, results, results)
-        full, evidence = (
-            (gate, next(iter(results.values())))
-            if key is None
-            else (gate.about(key.estimator, key.at), results[key])
-        )
+        if key is None:
+            # A statistic of the run reads no values, so any result can stand for the run.
+            full = gate
+            evidence = next(iter(results.values()))
+        else:
+            full = gate.about(key.estimator, key.at)
+            evidence = results[key]
         with blaming(
             f"gate statistic {gate.quantity}",
             entry_point(STATISTICS, "gate statistic", gate.quantity),
@@ -169,7 +176,7 @@ def decide(
 
 
 def with_strict(gates: Sequence[Gate], strict: bool) -> Sequence[Gate]:
-    """The gates; with ``strict``, after the gate on warnings if it is not among them."""
+    """The gates, preceded by the gate on warnings if ``strict`` asks for it and it is missing."""
     return (NO_WARNINGS, *gates) if strict and NO_WARNINGS not in gates else gates
 
 
@@ -186,8 +193,9 @@ def check_confidence(confidence: float) -> None:
 
 
 def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decision:
-    """Decide a gate by the interval of its quantity or, with ``basis.point``, by the value alone
-    where no interval covers its error.
+    """Decide a gate by the interval of its quantity, or by the value alone.
+
+    The value alone decides with ``basis.point`` where no interval covers the quantity's error.
 
     Args:
         gate: with estimator and noise level filled in.
@@ -197,60 +205,63 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
     """
     estimate = measured.estimate
     more: int | None = None
-    if estimate.bounds is None:
-        what = f"the error of {gate.result or gate.quantity} is not known"
-        sentence = (
-            f"point estimate: {what}" if basis.point else f"{what} (--point: let the value decide)"
-        )
-        verdict = (
-            judge(gate.relation, gate.threshold, estimate.value, estimate.value)
-            if basis.point
-            else "inconclusive"
-        )
-    else:
+    sentence = ""
+    verdict: Verdict = "inconclusive"
+    if estimate.bounds is not None:
         verdict = judge(gate.relation, gate.threshold, *estimate.bounds)
-        more, sentence = (
-            _more(gate, measured, estimate.bounds, basis)
-            if verdict == "inconclusive"
-            else (None, "")
-        )
+        if verdict == "inconclusive":
+            more, sentence = _further(gate, measured, estimate.bounds, basis)
+    else:
+        unknown = f"the error of {gate.result or gate.quantity} is not known"
+        if basis.point:
+            verdict = judge(gate.relation, gate.threshold, estimate.value, estimate.value)
+            sentence = f"point estimate: {unknown}"
+        else:
+            sentence = f"{unknown} (--point: let the value decide)"
+    evidence = [remark for remark in (*measured.remarks, *remarks, sentence) if remark]
     return Decision(
         gate=gate,
         estimate=estimate,
         confidence=basis.confidence,
         verdict=verdict,
-        evidence="; ".join(filter(None, (*measured.remarks, *remarks, sentence))),
+        evidence="; ".join(evidence),
         more=more,
         classes=measured.classes,
         images=measured.images,
     )
 
 
-def _more(gate: Gate, measured: Measured, bounds: Bounds, basis: Basis) -> tuple[int | None, str]:
+def _further(
+    gate: Gate, measured: Measured, bounds: Bounds, basis: Basis
+) -> tuple[int | None, str]:
     """The number of further draws or images that would probably decide the gate, and a sentence
     about it.
 
-    Distances shrink with the square root of the number; where all votes agree, so that the value is
-    an end of its interval, with the number itself. The value changes, too: the number that would
-    make the interval just reach the threshold decides in half of the cases. With a normal error,
-    ((z + .84)/z)^2 times as many decide in 80 % of them, z being the normal quantile of the
-    confidence.
+    Both are computed as if the present value were the true one. The number is None where the
+    statistic gives none, or where no number would decide.
     """
     from scipy.special import ndtri
 
     if not measured.now:
         return None, measured.stuck
     value = measured.estimate.value
+    # The end beyond the threshold keeps the gate open: the lower one (0) or the upper one (1).
     side = int(value < gate.threshold)
     end = bounds[side]
-    settled = (measured.settled or (value, value))[side]
-    if not (settled - gate.threshold) * (0.5 - side) > 0.0 or math.isinf(end):
+    limit = (measured.settled or (value, value))[side]
+    # Images without a value, or with an open end, keep this end from ever passing the threshold.
+    limit_decides = (limit - gate.threshold) * (0.5 - side) > 0.0
+    if not limit_decides or math.isinf(end):
         return None, f"no number of {basis.unit} would decide it at this value"
-    factor = ((settled - end) / (settled - gate.threshold)) ** (1.0 if value in bounds else 2.0)
+    # The distance from an end to its limit shrinks with the square root of the number. Where all
+    # votes agree, so that the value is an end of its interval, it shrinks with the number itself:
+    # Clopper-Pearson's end is then about log(2 / alpha) / n away, alpha being the error.
+    exponent = 1.0 if value in bounds else 2.0
+    factor = ((limit - end) / (limit - gate.threshold)) ** exponent
+    # The value changes, too: the number that makes the interval just reach the threshold decides in
+    # half of the cases. With a normal error, ((z + .84) / z)^2 times as many decide in 80 % of
+    # them; z is the normal quantile of the confidence, .84 the quantile of the power.
     for_power = (1.0 + float(ndtri(_POWER)) / float(ndtri(0.5 + basis.confidence / 2.0))) ** 2
     more = max(1, math.ceil(measured.now * (factor * for_power - 1.0)))
-    return (
-        more,
-        f"about {more:,} more {basis.unit} would decide it with a power of {100 * _POWER:g} % at "
-        "this value",
-    )
+    power = f"a power of {100 * _POWER:g} %"
+    return more, f"about {more:,} more {basis.unit} would decide it with {power} at this value"

@@ -1,5 +1,7 @@
-"""Decisions on gates as lines of text, with enough digits to show on which side of the threshold a
-number is."""
+"""Decisions on gates as lines of text.
+
+Numbers have enough digits to show on which side of the threshold they are.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,11 @@ from robaudit.gates.measure import ClassPart
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.text import clipped, printable
 
-_FEWEST = 4
-_MOST = 25
+# Decimals of a number: usually, and at most where fewer would move it across the threshold.
+_DECIMALS = 4
+_MOST_DECIMALS = 25
 _LONGEST = 2000  # characters of a sentence
-_PLAIN = 1e15  # larger numbers have no four decimals
+_PLAIN = 1e15  # doubles from here on are .125 apart or more: they have no four decimals
 
 
 def lines(
@@ -25,25 +28,24 @@ def lines(
 ) -> list[tuple[Verdict, str]]:
     """A verdict and an aligned line for each gate, then for all gates together."""
     cells = [
-        (decision.verdict, printable(str(decision.gate)), numbers(decision), _about(decision))
+        (decision.verdict, printable(str(decision.gate)), numbers(decision), _subject(decision))
         for decision in decisions
     ]
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
-    rows = [
-        (
-            row[0],
-            "  ".join(
-                [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]
-            ),
-        )
-        for row in cells
-    ]
-    return [*rows, (overall(decisions, inconclusive), _total(decisions, inconclusive))]
+    rows = []
+    for *aligned, subject in cells:
+        padded = [cell.ljust(width) for cell, width in zip(aligned, widths, strict=True)]
+        rows.append("  ".join([*padded, subject]))
+    verdicts = [decision.verdict for decision in decisions]
+    total = (overall(decisions, inconclusive), _total(decisions, inconclusive))
+    return [*zip(verdicts, rows, strict=True), total]
 
 
 def numbers(decision: Decision) -> str:
-    """The value and its interval, with ends rounded outwards; rounding never hides on which side of
-    the threshold a number is."""
+    """The value and its interval.
+
+    Ends are rounded outwards. Rounding never moves a number across the threshold.
+    """
     threshold = decision.gate.threshold
     estimate = decision.estimate
     if decision.count:
@@ -59,10 +61,11 @@ def number(value: float, threshold: float, rounding: str) -> str:
     value = float(value)  # NumPy's numbers have another repr
     if not math.isfinite(value) or abs(value) >= _PLAIN:
         return repr(value)
+    # Decimals compare the digits that are printed, which a comparison of doubles would not.
     exact = Decimal(repr(value))
     limit = Decimal(repr(threshold))
     with suppress(InvalidOperation):  # more digits than a Decimal has
-        for digits in range(_FEWEST, _MOST):
+        for digits in range(_DECIMALS, _MOST_DECIMALS):
             rounded = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding)
             if rounded.compare(limit) == exact.compare(limit):
                 return f"{rounded:f}"
@@ -113,39 +116,45 @@ def coverage_text(decision: Decision) -> str:
     )
 
 
-def _about(decision: Decision) -> str:
-    how = (
-        ", no interval"
-        if decision.estimate.covers is Covers.NOTHING
-        else f", {decision.estimate.method}"
-        if decision.exact
-        else ""
-    )
-    about = decision.estimate.method if decision.count else f"{decision.about}{how}"
-    return f"{about}; {printable(decision.evidence)}" if decision.evidence else about
+def _subject(decision: Decision) -> str:
+    """The images that the decision is about, how far its value is certain, and the evidence."""
+    if decision.count:
+        subject = decision.estimate.method
+    elif decision.estimate.covers is Covers.NOTHING:
+        subject = f"{decision.about}, no interval"
+    elif decision.exact:
+        subject = f"{decision.about}, {decision.estimate.method}"
+    else:
+        subject = decision.about
+    return f"{subject}; {printable(decision.evidence)}" if decision.evidence else subject
 
 
 def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
+    """The verdict on all gates, the number of each verdict, and what the intervals are about."""
     counts = {
         verdict: sum(decision.verdict == verdict for decision in decisions)
         for verdict in ("pass", "fail", "inconclusive")
     }
-    past = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}
-    counted = ", ".join(f"{count} {past[verdict]}" for verdict, count in counts.items() if count)
-    taken = (
-        f" (inconclusive counts as {inconclusive})"
-        if counts["inconclusive"] and inconclusive != "inconclusive"
-        else ""
+    participles = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}
+    counted = ", ".join(
+        f"{count} {participles[verdict]}" for verdict, count in counts.items() if count
     )
-    confidences = dict.fromkeys(
-        f"{100 * decision.confidence:.6g}"
+    taken = ""
+    if counts["inconclusive"] and inconclusive != "inconclusive":
+        taken = f" (inconclusive counts as {inconclusive})"
+    # Counts and exact values have no confidence.
+    uncertain = [
+        decision
         for decision in decisions
-        if decision.estimate.covers is not Covers.NOTHING and not (decision.exact or decision.count)
-    )
-    each = f"; intervals {' and '.join(confidences)} %, each gate alone" if confidences else ""
+        if not (decision.estimate.covers is Covers.NOTHING or decision.exact or decision.count)
+    ]
+    confidences = dict.fromkeys(f"{100 * decision.confidence:.6g}" for decision in uncertain)
+    scope = ""
+    if confidences:
+        scope = f"; intervals {' and '.join(confidences)} %, each gate alone"
     if any(decision.estimate.covers is Covers.MEASUREMENT for decision in decisions):
-        each += f"; for {THESE_IMAGES} only (--population: for {LIKE_THESE})"
+        scope += f"; for {THESE_IMAGES} only (--population: for {LIKE_THESE})"
+    gates = "gate" if len(decisions) == 1 else "gates"
     return (
-        f"{overall(decisions, inconclusive)}: of {len(decisions)} "
-        f"gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"
+        f"{overall(decisions, inconclusive)}: of {len(decisions)} {gates} {counted}{taken}{scope}"
     )

@@ -21,7 +21,7 @@ from robaudit.spec.gate_grammar import WARNINGS, Gate
 
 T = TypeVar("T")
 ANY_VALUES = "the interval holds for any values they may have"
-"""Of images without a finite value."""
+"""The remark on images without a finite value."""
 
 
 class Evidence:
@@ -37,15 +37,16 @@ class Evidence:
         key: estimator, noise level and quantity of the rows.
         every: all rows, approximations replaced by votes
             (:meth:`robaudit.runs.table.Columns.by_votes`).
-        rows: those with a finite value.
+        rows: the rows with a finite value.
         by_label: whether classes are labels, else predictions.
-        voted: number of rows with an approximation that their votes replace.
+        voted: number of rows whose approximation is replaced by their votes.
     """
 
     def __init__(self, run: Run, columns: Columns, basis: Basis) -> None:
         self.run = run
         self.basis = basis
         self.key = columns.key
+        # Votes have an interval without bias, which approximations from the same copies lack.
         self.every = columns.by_votes()
         self.rows = self.every.finite
         self.by_label = bool(run.info.data.labelled)
@@ -65,25 +66,24 @@ class Evidence:
     @property
     def draws(self) -> int:
         """Noisy copies per image, on average: forward passes without the clean pass."""
+        # Images that stop adaptively have numbers of their own.
         return max(1, round(int(self.every.forwards.sum()) / self.size) - 1)
 
     @property
     def has_votes(self) -> bool:
         """Whether every labelled row has a fixed number of votes."""
         labelled = self.rows.label != NO_CLASS
-        return bool(
-            labelled.any()
-            and (self.rows.label_draws[labelled] > 0).all()
-            and not self.rows.adaptive
-        )
+        if not labelled.any() or self.rows.adaptive:
+            return False
+        return bool((self.rows.label_draws[labelled] > 0).all())
 
     @property
     def without_value(self) -> list[str]:
         """The remark on images without a finite value."""
         number = self.rows.not_finite
-        return (
-            [f"{number} of {self.size} images have no finite value: {ANY_VALUES}"] if number else []
-        )
+        if not number:
+            return []
+        return [f"{number} of {self.size} images have no finite value: {ANY_VALUES}"]
 
     @property
     def classes(self) -> Ints:
@@ -105,9 +105,12 @@ class Evidence:
         return self.rows.images(self.scale.low, self.scale.high, self.rows.not_finite)
 
     def by_class(self, images: MeasuredImages) -> dict[int, MeasuredImages]:
-        """The images of each class, by class index; a class without a finite value has no
-        values."""
+        """The images of each class, by class index.
+
+        A class whose images all lack a finite value has no values.
+        """
         known = self.rows.label if self.by_label else self.rows.predicted
+        # Images without a finite value: all of the class less those with one.
         unknown = Counter(self.classes.tolist())
         unknown.subtract(known.tolist())
         return {
@@ -116,8 +119,9 @@ class Evidence:
             if index != NO_CLASS
         }
 
+    # Scores and certified accuracies of a result take a bootstrap, for all of its gates together.
     def once(self, measure: Callable[[Evidence], T]) -> T:
-        """What a statistic computes from the evidence, computed once for all gates."""
+        """The result of ``measure`` on this evidence, computed once for all gates."""
         if measure not in self._computed:
             self._computed[measure] = measure(self)
         result: T = self._computed[measure]
@@ -127,7 +131,12 @@ class Evidence:
 def matching_groups(
     gate: Gate, keys: Iterable[GroupKey], *, subject: str = "the run"
 ) -> list[GroupKey]:
-    """The groups that a gate can be about, at least one. ``subject``: their owner, for messages.
+    """The groups that a gate can be about, at least one.
+
+    Args:
+        gate: the gate.
+        keys: of all groups.
+        subject: the owner of the groups, for messages.
 
     Raises:
         SpecError: no group matches.
@@ -137,11 +146,13 @@ def matching_groups(
     names = list(dict.fromkeys(key.estimator for key in keys))
     named = [name for name in names if gate.means(name)]
     if not named:
-        known = dict.fromkeys([*(ResultName.parse(name).estimator for name in names), *names])
+        estimators = [ResultName.parse(name).estimator for name in names]
+        known = dict.fromkeys([*estimators, *names])
         wanted = gate.result or str(gate.part)
         raise SpecError(
             where, f"{subject} has no {wanted} for this gate", did_you_mean(wanted, known)
         )
+    # chosen() speaks of the run's selection; the error must name the gate.
     try:
         matches = chosen(keys, named, gate.levels, subject)
     except RunError as error:
@@ -162,12 +173,17 @@ def only_group(gate: Gate, groups: Sequence[GroupKey]) -> GroupKey:
         return groups[0]
     levels = dict.fromkeys(key.at for key in groups)
     noises = dict.fromkeys(at.noise or NONE for at in levels)
-    of_levels = dict.fromkeys(f"{at.number:g}" for at in levels) if len(noises) == 1 else {}
+    # The levels of several noises are in different units, so the noise must be chosen first.
+    numbers: dict[str, None] = {}
+    if len(noises) == 1:
+        numbers = dict.fromkeys(f"{at.number:g}" for at in levels)
+    level_argument = next(iter(levels)).argument
     choices = {
         "estimator": dict.fromkeys(key.estimator for key in groups),
         "noise": noises,
-        next(iter(levels)).argument: of_levels,
+        level_argument: numbers,
     }
+    # Only arguments that the groups differ in can tell them apart.
     options = [
         f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1
     ]
@@ -179,21 +195,19 @@ def only_group(gate: Gate, groups: Sequence[GroupKey]) -> GroupKey:
 
 
 def refuse_results_of(gate: Gate) -> None:
-    """Refuse an estimator or a noise level in a gate on warnings, on the accuracy without noise, or
-    on its drop.
+    """Refuse an estimator or a noise level in a gate about the run or its clean images.
 
     Raises:
         SpecError: the gate has one.
     """
-    if gate.estimator is not None or gate.part is not None or gate.levels:
-        if gate.quantity == WARNINGS:
-            raise SpecError(
-                f"gate {str(gate)!r}",
-                "warnings are about the run",
-                "leave estimator and noise level out",
-            )
-        raise SpecError(
-            f"gate {str(gate)!r}",
-            f"{gate.quantity} is about the clean images",
-            f"leave estimator and noise level out, or use noisy_{gate.quantity}",
-        )
+    names_results = gate.estimator is not None or gate.part is not None or bool(gate.levels)
+    if not names_results:
+        return
+    where = f"gate {str(gate)!r}"
+    if gate.quantity == WARNINGS:
+        raise SpecError(where, "warnings are about the run", "leave estimator and noise level out")
+    raise SpecError(
+        where,
+        f"{gate.quantity} is about the clean images",
+        f"leave estimator and noise level out, or use noisy_{gate.quantity}",
+    )

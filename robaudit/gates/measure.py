@@ -36,19 +36,20 @@ class Basis:
         return Covers.POPULATION if self.population else Covers.MEASUREMENT
 
     def estimate(self, value: float, bounds: Bounds | None, method: str) -> Estimate:
-        """A value with an interval that covers what the basis asks for; without one where
-        ``bounds`` is None."""
+        """A value with the interval ``bounds``, if there is one, and the coverage of the basis."""
         return Estimate.of(value, bounds, method, self.covers)
 
     @property
     def unit(self) -> str:
         """What could be added to narrow the intervals."""
+        # Images are the units of a population; its interval shrinks with their number.
         return "images" if self.population else "draws per image"
 
 
 class Method(StrEnum):
     """The method of an interval, where the code depends on it; other methods are free text."""
 
+    # Gates and comparisons print other words for values with these methods.
     EXACT = "exact"
     """The value has no error for these images."""
     OF_THE_RUN = "a count"
@@ -84,13 +85,13 @@ class Measured:
     """A quantity to compare with a threshold.
 
     Attributes:
-        estimate: the value with the interval that gates on it are decided by.
-        now: present number of draws per image, or of images; 0: the effect of more is none or
-            unknown.
-        settled: the interval that endless draws or images would leave, because of images without a
-            value or with an open end; None: the value alone.
+        estimate: the value with the interval that decides gates.
+        now: present number of draws per image, or of images. 0: the effect of a larger number is
+            none, or is not known.
+        settled: the limit of the interval for endless draws or images; it is wider than the value
+            if images have no value or an open end. Default: the value alone.
         classes: the classes behind the value, worst first.
-        stuck: the remark where more draws would not narrow the interval.
+        stuck: the remark where a larger number would not narrow the interval.
         images: number of images, including those without a known value; 0: it is not about images.
         remarks: on the comparison, and on errors that the interval does not cover.
     """
@@ -112,13 +113,14 @@ def check_between(
     Args:
         gate: for the message.
         low, high: the range; either may be infinite.
-        what: the quantity with this range.
+        what: the name of the quantity with this range.
         number: the number to check.
         name: the number's name in the gate.
 
     Raises:
         SpecError: the number is out of range.
     """
+    # 15 digits show any double that a user may have written, without digits from rounding.
     if not low <= number <= high:
         limits = f"is at least {low:g}" if high == math.inf else f"lies from {low:g} to {high:g}"
         raise SpecError(
@@ -129,15 +131,17 @@ def check_between(
 
 
 def counted(count: int, total: int, basis: Basis, remarks: tuple[str, ...] = ()) -> Measured:
-    """A share of images that were counted without error: exact for these images, Clopper-Pearson
-    for the population.
+    """A share of images, counted without error.
+
+    It is exact for these images, and has Clopper-Pearson's interval for the population.
 
     Args:
-        count, total: the share.
+        count, total: the share's numerator and denominator.
         basis: of the decision.
         remarks: as for :class:`Measured`.
     """
     value = count / total
+    # No draw enters a count of clean images: only the choice of the images leaves it uncertain.
     if not basis.population:
         return Measured(
             Estimate.measured(value, (value, value), Method.EXACT), images=total, remarks=remarks

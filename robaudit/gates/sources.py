@@ -39,13 +39,12 @@ def rules_of(run: Run) -> GateRules | None:
         SpecError: a text is not a gate.
     """
     written = run.info.gates
+    if not written:
+        return None
     where = f"the spec of {run.path}"
     until = run.info.until_decided
-    return (
-        GateRules(parsed(written, where), where, until is not None and until.point)
-        if written
-        else None
-    )
+    point = until is not None and until.point
+    return GateRules(parsed(written, where), where, point)
 
 
 def decide_by(
@@ -58,13 +57,12 @@ def decide_by(
     strict: bool = False,
 ) -> tuple[Decision, ...]:
     """Decide gates on a finished run."""
-    each = confidence_of(run.info, confidence)
     return decide(
         run,
         rules.gates,
         population=population,
         point=point or rules.point,
-        confidence=each,
+        confidence=confidence_of(run.info, confidence),
         strict=strict,
     )
 
@@ -77,16 +75,20 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
     """
     try:
         rules = rules_of(run)
-        return () if rules is None else tuple(
-            decision.document() for decision in decide_by(rules, run)
-        ), ""
+        if rules is None:
+            return (), ""
+        decisions = decide_by(rules, run)
+        return tuple(decision.document() for decision in decisions), ""
     except RobauditError as error:
+        # A page or a notebook shows the run in any case.
         return (), str(error)
 
 
 def confidence_of(info: RunInfo, requested: float | None) -> float:
-    """The confidence of the intervals of a run's gates: ``requested``, else the analyses' if the
-    run was sampled until its gates were decided, else 0.95.
+    """The confidence of the intervals of a run's gates.
+
+    It is ``requested``, else the confidence of a single analysis if the run was sampled until its
+    gates were decided, else 0.95.
 
     Raises:
         SpecError: a confidence is out of range.
@@ -94,6 +96,8 @@ def confidence_of(info: RunInfo, requested: float | None) -> float:
     if requested is not None:
         check_confidence(requested)
         return requested
+    # Interim analyses share the error (Bonferroni). At the confidence of one of them, the finished
+    # run reaches the verdicts of the analysis that decided.
     until = info.until_decided
     return 0.95 if until is None else until.each
 
@@ -109,17 +113,22 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
         SpecError: a gate matches no results or several, or has a threshold outside its range.
     """
     gates = parsed(spec.gates, "gates") if gates is None else gates
+    # Without gates torch need not be loaded.
     if not gates:
         return
     from robaudit.engine.registry import tasks_of
 
-    tasks = [
-        (task.estimator.quantity, name, at) for task in tasks_of(spec) for at, name in task.names
-    ]
-    scales = {GroupKey(name, at, scale.name): scale for scale, name, at in tasks}
+    tasks = tasks_of(spec)
+    scales = {}
+    for task in tasks:
+        scale = task.estimator.quantity
+        for at, name in task.names:
+            scales[GroupKey(name, at, scale.name)] = scale
+    # A statistic of the run has the same range for every quantity, so any will do.
+    any_scale = tasks[0].estimator.quantity
     for gate in gates:
         key = group_of(gate, scales)
-        check_range(gate, tasks[0][0] if key is None else scales[key])
+        check_range(gate, any_scale if key is None else scales[key])
 
 
 def find_rules(
@@ -146,6 +155,7 @@ def find_rules(
         if not written:
             raise SpecError(str(spec), "has no gates", "for example gates: [mean >= 0.9]")
         return GateRules(parsed(written, str(spec)), str(spec))
+    # With --strict alone, the gate on warnings is gate enough.
     rules = rules_of(run)
     if rules is None and not strict:
         raise SpecError(

@@ -38,6 +38,7 @@ from robaudit.text import known_name
 
 
 def _share(_: Quantity) -> Bounds:
+    """The range of a share, for results of any quantity."""
     return 0.0, 1.0
 
 
@@ -96,6 +97,7 @@ def _warnings(_: Gate, evidence: Evidence) -> Measured:
 
 
 def _accuracy(gate: Gate, evidence: Evidence) -> Measured:
+    """The share of labelled images whose clean prediction is the label."""
     judged = int(evidence.every.judged.sum())
     if not judged:
         raise SpecError(
@@ -110,40 +112,42 @@ def _accuracy(gate: Gate, evidence: Evidence) -> Measured:
 
 
 OfImages = Callable[[Gate, Evidence, MeasuredImages, float], Measured]
-"""Measures images that are mirrored where lower is better, and so have to be mirrored back by the
-sign."""
+"""Measures images whose values are mirrored where lower is better, so that higher is always better.
+
+The last argument is the sign that mirrors a result back.
+"""
 
 
 def _of_images(
-    of: OfImages,
+    measure: OfImages,
     gate: Gate,
     evidence: Evidence,
     *,
     bad_end: bool = False,
     means: bool = False,
-    more: bool = True,
+    countable: bool = True,
 ) -> Measured:
     """A statistic of the images' values.
 
     Args:
-        of: measures the images.
+        measure: measures the images.
         gate, evidence: see :class:`Statistic`.
         bad_end: it is about the least robust images.
         means: it has no interval for a population of unbounded values.
-        more: the number of draws or images is known that would decide a gate on it.
+        countable: the number of draws or images that would decide a gate on it can be computed.
     """
     rows = evidence.rows
     scale = evidence.scale
     images = evidence.images()
     population = evidence.basis.population
-    remarks = (
-        ["lower is better: the bad end is the high end"]
-        if bad_end and not scale.higher_is_better
-        else []
-    )
-    measured = of(
-        gate, evidence, *((images, 1.0) if scale.higher_is_better else (images.mirrored(), -1.0))
-    )
+    remarks = []
+    if bad_end and not scale.higher_is_better:
+        remarks.append("lower is better: the bad end is the high end")
+    if scale.higher_is_better:
+        measured = measure(gate, evidence, images, 1.0)
+    else:
+        measured = measure(gate, evidence, images.mirrored(), -1.0)
+    # An interval that leaves out the bias of an approximation must not decide a gate.
     if rows.bounded < len(rows) or rows.approximate:
         classes = tuple(replace(part, estimate=Estimate(part.value)) for part in measured.classes)
         return Measured(
@@ -152,23 +156,35 @@ def _of_images(
             images=evidence.size,
             remarks=tuple(remarks),
         )
-    stuck = ""
-    if scale.name == LOSS.name:
-        stuck = "more copies, or more temperatures and steps, narrow its intervals"
-    elif images.adaptive:
-        estimator = ResultName.parse(evidence.key.estimator).estimator
-        stuck = (
-            f"its images stop adaptively: give {estimator} a fixed number of samples, or a "
-            "smaller tolerance"
-        )
+    stuck = _why_draws_do_not_help(evidence, images)
     remarks += _caveats(evidence, classes=bool(measured.classes))
-    if population and means and not (math.isfinite(scale.low) and math.isfinite(scale.high)):
+    bounded_scale = math.isfinite(scale.low) and math.isfinite(scale.high)
+    if population and means and not bounded_scale:
+        # One image in a thousand may carry such a mean and not have been drawn.
         remarks.append(
             f"the mean of an unbounded quantity has no interval for {LIKE_THESE} on that side: "
             "median and p05 have one"
         )
-    now = 0 if not more else evidence.size if population else 0 if stuck else evidence.draws
+    now = 0
+    if countable and population:
+        now = evidence.size
+    elif countable and not stuck:
+        now = evidence.draws
     return replace(measured, now=now, stuck=stuck, images=evidence.size, remarks=tuple(remarks))
+
+
+def _why_draws_do_not_help(evidence: Evidence, images: MeasuredImages) -> str:
+    """What to do where a larger number of draws would not narrow the intervals; else empty."""
+    # The passes of a loss are copies times temperatures and steps: their number says too little.
+    if evidence.scale.name == LOSS.name:
+        return "more copies, or more temperatures and steps, narrow its intervals"
+    if images.adaptive:
+        estimator = ResultName.parse(evidence.key.estimator).estimator
+        return (
+            f"its images stop adaptively: give {estimator} a fixed number of samples, or a "
+            "smaller tolerance"
+        )
+    return ""
 
 
 def _caveats(evidence: Evidence, *, classes: bool) -> Iterator[str]:
@@ -177,7 +193,8 @@ def _caveats(evidence: Evidence, *, classes: bool) -> Iterator[str]:
     size = evidence.size
     if evidence.voted:
         yield f"by the votes of its copies, not by the approximation of {evidence.key.estimator}"
-    if classes and (unclassified := evidence.without_class):
+    unclassified = evidence.without_class
+    if classes and unclassified:
         yield f"{unclassified} of {size} images have no label and are in no class"
     if rows.censored:
         yield f"{rows.censored} of {size} images censored at {rows.cap:.4g}"
@@ -191,9 +208,11 @@ def _caveats(evidence: Evidence, *, classes: bool) -> Iterator[str]:
 def _quantile(
     q: float, _: Gate, evidence: Evidence, better: MeasuredImages, sign: float
 ) -> Measured:
+    """A quantile of the images' values, counted from the worst."""
     confidence = evidence.basis.confidence
     quantile = population_quantile if evidence.basis.population else measured_quantile
     ends = quantile(better, q, confidence)
+    # Exact images: what endless draws would leave of the interval.
     settled = measured_quantile(better.exact(), q, confidence)
     value = sign * float(np.quantile(better.values, q))
     return Measured(
@@ -203,22 +222,23 @@ def _quantile(
 
 
 def _share_below(gate: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
+    """The share of images that are worse than the gate's argument ``t``."""
     confidence = evidence.basis.confidence
     t = sign * gate.arguments["t"]
-    ends = (population_share if evidence.basis.population else measured_share)(
-        better, t, confidence
-    )
-    estimate = evidence.basis.estimate(float((better.values < t).mean()), ends, BY_RANKS)
+    share = population_share if evidence.basis.population else measured_share
+    ends = share(better, t, confidence)
+    value = float((better.values < t).mean())
+    estimate = evidence.basis.estimate(value, ends, BY_RANKS)
     return Measured(estimate, settled=measured_share(better.exact(), t, confidence))
 
 
 def _mean(_: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
+    """The mean of the images' values."""
     confidence = evidence.basis.confidence
-    (ends, method) = _mean_of(better, evidence, confidence)
+    ends, method = _mean_of(better, evidence, confidence)
     settled = measured_mean(better.exact(), confidence)
-    estimate = evidence.basis.estimate(
-        sign * float(better.values.mean()), _signed(ends, sign), method
-    )
+    mean = sign * float(better.values.mean())
+    estimate = evidence.basis.estimate(mean, _signed(ends, sign), method)
     return Measured(estimate, settled=_signed(settled, sign))
 
 
@@ -234,12 +254,13 @@ def _noisy_accuracy(gate: Gate, evidence: Evidence) -> Measured:
     rows = evidence.rows.take(evidence.rows.label_draws > 0)
     draws = rows.label_draws
     shares = rows.hits / rows.label_draws
-    number = alike(rows.label_draws)
+    same_draws = alike(rows.label_draws)
+    # The stored intervals are of the votes for the prediction; those for the label need their own.
     ends = restated(shares, shares, shares, draws, TAIL, rows.label_split)
-    split = None if number is None else antithetic(rows.label_split)
-    images = MeasuredImages(
-        shares, *ends, 0.0, 1.0, unknown=evidence.rows.not_finite, draws=number, split=split
-    )
+    # Votes are pooled where all images have equally many; antithetic draws pool pairs of votes.
+    split = None if same_draws is None else antithetic(rows.label_split)
+    unknown = evidence.rows.not_finite
+    images = MeasuredImages(shares, *ends, 0.0, 1.0, unknown=unknown, draws=same_draws, split=split)
     now = evidence.size if evidence.basis.population else round(float(draws.mean()))
     return replace(
         _mean(gate, evidence, images, 1.0),
@@ -254,17 +275,19 @@ def _of_classes(
 ) -> Measured:
     """worst_class or class_gap; the intervals of all classes hold simultaneously."""
     parts = evidence.by_class(better)
-    if len(parts) < 1 + gap:
+    needed = 2 if gap else 1
+    if len(parts) < needed:
         what = f"the run has images of {len(parts)} {'class' if len(parts) == 1 else 'classes'}"
         raise SpecError(f"gate {str(gate)!r}", what, "a gap needs images of two")
     basis = evidence.basis
     names = evidence.run.class_names
-    each = simultaneous(basis.confidence, len(parts))
-    ends, methods = zip(
-        *(_mean_of(images, evidence, each) for images in parts.values()), strict=True
-    )
-    method = f"simultaneous over {len(parts)} classes, {methods[0]}"
-    settled = [measured_mean(images.exact(), each) for images in parts.values()]
+    # The worst class is known only from the values: its interval must hold whichever it is.
+    class_confidence = simultaneous(basis.confidence, len(parts))
+    intervals = [_mean_of(images, evidence, class_confidence) for images in parts.values()]
+    ends = [bounds for bounds, _ in intervals]
+    method = f"simultaneous over {len(parts)} classes, {intervals[0][1]}"
+    settled = [measured_mean(images.exact(), class_confidence) for images in parts.values()]
+    # A class may have only images without a finite value.
     means = [
         float(images.values.mean()) if len(images.values) else math.nan for images in parts.values()
     ]
@@ -278,29 +301,37 @@ def _of_classes(
         )
         for (index, images), mean, bounds in zip(parts.items(), means, ends, strict=True)
     ]
+    # Worst first; classes without a value last.
     classes.sort(key=lambda part: (math.isnan(part.value), sign * part.value))
-
-    def together(ends: Sequence[Bounds]) -> Bounds:
-        return (
-            _gap(ends)
-            if gap
-            else _signed((min(low for low, _ in ends), min(high for _, high in ends)), sign)
-        )
-
-    value = max(known) - min(known) if gap else sign * min(known)
+    if gap:
+        value = max(known) - min(known)
+        bounds = _gap(ends)
+        limit = _gap(settled)
+    else:
+        value = sign * min(known)
+        bounds = _signed(_smallest(ends), sign)
+        limit = _signed(_smallest(settled), sign)
     return Measured(
-        basis.estimate(value, together(ends), method),
-        settled=together(settled),
+        basis.estimate(value, bounds, method),
+        settled=limit,
         classes=tuple(classes),
     )
 
 
+def _smallest(bounds: Sequence[Bounds]) -> Bounds:
+    """The interval of the smallest of values with these simultaneous intervals."""
+    return min(lower for lower, _ in bounds), min(upper for _, upper in bounds)
+
+
 def _gap(bounds: Sequence[Bounds]) -> Bounds:
-    """The largest difference of two classes: no class is compared with itself."""
+    """The interval of the largest difference between two classes, from simultaneous intervals."""
     lowers = [lower for lower, _ in bounds]
     uppers = [upper for _, upper in bounds]
     highest = int(np.argmax(uppers))
     lowest = int(np.argmin(lowers))
+    # A class differs from itself by 0, so the widest pair must be of two classes: the class of the
+    # highest upper end with another's lower end, or the class of the lowest lower end with
+    # another's upper end.
     upper = max(
         uppers[highest] - min(lowers[:highest] + lowers[highest + 1 :]),
         max(uppers[:lowest] + uppers[lowest + 1 :]) - lowers[lowest],
@@ -309,6 +340,7 @@ def _gap(bounds: Sequence[Bounds]) -> Bounds:
 
 
 def _signed(bounds: Bounds, sign: float) -> Bounds:
+    """The interval mirrored back, if the values were mirrored."""
     return bounds if sign > 0 else (-bounds[1], -bounds[0])
 
 
@@ -316,6 +348,7 @@ def _signed(bounds: Bounds, sign: float) -> Bounds:
 
 
 def _range(scale: Quantity) -> Bounds:
+    """The range of the quantity, for statistics in its unit."""
     return scale.low, scale.high
 
 
@@ -330,7 +363,8 @@ CLASS_GAP = Statistic(
     lambda scale: (0.0, scale.high - scale.low),
 )
 SHARE_BELOW = Statistic(
-    partial(_of_images, _share_below, bad_end=True, more=False), arguments=(Argument("t", _range),)
+    partial(_of_images, _share_below, bad_end=True, countable=False),
+    arguments=(Argument("t", _range),),
 )
 ACCURACY = Statistic(_accuracy, of_the_run=True)
 WARNINGS = Statistic(_warnings, lambda _: (0.0, math.inf), of_the_run=True)
@@ -378,15 +412,17 @@ def group_of(
     matching = matching_groups(gate, fitting)
     if not statistic.votes:
         return only_group(gate, matching)
+    # Before the run no votes are known: the checks that need none are done.
     if results is None:
         return matching[0]
     voted = [key for key in matching if results[key].has_votes]
-    if not voted:
-        if others := [key for key in fitting if results[key].has_votes]:
-            what = f"there is no fixed number of votes for the labels in {_named(matching)}"
-            raise SpecError(where, what, f"ask for {_named(others)}")
-        raise SpecError(where, *statistic.lacking)
-    return only_group(gate, voted)
+    if voted:
+        return only_group(gate, voted)
+    others = [key for key in fitting if results[key].has_votes]
+    if others:
+        what = f"there is no fixed number of votes for the labels in {_named(matching)}"
+        raise SpecError(where, what, f"ask for {_named(others)}")
+    raise SpecError(where, *statistic.lacking)
 
 
 def _named(keys: Iterable[GroupKey]) -> str:
@@ -394,21 +430,19 @@ def _named(keys: Iterable[GroupKey]) -> str:
 
 
 def check_range(gate: Gate, scale: Quantity) -> None:
-    """Refuse a threshold, or an argument, outside the range of the statistic: a slip, such as 5 for
-    5 %.
+    """Refuse a threshold, or an argument, outside the range of the statistic.
+
+    It is a slip, such as 5 for 5 %.
 
     Raises:
         SpecError: it lies outside the range.
     """
     statistic = statistic_of(gate)
-    what = (
-        gate.quantity
-        if statistic.of_the_run or statistic.needs
-        else f"{gate.quantity} of {scale.name}"
-    )
+    what = gate.quantity
+    if not (statistic.of_the_run or statistic.needs):
+        what = f"{gate.quantity} of {scale.name}"
     check_between(gate, *statistic.limits(scale), what, gate.threshold)
     for argument in statistic.arguments:
-        of_argument = argument.what or scale.name
-        check_between(
-            gate, *argument.limits(scale), of_argument, gate.arguments[argument.name], argument.name
-        )
+        what = argument.what or scale.name
+        number = gate.arguments[argument.name]
+        check_between(gate, *argument.limits(scale), what, number, argument.name)

@@ -1,7 +1,7 @@
 """Certified accuracy: the share of images whose class is certified, and is the label, within a
 given radius.
 
-Unlike all rows, it is relative to the label: an image counts at radius r only where the certified
+Unlike all rows, it is relative to the label. An image counts at radius r only where the certified
 class is its label and the certified radius is r or more. An image that is certified for another
 class, or not certified at all, counts as not certified.
 """
@@ -35,24 +35,25 @@ LACKING = (
     "has no certified radii",
     "add certified_radius, margin_radius or smoothed_margin to its estimators",
 )
+"""Problem and remedy for a run without certificates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The certificates of the labelled images of one result.
+    """The certificates of the labelled images of a result.
 
     Attributes:
         key: of the result.
-        radii: certified (n,), 0 where nothing is.
-        right: whether the certified class is the label (n,); ``wrong``: whether it is another
-            class. Neither: nothing is certified.
+        radii: certified radii (n,), 0 where nothing is certified.
+        right: whether the certified class is the label (n,).
+        wrong: whether the certified class is another one (n,). Neither: nothing is certified.
         correct: whether the network itself classifies the clean image correctly (n,).
-        unlabelled: images left out, because they have no label.
-        not_finite: images without a finite radius, which count as not certified.
+        unlabelled: number of images left out, because they have no label.
+        not_finite: number of images without a finite radius, which count as not certified.
         alpha: the largest probability that an image's certificate is false; 0 where rows state
             none.
         possible: the largest radius that could have been certified; infinite where rows state none.
-        asked: the radius in question, where the estimator stopped once that was decided: at other
+        asked: the radius in question, where the estimator stopped once that was decided. At other
             radii it may have certified less than it could. None without such a radius.
     """
 
@@ -79,7 +80,7 @@ class Certificates:
 
     @property
     def stated_alpha(self) -> float | None:
-        """:attr:`alpha`; None where rows state none."""
+        """:attr:`alpha`; None where rows state no probability."""
         return self.alpha or None
 
     @property
@@ -95,19 +96,21 @@ class Certificates:
     @property
     def false_at_most(self) -> float:
         """The largest expected number of false certificates."""
+        # alpha is for each image: of 1,000 certificates at .001, one may be wrong.
         return self.alpha * self.images
 
 
 @dataclass(frozen=True, slots=True)
 class Curve(Record):
-    """Certified accuracy against radius, at 0 and at each radius where it falls: just beyond it,
-    the next value holds.
+    """Certified accuracy against radius.
+
+    It is given at 0 and at each radius where it falls: just beyond it, the next value holds.
 
     Attributes:
         radii: ascending, the first 0 (m,).
-        counts: images certified there (m,).
-        values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals,
-            pointwise.
+        counts: number of images certified there (m,).
+        values: shares of the images (m,).
+        lowers, uppers: the Clopper-Pearson intervals of the shares, pointwise (m,).
     """
 
     radii: Annotated[Floats, Field(serialization_alias="radius")]
@@ -119,7 +122,7 @@ class Curve(Record):
 
 @dataclass(frozen=True, slots=True)
 class CertifiedAccuracy(Record):
-    """Certified accuracy of one result, and other statistics of its certificates.
+    """Certified accuracy of a result, and other statistics of its certificates.
 
     Attributes:
         certificates: of at least one image.
@@ -129,7 +132,7 @@ class CertifiedAccuracy(Record):
         wrong: share certified for a class other than the label.
         abstains: share without a certificate.
         mean: average certified radius, 0 where the certified class is not the label, with its
-            bootstrap interval; without one for a single image.
+            bootstrap interval. A single image has no interval.
         median: of the same radii.
         largest: of the same radii.
     """
@@ -163,26 +166,32 @@ class CertifiedAccuracy(Record):
             asked="asked",
         ),
     ]:
-        """What it is of."""
+        """The certificates behind the numbers."""
         return self.certificates
 
     def at(self, radius: float) -> Share:
         """Certified accuracy at a radius of 0 or more; at 0, the share with any positive radius."""
         certificates = self.certificates
-        return share(
-            int((certificates.right & (certificates.radii >= radius)).sum()),
-            certificates.images,
-            self.confidence,
-        )
+        # Images without a certificate have the radius 0, but are not right.
+        within = certificates.right & (certificates.radii >= radius)
+        return share(int(within.sum()), certificates.images, self.confidence)
 
     def curve(self) -> Curve:
         """Certified accuracy at every radius."""
         certificates = self.certificates
         radii = np.sort(certificates.radii[certificates.right])
+        # At 0 the curve begins, even if every certified radius is larger.
         steps = np.unique(np.append(radii, 0.0))
+        # Number of radii that are at least as large as each step.
         counts = len(radii) - np.searchsorted(radii, steps, side="left")
         lowers, uppers = clopper_pearson(counts, certificates.images, self.confidence)
-        return Curve(steps, counts.astype(np.int64), counts / certificates.images, lowers, uppers)
+        return Curve(
+            radii=steps,
+            counts=counts.astype(np.int64),
+            values=counts / certificates.images,
+            lowers=lowers,
+            uppers=uppers,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +204,7 @@ class ShareAtRadius(Record):
 
 @dataclass(frozen=True, slots=True)
 class AccuracyAtRadii(Record):
-    """The statistics of one result, with its certified accuracy at some radii, as JSON has them."""
+    """The statistics of a result, with its certified accuracy at some radii."""
 
     accuracy: Annotated[CertifiedAccuracy, Inline()]
     radii: Annotated[Sequence[float], Field(exclude=True)]
@@ -225,6 +234,7 @@ def certificates_of(
 
 
 def _certificates(columns: Columns, where: str) -> Certificates:
+    """The certificates of a result; ``where``: the run, for messages."""
     labelled = columns.take(columns.label != NO_CLASS)
     if not len(labelled):
         raise RunError(
@@ -232,16 +242,17 @@ def _certificates(columns: Columns, where: str) -> Certificates:
             "has no labels, and certified accuracy compares with them",
             "audit labelled images",
         )
+    # A radius that is not finite, or 0, certifies nothing: such a row has no certified class.
     finite = np.isfinite(labelled.values)
     values = labelled.values
     certified = np.where(finite & (values > 0.0), labelled.certified_class, np.nan)
     right = certified == labelled.label
     wrong = ~np.isnan(certified) & ~right
     radii = np.where(right | wrong, values, 0.0)
-    alpha = columns.alpha
+    # Certificates from a Lipschitz constant state no largest radius: then there is no limit.
     possible = columns.largest
-    asked = columns.asked
     largest = math.inf if np.isnan(possible).any() else float(possible.max())
+    asked = columns.asked[~np.isnan(columns.asked)]
     return Certificates(
         key=columns.key,
         radii=radii,
@@ -250,37 +261,41 @@ def _certificates(columns: Columns, where: str) -> Certificates:
         correct=labelled.correct,
         unlabelled=len(columns) - len(labelled),
         not_finite=int((~finite).sum()),
-        alpha=float(np.nan_to_num(alpha).max()),
-        possible=max(largest, float(radii.max())),  # rounding
-        asked=None if np.isnan(asked).all() else float(asked[~np.isnan(asked)][-1]),
+        alpha=float(np.nan_to_num(columns.alpha).max()),
+        # A radius may exceed the largest one by rounding.
+        possible=max(largest, float(radii.max())),
+        asked=float(asked[-1]) if len(asked) else None,
     )
 
 
 def certified_accuracy(
     certificates: Certificates, confidence: float = ROW_CONFIDENCE
 ) -> CertifiedAccuracy:
-    """Certified accuracy of one result.
+    """Certified accuracy of a result.
 
     The mean radius over all images, 0 where the certified class is not the label, is known as ACR,
     average certified radius.
 
     Args:
         certificates: at least one image.
-        confidence: of the intervals: Clopper-Pearson over images of shares, percentiles of 2,000
-            bootstrap replicates of the mean.
+        confidence: of the intervals. Those of shares are Clopper-Pearson over images, the mean has
+            percentiles of 2,000 bootstrap replicates.
 
     Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized
-        smoothing; the mean: Zhai et al. 2020, MACER.
+    smoothing; the mean: Zhai et al. 2020, MACER.
     """
     n = certificates.images
     counted = certificates.counted
-    abstains = n - int(certificates.right.sum()) - int(certificates.wrong.sum())
+    right = int(certificates.right.sum())
+    wrong = int(certificates.wrong.sum())
+    abstains = n - right - wrong
+    # ACR, Zhai et al. 2020: radii of another class count as 0.
     bounds = percentiles(n, lambda drawn: {"mean": drawn @ counted / n}, confidence)["mean"]
     return CertifiedAccuracy(
         certificates=certificates,
         confidence=confidence,
         clean=share(int(certificates.correct.sum()), n, confidence),
-        wrong=share(int(certificates.wrong.sum()), n, confidence),
+        wrong=share(wrong, n, confidence),
         abstains=share(abstains, n, confidence),
         mean=Estimate.population(float(counted.mean()), bounds, BOOTSTRAP),
         median=float(np.median(counted)),

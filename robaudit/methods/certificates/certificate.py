@@ -12,6 +12,7 @@ CERTIFICATE = Interval(IntervalKind.LOWER_BOUND)
 """A certified radius is a lower bound: the true radius is at least as large, with the stated
 confidence."""
 UNSTATED = Certificate()
+"""The details of a certificate that states none."""
 
 
 def certificate(
@@ -21,32 +22,36 @@ def certificate(
     passes: tuple[int, int],
     *,
     note: str = "",
-    about: Certificate = UNSTATED,
+    details: Certificate = UNSTATED,
     numbers: Mapping[str, float] | None = None,
     lost: int = 0,
 ) -> Result:
-    """The result of one image.
+    """The result of an image.
 
     Args:
         radius: within it the class provably stays the same; negative: nothing is certified.
-        of_class: the certified class; None: the estimator abstains.
+        of_class: the certified class; None if the estimator abstains.
         predicted: the class of the clean image.
         passes: forwards and backwards, the clean pass included.
         note: a remark for the reader of the row.
-        about: the certificate's details.
+        details: the certificate's further fields.
         numbers: further numbers, for people.
-        lost: noisy copies whose logits were not finite.
+        lost: number of noisy copies whose logits were not finite.
     """
+    # A certificate of radius 0 says nothing, so the row states no class either.
     certified = of_class is not None and radius > 0.0
     value = radius if certified else 0.0
+    label = of_class if certified else None
+    # Rows without lost copies have no key for them.
+    counts = {"not_finite": lost} if lost else {}
     return Result(
         value=value,
         lower=value,
-        flips_to=of_class if of_class is not None and certified and of_class != predicted else None,
+        flips_to=None if label == predicted else label,
         forwards=passes[0],
         backwards=passes[1],
         interval=CERTIFICATE,
         note=note,
-        certificate=replace(about, label=of_class if certified else None),
-        numbers={**(numbers or {}), **({"not_finite": lost} if lost else {})},
+        certificate=replace(details, label=label),
+        numbers={**(numbers or {}), **counts},
     )

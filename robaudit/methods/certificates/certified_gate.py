@@ -26,11 +26,8 @@ def _accuracy(evidence: Evidence) -> CertifiedAccuracy:
         RunError: the run has no labels.
     """
     key = evidence.key
-    (certificates,) = (
-        own
-        for own in certificates_of(evidence.run, [key.estimator], key.at.choice)
-        if own.key == key
-    )
+    candidates = certificates_of(evidence.run, [key.estimator], key.at.choice)
+    (certificates,) = (certificates for certificates in candidates if certificates.key == key)
     return certified_accuracy(certificates, evidence.basis.confidence)
 
 
@@ -47,12 +44,14 @@ def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
     certified = accuracy.at(radius)
     images = certificates.images
     remarks = tuple(_of_certificates(radius, accuracy))
+    # Not even an image whose copies all agree could be certified there.
     if radius > certificates.possible:
-        return Measured(
-            basis.estimate(0.0, (0.0, 0.0), Method.EXACT), images=images, remarks=remarks
-        )
+        none = basis.estimate(0.0, (0.0, 0.0), Method.EXACT)
+        return Measured(none, images=images, remarks=remarks)
+    # With `decide` the answer at its own radius is exact.
     if certificates.asked in (None, radius):
         return counted(certified.count, certified.total, basis, remarks=remarks)
+    # Images stopped before more could be certified, so the share may be as large as 1.
     least = certified.estimate.lower if basis.population else certified.value
     stuck = "run it without decide, or with decide at this radius"
     return Measured(
@@ -64,6 +63,7 @@ def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
 
 
 def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str]:
+    """Remarks on images that do not count, and on certificates that may be false."""
     certificates = accuracy.certificates
     if radius > certificates.possible:
         name = ResultName.parse(certificates.key.estimator).estimator
@@ -80,6 +80,7 @@ def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str
         yield f"nothing certified for {accuracy.abstains.count} of {certificates.images} images"
     if accuracy.wrong.count:
         yield f"another class than the label certified for {accuracy.wrong.count}"
+    # margin_radius states no probability: its certificates are proofs.
     if certificates.alpha:
         yield f"a certificate is false with probability at most {certificates.alpha:g}"
     if certificates.unlabelled:

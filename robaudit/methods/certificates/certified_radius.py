@@ -34,7 +34,7 @@ from robaudit.quantities import CERTIFIED
 from robaudit.results import Certificate, Result
 from robaudit.spec.fields import SAMPLES_ARE_DRAWS, WRONG_KEY, about_key
 
-_USUAL_TO_DECIDE = 2000
+_USUAL_TO_DECIDE = 2000  # copies of a typical image with ``decide``, for the estimate of the cost
 
 
 class CertifiedRadius(Estimator):
@@ -50,7 +50,7 @@ class CertifiedRadius(Estimator):
     It certifies the *smoothed* classifier, the vote, whose class may differ from the class of the
     clean image; a note says so.
 
-    With ``decide`` an image is analysed after 16, 24, 32, ... copies and stops once it is certain,
+    With ``decide`` an image is analysed after 16, 24, 32, ... copies. It stops once it is certain,
     at level alpha, that R is at least this radius, or nearly certain that all copies would not
     certify it (:class:`robaudit.methods.certificates.smoothing.Question`). The decisions are the
     same as with all copies unless R is within about a percent of the radius; the values themselves
@@ -71,6 +71,7 @@ class CertifiedRadius(Estimator):
     source = "Cohen et al. 2019 (l2); Teng et al. 2020, Lee et al. 2019 (l1)"
 
     renamed = SAMPLES_ARE_DRAWS
+    # n, n_0 and alpha have the values of Cohen et al. 2019.
     draws: int = Field(
         100_000,
         ge=1,
@@ -96,6 +97,7 @@ class CertifiedRadius(Estimator):
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
+        # Even if all copies have one class, the bound alpha^(1/n) must exceed 1/2.
         fewest = fewest_draws(self.alpha)
         if fewest is not None and self.draws < fewest:
             raise about_key(
@@ -113,13 +115,11 @@ class CertifiedRadius(Estimator):
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, the selection and the draws; with ``decide`` a typical number."""
-        return 1 + self.selection + (
-            self.draws if self.decide is None else min(self.draws, _USUAL_TO_DECIDE)
-        ), 0
+        draws = self.draws if self.decide is None else min(self.draws, _USUAL_TO_DECIDE)
+        return 1 + self.selection + draws, 0
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
-        """Refuse noise without a theorem for the norm, and a radius that even all draws cannot
-        certify."""
+        """Refuse noise without a theorem for the norm, and radii that all draws cannot certify."""
         theorem = theorem_of(form)
         if theorem is None:
             return (
@@ -128,11 +128,10 @@ class CertifiedRadius(Estimator):
             )
         if theorem.norm != self.norm:
             return f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
-        beyond = (
-            Question.beyond(theorem, level, self.decide, self.draws, self.alpha)
-            if self.decide and level
-            else ""
-        )
+        # Without a level, only the kind of noise can be checked.
+        if not (self.decide and level):
+            return ""
+        beyond = Question.beyond(theorem, level, self.decide, self.draws, self.alpha)
         return beyond and f"at {form.level_name} {level:g}, {beyond}"
 
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
@@ -141,92 +140,115 @@ class CertifiedRadius(Estimator):
         if theorem is None:
             raise ValueError(f"no theorem for {batch.at.noise}; unfit() says so")
         if self.decide is None:
-            chosen = [
-                _chosen(votes)
-                for votes in count_votes(batch, range(len(batch.x)), 0, self.selection).tolist()
-            ]
-            counts = (
-                count_votes(batch, range(len(batch.x)), self.selection, self.draws).cpu().numpy()
-            )
-            bounds = [
-                self._bound(theorem, batch.level, votes, top.label)
-                for votes, top in zip(counts.tolist(), chosen, strict=True)
-            ]
+            selected, bounds = self._with_all_draws(batch, theorem)
+            alpha = self.alpha
         else:
-            chosen = in_rounds(
-                len(batch.x),
-                self.selection,
-                lambda *part: count_votes(batch, *part).cpu().numpy(),
-                self._select,
-            )
-            bounds = self._decide(
-                batch, theorem, self.decide, np.array([top.label for top in chosen])
-            )
-        rows = zip(chosen, bounds, batch.predicted.tolist(), strict=True)
-        largest = largest_radius(
-            theorem,
-            batch.level,
-            self.draws,
-            self.alpha if self.decide is None else last_alpha(self.alpha),
-        )
+            selected, bounds = self._in_rounds(batch, theorem, self.decide)
+            # The rest of alpha is spent on answers before the last draw.
+            alpha = last_alpha(self.alpha)
+        rows = zip(selected, bounds, batch.predicted.tolist(), strict=True)
+        largest = largest_radius(theorem, batch.level, self.draws, alpha)
         return [(self._estimate(*row, largest),) for row in rows]
 
-    def _bound(self, theorem: Theorem, level: float, votes: list[int], label: int) -> _Bound:
-        p = float(p_lower(votes[label], self.draws, self.alpha))
-        return _Bound(p, theorem.radius(p, level), votes[label], self.draws, votes[-1])
+    def _with_all_draws(
+        self, batch: ImageBatch, theorem: Theorem
+    ) -> tuple[list[_Selected], list[_Bound]]:
+        """The selected class of each image, and the bound from all draws."""
+        # Cohen et al. 2019, CERTIFY: separate draws, because the same draws would favour the class
+        # that they chose.
+        images = range(len(batch.x))
+        selection = count_votes(batch, images, 0, self.selection).tolist()
+        counts = count_votes(batch, images, self.selection, self.draws).cpu().numpy()
+        selected = [_selected(votes) for votes in selection]
+        bounds = [
+            self._bound(theorem, batch.level, votes, choice.label)
+            for votes, choice in zip(counts.tolist(), selected, strict=True)
+        ]
+        return selected, bounds
 
-    def _select(self, images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Chosen | None]:
+    def _in_rounds(
+        self, batch: ImageBatch, theorem: Theorem, radius: float
+    ) -> tuple[list[_Selected], list[_Bound]]:
+        """The selected class of each image, and the bound with which it stopped."""
+
+        def count(images: Sequence[int], start: int, draws: int) -> Counts:
+            votes: Counts = count_votes(batch, images, start, draws).cpu().numpy()
+            return votes
+
+        selected = in_rounds(len(batch.x), self.selection, count, self._select)
+        labels = np.array([choice.label for choice in selected])
+        return selected, self._decide(batch, theorem, radius, labels)
+
+    def _bound(self, theorem: Theorem, level: float, votes: list[int], label: int) -> _Bound:
+        """The bound from all draws of an image."""
+        # Cohen et al. 2019, CERTIFY: a one-sided bound at level alpha, then R(p_lower).
+        p = float(p_lower(votes[label], self.draws, self.alpha))
+        return _Bound(
+            p=p,
+            radius=theorem.radius(p, level),
+            kept=votes[label],
+            draws=self.draws,
+            not_finite=votes[-1],
+        )
+
+    def _select(
+        self, images: NDArray[np.int64], votes: Counts, draws: int
+    ) -> list[_Selected | None]:
         """Stop once the remaining copies cannot change the class."""
-        ahead = np.sort(votes[:, :-1], axis=1)
-        clear = ahead[:, -1] - (ahead[:, -2] if ahead.shape[1] > 1 else 0) > self.selection - draws
+        # The last column counts copies without a class, which cannot win.
+        ranked = np.sort(votes[:, :-1], axis=1)
+        second = ranked[:, -2] if ranked.shape[1] > 1 else 0
+        clear = ranked[:, -1] - second > self.selection - draws
         return [
-            _chosen(row) if done or draws >= self.selection else None
+            _selected(row) if done or draws >= self.selection else None
             for done, row in zip(clear.tolist(), votes.tolist(), strict=True)
         ]
 
     def _decide(
         self, batch: ImageBatch, theorem: Theorem, radius: float, label: NDArray[np.int64]
     ) -> list[_Bound]:
+        """Bound the probability of each image's class until it is clear whether the radius is
+        certified."""
         question = Question(theorem, batch.level, radius, self.draws, self.alpha)
 
         def count(images: Sequence[int], start: int, draws: int) -> Counts:
-            votes: Counts = count_votes(batch, images, self.selection + start, draws).cpu().numpy()
+            first = self.selection + start
+            votes: Counts = count_votes(batch, images, first, draws).cpu().numpy()
             return votes
 
-        def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Bound | None]:
+        def analyse(images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Bound | None]:
             kept = votes[np.arange(len(images)), label[images]]
-            rows = zip(
-                *(part.tolist() for part in question.look(kept.astype(np.float64), draws)),
-                kept.tolist(),
-                votes.tolist(),
-                strict=True,
-            )
+            stop, p, certified = question.analyse(kept.astype(np.float64), draws)
+            columns = (stop, p, certified, kept, votes[:, -1])
+            rows = zip(*(column.tolist() for column in columns), strict=True)
             return [
-                _Bound(p, certified, k, draws, counts[-1]) if stop else None
-                for stop, p, certified, k, counts in rows
+                _Bound(bound, reached, k, draws, not_finite) if done else None
+                for done, bound, reached, k, not_finite in rows
             ]
 
-        return in_rounds(len(label), self.draws, count, look)
+        return in_rounds(len(label), self.draws, count, analyse)
 
-    def _estimate(self, chosen: _Chosen, bound: _Bound, predicted: int, largest: float) -> Result:
+    def _estimate(
+        self, selected: _Selected, bound: _Bound, predicted: int, largest: float
+    ) -> Result:
+        """The result of an image."""
         certified = bound.radius > 0.0
-        open_ = self.decide is not None and bound.draws < self.draws and bound.radius < self.decide
-        lost = chosen.not_finite + bound.not_finite
-        remarks = (
-            (not certified and not open_, "abstains: no class has a significant majority"),
-            (
-                open_,
-                f"stopped: {self.draws} copies would not certify {self.decide:g}"
-                if self.decide is not None
-                else "",
-            ),
-            (chosen.label != predicted, "the vote's class differs from the clean image's"),
-            (
-                lost > 0,
-                f"{lost} noisy copies gave non-finite logits, counted as votes for no class",
-            ),
-        )
-        about = Certificate(
+        lost = selected.not_finite + bound.not_finite
+        remarks = []
+        # An image that stopped for no may have a larger bound after all copies.
+        stopped = bound.draws < self.draws
+        if self.decide is not None and stopped and bound.radius < self.decide:
+            remarks.append(f"stopped: {self.draws} copies would not certify {self.decide:g}")
+        elif not certified:
+            remarks.append("abstains: no class has a significant majority")
+        if selected.label != predicted:
+            remarks.append("the vote's class differs from the clean image's")
+        if lost > 0:
+            remarks.append(
+                f"{lost} noisy copies gave non-finite logits, counted as votes for no class"
+            )
+        # What a reader needs to compute the bound again.
+        details = Certificate(
             alpha=self.alpha,
             p_lower=bound.p,
             kept=bound.kept,
@@ -236,18 +258,24 @@ class CertifiedRadius(Estimator):
         )
         return certificate(
             bound.radius,
-            chosen.label if certified else None,
+            selected.label if certified else None,
             predicted,
-            (1 + chosen.draws + bound.draws, 0),
-            note="; ".join(text for holds, text in remarks if holds),
-            about=about,
-            numbers={"selected": chosen.label, "selection": chosen.draws},
+            (1 + selected.draws + bound.draws, 0),
+            note="; ".join(remarks),
+            details=details,
+            numbers={"selected": selected.label, "selection": selected.draws},
             lost=lost,
         )
 
 
-class _Chosen(NamedTuple):
-    """The selected class, with the most votes, and the number of copies."""
+class _Selected(NamedTuple):
+    """The class with the most votes, and the number of copies.
+
+    Attributes:
+        label: the class.
+        draws: number of copies.
+        not_finite: number of copies whose logits were not finite.
+    """
 
     label: int
     draws: int
@@ -260,9 +288,9 @@ class _Bound(NamedTuple):
     Attributes:
         p: lower bound of the class probability.
         radius: certified by p.
-        kept: copies classified as the class.
+        kept: number of copies classified as the class.
         draws: number of copies.
-        not_finite: copies whose logits were not finite.
+        not_finite: number of copies whose logits were not finite.
     """
 
     p: float
@@ -278,10 +306,15 @@ def theorem_of(form: Noise) -> Theorem | None:
         return GAUSSIAN
     if isinstance(form, Laplace):
         return LAPLACE
+    # Uniform noise in the l2 ball has no theorem.
     return BOX if isinstance(form, Uniform) and form.norm == "linf" else None
 
 
-def _chosen(votes: list[int]) -> _Chosen:
+def _selected(votes: list[int]) -> _Selected:
     """The class with the most votes, the first if several tie."""
     most = max(votes[:-1])
-    return _Chosen(votes.index(most), sum(votes), votes[-1])
+    return _Selected(
+        label=votes.index(most),
+        draws=sum(votes),
+        not_finite=votes[-1],
+    )

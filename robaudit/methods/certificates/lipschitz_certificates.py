@@ -19,7 +19,8 @@ from robaudit.quantities import CERTIFIED
 from robaudit.spec.fields import SpecSection
 
 _FURTHEST = 1e9
-"""Stands for an infinite radius, where logits do not depend on the pixels."""
+"""The value for an infinite radius: the logits do not depend on the pixels."""
+_SLACK = 1e-9  # relative, for rounding of distances in float64
 
 
 class Declared(SpecSection):
@@ -44,6 +45,7 @@ class Declared(SpecSection):
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
+        """Refuse a declaration without a constant."""
         if self.l2 is None and self.linf is None:
             raise ValueError("give the constant: l2, linf or both")
         return self
@@ -51,11 +53,9 @@ class Declared(SpecSection):
     @property
     def constants(self) -> dict[str, float]:
         """The declared constants by norm."""
-        return {
-            norm: value
-            for norm, value in (("l2", self.l2), ("linf", self.linf))
-            if value is not None
-        }
+        # The norm that is left out follows from the other: Lipschitz.from_declared.
+        by_norm = {"l2": self.l2, "linf": self.linf}
+        return {norm: value for norm, value in by_norm.items() if value is not None}
 
 
 class LipschitzCertificate(ByNorm):
@@ -72,6 +72,7 @@ class LipschitzCertificate(ByNorm):
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
         """Refuse a network without a constant before the run."""
+        # Computed now, so that a network without one ends the run at its start.
         if self.lipschitz is None:
             lipschitz_bound(model, image)
 
@@ -86,21 +87,19 @@ class LipschitzCertificate(ByNorm):
         if self.lipschitz is None:
             bound = lipschitz_bound(model, batch.x[0])
         else:
-            bound = Lipschitz.of_declared(self.lipschitz.constants, batch.classes, pixels)
+            bound = Lipschitz.from_declared(self.lipschitz.constants, batch.classes, pixels)
         _refuse_contradicted(bound, batch)
         return bound
 
     def remark(self) -> str:
         """The source of a declared constant, for the row's note."""
-        return (
-            ""
-            if self.lipschitz is None
-            else f"Lipschitz constant declared: {self.lipschitz.source}"
-        )
+        if self.lipschitz is None:
+            return ""
+        return f"Lipschitz constant declared: {self.lipschitz.source}"
 
 
 def rounding(batch: ImageBatch, logits: Tensor, constants: Tensor, span: float = 0.0) -> Tensor:
-    """The most that rounding may add to margins of a chunk's images:
+    """The most that rounding may add to margins of a chunk's images; see
     :func:`robaudit.numerics.margins.margin_rounding`."""
     eps = torch.finfo(batch.engine.model.dtype).eps
     return margin_rounding(logits, constants, eps, batch.x[0].numel(), span)
@@ -109,35 +108,51 @@ def rounding(batch: ImageBatch, logits: Tensor, constants: Tensor, span: float =
 def furthest(margin: Tensor, constant: Tensor) -> Tensor:
     """margin / constant, rounded down; 1e9 if nothing can change the margin."""
     never = constant <= 0
-    radius = torch.where(
-        never, torch.where(margin > 0, _FURTHEST, 0.0), margin / torch.where(never, 1.0, constant)
-    )
+    without_constant = torch.where(margin > 0, _FURTHEST, 0.0)
+    divisor = torch.where(never, 1.0, constant)
+    radius = torch.where(never, without_constant, margin / divisor)
+    # A certificate must not be larger than the exact quotient.
     return (radius * (1 - 1e-12)).clamp_max(_FURTHEST)
 
 
 def _refuse_contradicted(bound: Lipschitz, batch: ImageBatch) -> None:
-    """Compare each image of the chunk with the next: no difference of logits may change faster than
-    the bound allows."""
+    """Refuse constants that the chunk's images contradict.
+
+    Each image is compared with the next: no difference of logits may change faster than the bound
+    allows.
+
+    Raises:
+        ModelError: some images do.
+    """
     logits = batch.logits
     x = batch.x.double()
-    for a, b in zip(range(len(x)), range(1, len(x)), strict=False):
+    constants = bound.margins["l2"].to(logits.device).expand(2, -1, -1)
+    # Neighbours only: all pairs of a chunk would cost more than the certificates.
+    for a in range(len(x) - 1):
+        b = a + 1
         moved = logits[a] - logits[b]
         apart = (x[a] - x[b]).flatten()
-        constants = bound.margins["l2"].to(logits.device)
-        change = (moved[:, None] - moved).abs() - rounding(
-            batch, logits[a : b + 1], constants.expand(2, -1, -1), bound.span
-        ).sum(0)
-        for norm, distance in (("l2", apart.norm()), ("linf", apart.abs().amax())):
-            if bool((change > bound.margins[norm].to(change.device) * distance * (1 + 1e-9)).any()):
-                what = (
-                    f"its logits change faster from {batch.ids[a]} to {batch.ids[b]} than its "
-                    "Lipschitz constant allows"
-                )
-                declared = "correct lipschitz, or leave it out: then it is computed"
-                computed = (
-                    "the network computes something that its graph of operations does not "
-                    "show; declare lipschitz, or leave this out"
-                )
-                raise ModelError(
-                    batch.engine.model.name, what, declared if bound.declared else computed
-                )
+        # Only a change beyond the rounding of both images' logits is a contradiction.
+        errors = rounding(batch, logits[a : b + 1], constants, bound.span).sum(0)
+        change = (moved[:, None] - moved).abs() - errors
+        distances = {"l2": apart.norm(), "linf": apart.abs().amax()}
+        for norm, distance in distances.items():
+            allowed = bound.margins[norm].to(change.device) * distance * (1 + _SLACK)
+            if bool((change > allowed).any()):
+                raise _contradiction(bound, batch, a)
+
+
+def _contradiction(bound: Lipschitz, batch: ImageBatch, image: int) -> ModelError:
+    """The error for an image and the next one whose logits differ by too much."""
+    what = (
+        f"its logits change faster from {batch.ids[image]} to {batch.ids[image + 1]} than its "
+        "Lipschitz constant allows"
+    )
+    if bound.declared:
+        remedy = "correct lipschitz, or leave it out: then it is computed"
+    else:
+        remedy = (
+            "the network computes something that its graph of operations does not "
+            "show; declare lipschitz, or leave this out"
+        )
+    return ModelError(batch.engine.model.name, what, remedy)

@@ -19,10 +19,10 @@ class MarginRadius(LipschitzCertificate):
     """min over j of (z_c - z_j) / K_cj, c the predicted class and K_cj a Lipschitz constant of z_c
     - z_j: no shorter perturbation flips it.
 
-    A proof, not a measurement: (z_c - z_j)(x + d) >= (z_c - z_j)(x) - K_cj |d| > 0 for |d| below
-    the radius. The constants hold everywhere, so the radius is often far below any attack's; how
-    far depends on the network (1-Lipschitz layers: hardly; ordinary deep networks: uselessly far).
-    Exact for linear networks.
+    It is proven, and needs no draws: (z_c - z_j)(x + d) >= (z_c - z_j)(x) - K_cj |d| > 0 for |d|
+    below the radius. The constants hold everywhere, so the radius is often far below any attack's.
+    How far depends on the network (1-Lipschitz layers: hardly; ordinary deep networks: uselessly
+    far). It is exact for linear networks.
 
     A computed constant includes the model's own normalisation. A margin counts only as far as it
     exceeds the possible rounding error of the network
@@ -57,33 +57,35 @@ class MarginRadius(LipschitzCertificate):
         logits = batch.logits
         predicted = batch.predicted
         own = logits.gather(1, predicted[:, None])  # (images, 1)
-        margins = (
-            own - logits - rounding(batch, logits, bound.of_margins("l2", predicted), bound.span)
-        )
+        # Less the rounding error, so that the bound of exact arithmetic holds for the network.
+        l2_constants = bound.of_margins("l2", predicted)
+        margins = own - logits - rounding(batch, logits, l2_constants, bound.span)
         itself = torch.arange(batch.classes, device=logits.device) == predicted[:, None]
         by_norm = []
         for norm in self.norm:
             constants = bound.of_margins(norm, predicted)
+            # Smoothed robustness analysis, corollary 2.1: min_j (z_c - z_j) / K_cj.
             radii = torch.where(itself, torch.inf, furthest(margins, constants))
+            # The class that could be reached first decides.
             radius, nearest = radii.min(1)
-            numbers = (
-                radius,
-                (own - logits).gather(1, nearest[:, None])[:, 0],
-                constants.gather(1, nearest[:, None])[:, 0],
-                predicted,
-            )
-            by_norm.append(
-                [
-                    self._row(bound.constant[norm], *row)
-                    for row in zip(*(n.tolist() for n in numbers), strict=True)
-                ]
-            )
+            margin = (own - logits).gather(1, nearest[:, None])[:, 0]
+            constant = constants.gather(1, nearest[:, None])[:, 0]
+            columns = (radius, margin, constant, predicted)
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            by_norm.append([self._row(bound.constant[norm], *row) for row in rows])
         return list(zip(*by_norm, strict=True))
 
     def _row(
         self, network: float, radius: float, margin: float, constant: float, predicted: int
     ) -> Result:
+        """The result of an image; ``network``: the constant of all logits."""
+        # By these a reader can check the quotient.
         numbers = {"margin": margin, "lipschitz": constant, "lipschitz_of_logits": network}
         return certificate(
-            radius, predicted, predicted, (1, 0), note=self.remark(), numbers=numbers
+            radius,
+            predicted,
+            predicted,
+            (1, 0),
+            note=self.remark(),
+            numbers=numbers,
         )

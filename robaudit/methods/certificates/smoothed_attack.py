@@ -1,5 +1,5 @@
 """`smoothed_attack`: the norm of the smallest perturbation that changes the majority vote under
-noise, as found by attacks."""
+noise, as attacks find it."""
 
 from __future__ import annotations
 
@@ -21,36 +21,26 @@ from robaudit.methods.certificates.smoothing import p_lower
 from robaudit.methods.radius.minimal_norm import Flips, Search, passes_of, shared_flips
 from robaudit.methods.radius.norm_steps import Norm, size
 from robaudit.methods.radius.radius_attack import restart_uniforms
-from robaudit.methods.radius.radius_estimator import Norms, SearchedRadius, flips_of, rows_of
+from robaudit.methods.radius.radius_estimator import Norms, SearchedRadius, flips_of, results_of
 from robaudit.noise.noise import Noise, shape_of
 from robaudit.numerics.rowwise import lengths
 from robaudit.results import Result, Searched
 
 PURPOSE = "smoothed attack"
+"""The stream of random numbers of the search."""
 _LEVEL = 0.001  # level of the test that another class is ahead, over all tries
-# copies at each point of the ray, and bisections between two of its points
+# Copies at each point of the ray, and bisections between two of its points.
 _SCREEN = 1000
 _STEPS = 5
-# beyond the flip of the soft vote, in units of its distance or of the noise, whichever is larger
-_RAY = (
-    -0.2,
-    0.0,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-)
-# beyond the first flip on the ray, in the same unit: verified in turn
-_TRIES = (
-    0.0,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-)
+# Points beyond the flip of the soft vote, in units of its distance or of the noise, whichever is
+# larger. The vote may flip a little before the soft vote, or some way behind it.
+_RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)
+# Points beyond the first flip on the ray, in the same unit, verified in turn: farther out the other
+# class is ahead by more, so that the test is easier to pass.
+_TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)
 _AHEAD = 2.0  # standard errors by which another class leads at a flip
 _TINY = 1e-12
-# classes with a linearised boundary, and chains from the image towards the nearest of these
+# Number of classes with a linearised boundary, and of chains from the image towards the nearest.
 _CANDIDATES = 5
 _TARGETS = 2
 
@@ -65,8 +55,8 @@ class SmoothedAttack(SearchedRadius):
     The ray to the flip of the soft vote is searched for the flip of the vote itself, with 1,000
     copies (at most `verify`) at each of about ten points. A flip counts only if another class is
     significantly ahead of the image's smoothed class among `verify` fresh copies (an exact sign
-    test, level .001 over at most five tries): apart from the error probabilities of the test and
-    the certificate, no value is below the certified radius of the same norm.
+    test, level .001 over at most five tries). So, apart from the error probabilities of the test
+    and the certificate, no value is below the certified radius of the same norm.
 
     Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed
     classifiers, for the gradient of the soft vote; for the search see
@@ -101,44 +91,55 @@ class SmoothedAttack(SearchedRadius):
     def passes(self, classes: int) -> tuple[int, int]:
         """The most passes of an image; usually one of the five tries is enough."""
         search = self._search("l2", 1.0)
-        votes = min(_SCREEN, self.verify) * (len(_RAY) + _STEPS) + self.verify * len(_TRIES)
+        screened = min(_SCREEN, self.verify) * (len(_RAY) + _STEPS)
+        votes = screened + self.verify * len(_TRIES)
         gradients, forwards = passes_of([search])
         most = self.copies * (1 + gradients + forwards) + votes
-        return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
+        norms = len(self.norm)
+        # The first pass is the clean one, and the vote of the image itself is shared by the norms.
+        return 1 + self.verify + norms * most, norms * self.copies * gradients
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
         """Refuse noise that depends on the pixels or has no certificates to compare with."""
-        return (
-            ""
-            if theorem_of(form) is not None
-            else "it searches under gaussian, laplace and uniform noise in the box"
-        )
+        if theorem_of(form) is not None:
+            return ""
+        return "it searches under gaussian, laplace and uniform noise in the box"
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         votes = count_votes(batch, range(len(batch.x)), 0, self.verify)
         y = votes[:, :-1].argmax(1)
-        ahead: list[list[Tensor]] = [[] for _ in self.norm]
+        # Copies of each norm's flips, a tensor for each group.
+        counts: list[list[Tensor]] = [[] for _ in self.norm]
 
         def search(group: Tensor) -> list[Flips]:
-            found = [self._nearest(batch, y, group, norm) for norm in self.norm]
-            for of_norm, (_, counts) in zip(ahead, found, strict=True):
-                of_norm.append(counts)
-            return [flips for flips, _ in found]
+            flips = []
+            for norm, of_norm in zip(self.norm, counts, strict=True):
+                nearest, copies = self._nearest(batch, y, group, norm)
+                flips.append(nearest)
+                of_norm.append(copies)
+            return flips
 
         flips, passes = flips_of(batch, batch.x[0].numel() * self.copies, search)
         passes = [(self.verify + forwards, backwards) for forwards, backwards in passes]
-        by_norm = [
-            self._rows(
-                batch, votes, f, torch.cat(counts), passes, self.limit(norm, shape_of(batch.x))
-            )
-            for norm, f, counts in zip(self.norm, flips, ahead, strict=True)
-        ]
+        by_norm = []
+        for norm, nearest, of_norm in zip(self.norm, flips, counts, strict=True):
+            cap = self.limit(norm, shape_of(batch.x))
+            copies = torch.cat(of_norm)
+            by_norm.append(self._rows(batch, votes, nearest, copies, passes, cap))
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
+        """The options of the search in a norm."""
         return Search(
-            norm, self.clip, cap, _CANDIDATES, _TARGETS, self.restarts, self.steps, self.polish
+            norm=norm,
+            clipped=self.clip,
+            cap=cap,
+            candidates=_CANDIDATES,
+            targets=_TARGETS,
+            restarts=self.restarts,
+            steps=self.steps,
+            polish=self.polish,
         )
 
     def _nearest(
@@ -147,24 +148,37 @@ class SmoothedAttack(SearchedRadius):
         """Search the soft vote, then the vote along the rays.
 
         Returns:
-            The flips, and the copies of each for the class of the image's vote and for the class of
-            the flip (images, 2).
+            The flips, and the copies of each flip for the class of the image's vote and for the
+            class of the flip (images, 2).
         """
         vote = SoftVote(batch, y[group], group, self.copies, PURPOSE)
         search = self._search(norm, self.limit(norm, shape_of(batch.x)))
         uniforms = partial(restart_uniforms, batch, group, f"{PURPOSE} {norm}")
-        (soft,) = shared_flips(
-            vote.logits, vote.slopes, batch.x[group], y[group], [search], uniforms
-        )
+        x = batch.x[group]
+        own = y[group]
+        (soft,) = shared_flips(vote.logits, vote.slopes, x, own, [search], uniforms)
         rays = _Rays(
-            batch, group, soft.pixels - batch.x[group], y[group], self.verify, clipped=self.clip
+            batch,
+            group,
+            added=soft.pixels - x,
+            y=own,
+            verify=self.verify,
+            clipped=self.clip,
         )
         rays.verify(soft.found.nonzero()[:, 0])
-        sizes = size((rays.nearest.double() - batch.x[group].double()).flatten(1), norm)
+        added = (rays.nearest.double() - x.double()).flatten(1)
+        sizes = size(added, norm)
         radius = torch.where(rays.flipped, sizes, torch.inf)
+        # A pass of the soft vote is one of all copies; the 1 is its value at the image.
         forwards = rays.spent + self.copies * (1 + soft.forwards)
+        gradients = self.copies * soft.gradients
         flips = Flips(
-            rays.nearest, radius, rays.label, self.copies * soft.gradients, forwards, rays.lost
+            pixels=rays.nearest,
+            radius=radius,
+            label=rays.label,
+            gradients=gradients,
+            forwards=forwards,
+            lost=rays.lost,
         )
         return flips, torch.stack([rays.kept, rays.other], 1)
 
@@ -177,23 +191,46 @@ class SmoothedAttack(SearchedRadius):
         passes: Sequence[tuple[int, int]],
         cap: float,
     ) -> list[Result]:
-        first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
+        """The results of a chunk's images in a norm.
+
+        Args:
+            batch: the chunk.
+            votes: copies of each image by class (images, classes + 1).
+            flips: of each image.
+            counts: copies at the flip for the class of the vote, and for the flip's (images, 2).
+            passes: forwards and backwards of each image.
+            cap: where the search ended.
+        """
+        # The last column counts copies without a class.
+        by_class = votes[:, :-1]
+        first, second = by_class.topk(2, dim=1).values.cpu().numpy().T
+        # A sign test between the two classes with the most votes.
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
         near = flips.radius <= cap
-        columns = (votes[:, :-1].argmax(1), *counts.unbind(1), near)
+        columns = (by_class.argmax(1), *counts.unbind(1), near)
         searches = [
-            Searched(label=c, kept=kept, other=other) if hit else Searched(label=c)
-            for c, kept, other, hit in zip(*(column.tolist() for column in columns), strict=True)
+            Searched(label=label, kept=kept, other=other) if hit else Searched(label=label)
+            for label, kept, other, hit in zip(*(c.tolist() for c in columns), strict=True)
         ]
         radius = torch.where(near, flips.radius, torch.inf)
         lost = flips.lost + votes[:, -1]
-        rows = rows_of(batch, radius, flips.label, cap, self.interval, passes, lost, searches)
+        rows = results_of(
+            batch,
+            radius,
+            reached=flips.label,
+            cap=cap,
+            interval=self.interval,
+            passes=passes,
+            lost=lost,
+            searches=searches,
+        )
         remark = "the class of the vote is uncertain at the image itself"
-        notes = [
-            row.note if clear else "; ".join(filter(None, [remark, row.note]))
-            for row, clear in zip(rows, sure.tolist(), strict=True)
-        ]
-        return [replace(row, note=note) for row, note in zip(rows, notes, strict=True)]
+        results = []
+        for row, clear in zip(rows, sure.tolist(), strict=True):
+            notes = [row.note] if clear else [remark, row.note]
+            note = "; ".join(filter(None, notes))
+            results.append(replace(row, note=note))
+        return results
 
 
 class _Rays:
@@ -201,10 +238,10 @@ class _Rays:
 
     Args:
         batch: the chunk.
-        group: indices into it (images,).
+        group: indices into the chunk (images,).
         added: the flip minus the image (images, channels, height, width).
         y: the class of each image's vote (images,).
-        verify: copies that verify a point.
+        verify: number of copies that verify a point.
         clipped: whether points stay in [0, 1].
 
     Attributes:
@@ -212,8 +249,8 @@ class _Rays:
         flipped: whether the image has a verified flip (images,), bool.
         label: the class ahead at the flip (images,).
         kept, other: copies of the flip with the class of the image's vote, and with ``label``.
-        spent: forward passes.
-        lost: copies with non-finite logits.
+        spent: forward passes (images,).
+        lost: copies with non-finite logits (images,).
     """
 
     def __init__(
@@ -234,27 +271,34 @@ class _Rays:
         self._screen = min(_SCREEN, verify)
         self._clipped = clipped
         self.nearest = batch.x[group].clone()
-        # along the ray, where ``added`` has length 1
-        self._unit = (batch.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)
+        # The unit of _RAY and _TRIES, where ``added`` has length 1.
+        length = lengths(added).clamp_min(_TINY)
+        self._unit = (batch.amplitude / length).clamp_min(1.0)
         self.flipped = torch.zeros(len(group), dtype=torch.bool, device=group.device)
         self.label = y.clone()
-        self.kept, self.other, self.spent, self.lost = (torch.zeros_like(y) for _ in range(4))
+        self.kept = torch.zeros_like(y)
+        self.other = torch.zeros_like(y)
+        self.spent = torch.zeros_like(y)
+        self.lost = torch.zeros_like(y)
 
     def verify(self, rows: Tensor) -> None:
-        """Look for the first flip of the vote on the rays of some images, and verify it there or
+        """Find the first flip of the vote on the rays of some images, and verify it there or
         somewhat farther out."""
         scale = self._first(rows)
         rows = rows[scale[rows].isfinite()]
         for number, beyond in enumerate(_TRIES):
             if not len(rows):
                 return
-            at = scale[rows] + beyond * torch.maximum(self._unit[rows], scale[rows])
-            kept, votes = self._votes(
-                rows, at, self._verify + self._screen + number * self._verify, self._verify
-            )
+            unit = torch.maximum(self._unit[rows], scale[rows])
+            at = scale[rows] + beyond * unit
+            # Fresh draws for each try: those before were used for the image and for the ray.
+            start = self._verify + self._screen + number * self._verify
+            kept, votes = self._votes(rows, at, start, self._verify)
             other = votes.gather(1, self.label[rows, None])[:, 0]
             both = (kept + other).clamp_min(1)
-            ahead = p_lower(other.cpu().numpy(), both.cpu().numpy(), _LEVEL / len(_TRIES)) > 0.5
+            # An exact sign test, whose level is split over the tries (Bonferroni).
+            level = _LEVEL / len(_TRIES)
+            ahead = p_lower(other.cpu().numpy(), both.cpu().numpy(), level) > 0.5
             sure = torch.from_numpy(ahead).to(rows.device)
             done = rows[sure]
             self.nearest[done] = self._points(done, at[sure])
@@ -267,29 +311,34 @@ class _Rays:
         """The first flip on the ray, in units of ``added``; infinite if there is none."""
         lower = torch.zeros(len(self._y), dtype=torch.float64, device=rows.device)
         upper = torch.full_like(lower, torch.inf)
-        still = rows
+        open_ = rows
         for beyond in _RAY:
-            scale = (1 + beyond * self._unit[still]).clamp_min(0.0)
-            flips = self._flips(still, scale)
-            upper[still[flips]] = scale[flips]
-            lower[still[~flips]] = scale[~flips]
-            still = still[~flips]
-        still = rows[upper[rows].isfinite()]
+            scale = (1 + beyond * self._unit[open_]).clamp_min(0.0)
+            flips = self._flips(open_, scale)
+            upper[open_[flips]] = scale[flips]
+            lower[open_[~flips]] = scale[~flips]
+            open_ = open_[~flips]
+        hit = rows[upper[rows].isfinite()]
         for _ in range(_STEPS):
-            middle = (lower[still] + upper[still]) / 2
-            flips = self._flips(still, middle)
-            upper[still] = torch.where(flips, middle, upper[still])
-            lower[still] = torch.where(flips, lower[still], middle)
+            middle = (lower[hit] + upper[hit]) / 2
+            flips = self._flips(hit, middle)
+            upper[hit] = torch.where(flips, middle, upper[hit])
+            lower[hit] = torch.where(flips, lower[hit], middle)
         return upper
 
     def _flips(self, rows: Tensor, scale: Tensor) -> Tensor:
-        """Whether another class is well ahead at a point, always with the same draws; records the
-        class."""
+        """Whether another class is well ahead at a point (rows,); records the class.
+
+        The draws are the same at every point, so that the vote changes with the point alone.
+        """
         if not len(rows):
             return torch.zeros(0, dtype=torch.bool, device=rows.device)
         kept, votes = self._votes(rows, scale, self._verify, self._screen)
-        other, label = votes.scatter(1, self._y[rows, None], -1).max(1)
-        flips = other - kept >= _AHEAD * (other + kept).clamp_min(1).sqrt()
+        others = votes.scatter(1, self._y[rows, None], -1)
+        other, label = others.max(1)
+        # The difference of two counts of n has a standard error of about sqrt(n).
+        error = (other + kept).clamp_min(1).sqrt()
+        flips = other - kept >= _AHEAD * error
         self.label[rows[flips]] = label[flips]
         return flips
 
@@ -297,16 +346,16 @@ class _Rays:
         """Votes for the class of the image's vote (rows,), and votes by class (rows, classes)."""
         pixels = self._batch.x.clone()
         pixels[self._group[rows]] = self._points(rows, scale)
-        votes = count_votes(
-            replace(self._batch, x=pixels), self._group[rows].tolist(), start, draws
-        )
+        moved = replace(self._batch, x=pixels)
+        votes = count_votes(moved, self._group[rows].tolist(), start, draws)
         self.spent[rows] += draws
         self.lost[rows] += votes[:, -1]
-        return votes.gather(1, self._y[rows, None])[:, 0], votes[:, :-1]
+        kept = votes.gather(1, self._y[rows, None])[:, 0]
+        return kept, votes[:, :-1]
 
     def _points(self, rows: Tensor, scale: Tensor) -> Tensor:
-        points: Tensor = (
-            self._batch.x[self._group[rows]]
-            + self._added[rows] * scale.to(self._added.dtype)[:, None, None, None]
-        )
+        """The points of the rays at these scales (rows, channels, height, width)."""
+        factor = scale.to(self._added.dtype)[:, None, None, None]
+        added = self._added[rows] * factor
+        points: Tensor = self._batch.x[self._group[rows]] + added
         return points.clamp(0.0, 1.0) if self._clipped else points

@@ -1,4 +1,4 @@
-"""Error curves against attacks, noise and linear corruption, and the summary of each in one number:
+"""Error curves against attacks, noise and linear corruption, each with its summary in one number:
 ASR, AMS, gamma at 50 %.
 
 Errors are relative to the label, over all images: a misclassified image is an error at every
@@ -24,6 +24,7 @@ from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.numerics.image_intervals import Floats
 from robaudit.quantities import RADIUS
 from robaudit.records import Inline, Record, published
+from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
 from robaudit.runs.table import NO_CLASS, Columns, common_names
 from robaudit.stats.bootstrap import (
@@ -38,12 +39,14 @@ from robaudit.stats.bootstrap import (
 LINEAR = "linear"
 """The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
 CUTOFF = 0.03
-"""A noise curve ends at an error of (C - 1) / C less this, with an accuracy slightly above
-chance."""
+"""A noise curve ends at an error of (C - 1) / C less this, with an accuracy slightly above chance,
+which noise only approaches."""
 HALF = 0.5
+"""The accuracy at which gamma is read off."""
 HUMANS = 0.25
 """The gamma at which people name half of the images correctly (Jang et al. 2021)."""
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # an error that equals this limit in exact numbers reaches it
+_DIGITS = 12  # 3 * 0.05 is 0.15000000000000002 in binary; at 12 digits it is 0.15
 _SUM = "sum"  # the key of the summary, beside the indices of the points
 
 
@@ -60,7 +63,7 @@ class CurveKind(StrEnum):
 
 
 class ValueRelation(StrEnum):
-    """The relation of the true number to the value."""
+    """How the true number compares with the value."""
 
     IS = ""
     AT_LEAST = ">="
@@ -83,8 +86,9 @@ class CurveSummary(Record):
 
     Attributes:
         name: of the number.
-        estimate: the number with its 95 % percentile bootstrap interval for the population,
-            infinite where the end of the curve leaves it open; None where it is not defined.
+        estimate: the number with its 95 % percentile bootstrap interval for the population. An end
+            is infinite where the end of the curve leaves it open. None where the number is not
+            defined.
         relation: whether the true number is at least or at most the value, because the curve ends
             too early.
         why: the reason why it is not defined.
@@ -123,16 +127,16 @@ class ErrorCurve(Record):
 
     Attributes:
         kind: the perturbation of the images.
-        source: the result behind it, such as ``radius_pgd:norm=l2``.
+        source: the name of the result behind it, such as ``radius_pgd:norm=l2``.
+        images: number of images with a label.
+        unlabelled: number of images left out.
+        draws: number of noisy copies of each image; 0 for attacks.
+        summary: the curve in one number.
+        used: number of points behind the summary: noise curves end by a rule.
         places: radius, sigma or gamma (points,); the first belongs to the clean images.
         errors: share of the images (of their noisy copies) that are classified wrongly (points,).
         lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself
             for a single image.
-        summary: the curve in one number.
-        images: with a label.
-        unlabelled: images left out.
-        draws: noisy copies of each image; 0 for attacks.
-        used: number of points behind the summary: noise curves end by a rule.
     """
 
     kind: Annotated[CurveKind, Field(exclude=True)]
@@ -151,10 +155,11 @@ class ErrorCurve(Record):
     @published(after="points_used")
     def points(self) -> tuple[CurvePoint, ...]:
         """The points with their intervals."""
-        columns = (column.tolist() for column in (self.places, self.errors, self.lower, self.upper))
+        columns = (self.places, self.errors, self.lower, self.upper)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         return tuple(
             CurvePoint(at, Estimate.population(error, (lower, upper), BOOTSTRAP))
-            for at, error, lower, upper in zip(*columns, strict=True)
+            for at, error, lower, upper in rows
         )
 
 
@@ -166,8 +171,10 @@ Curves = Mapping[CurveKind, ErrorCurve]
 
 
 def asr(errors: Floats | Sequence[float], step: float) -> Floats:
-    """Average successful radius, of the images that an attack changed: sum_j (j + 1/2) D (A_{j+1} -
-    A_j).
+    """Average successful radius of an attack, sum_j (j + 1/2) D (A_{j+1} - A_j).
+
+    It is the mean over all images of the middle between the last two radii. Images that are
+    misclassified, or that the attack did not change, add 0.
 
     Args:
         errors: A_0 (clean), A_1, ... at the radii 0, D, 2D, ... (..., points).
@@ -175,14 +182,16 @@ def asr(errors: Floats | Sequence[float], step: float) -> Floats:
 
     Source: Smoothed robustness analysis, section 3.4.
     """
+    # Smoothed robustness analysis, section 3.4: sum_j (j + 1/2) D (A_{j+1} - A_j).
     rises = np.diff(np.asarray(errors, dtype=np.float64))
-    radius: Floats = (rises * (np.arange(rises.shape[-1]) + 0.5)).sum(-1) * step
+    middles = np.arange(rises.shape[-1]) + 0.5
+    radius: Floats = (rises * middles).sum(-1) * step
     return radius
 
 
 def ends_at(errors: Floats, classes: int) -> Ints:
-    """The first point after the clean point with an error of at least (C - 1) / C - .03; -1 without
-    any.
+    """The first point after the clean point with an error of at least (C - 1) / C - .03; -1 if
+    there is none.
 
     Args:
         errors: e_0 (clean), e_1, ... (..., points).
@@ -190,21 +199,20 @@ def ends_at(errors: Floats, classes: int) -> Ints:
 
     Source: as for :func:`ams`; the paper prints the rule with the sign reversed.
     """
+    # At chance the error is (C - 1) / C.
     reached = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
-    first: Ints = (
-        np.where(reached.any(-1), reached.argmax(-1) + 1, -1)
-        if reached.shape[-1]
-        else np.full(errors.shape[:-1], -1)
-    )
+    if not reached.shape[-1]:
+        return np.full(errors.shape[:-1], -1)
+    first: Ints = np.where(reached.any(-1), reached.argmax(-1) + 1, -1)
     return first
 
 
 def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
-    """Average misclassification standard deviation: the same sum over normalised errors.
+    """Average misclassification standard deviation: the sum of :func:`asr` over normalised errors.
 
     With a_j = (e_j - e_0) / (max e - e_0), e'_j = e_j / ((1 - a_j) + a_j e_j): the clean error
     stays, the largest becomes 1. If the curve ends early, before its largest error, every e'_j is
-    too large, and the sum is at most that of the whole curve.
+    too large, and the sum is at most the sum of the whole curve.
 
     Args:
         errors: e_0 (clean), e_1, ... at the standard deviations 0, D, 2D, ... (..., points).
@@ -220,40 +228,43 @@ def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
     end = np.asarray(last)[..., None]
     inside = np.arange(errors.shape[-1]) <= end
     first = errors[..., :1]
-    rise = np.where(inside, errors, -np.inf).max(-1, keepdims=True) - first
+    largest = np.where(inside, errors, -np.inf).max(-1, keepdims=True)
+    rise = largest - first
+    # Smoothed robustness analysis, section 3.4: a_j, then e'_j.
     with np.errstate(divide="ignore", invalid="ignore"):
         a = (errors - first) / rise
         normal = errors / ((1 - a) + a * errors)
+    # Points after the end of a curve repeat its last error, and so add nothing to the sum.
     normal = np.where(inside, normal, np.take_along_axis(normal, end, -1))
     flat = rise[..., 0] <= 0
-    result: Floats = np.where(
-        flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(asr(normal, step), 0.0)
-    )
+    without_rise = np.where(first[..., 0] >= 1, 0.0, np.nan)
+    result: Floats = np.where(flat, without_rise, np.maximum(asr(normal, step), 0.0))
     return result
 
 
 def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
-    """Where the accuracy first falls below one half, by linear interpolation.
+    """The gamma at which the accuracy first falls below one half, by linear interpolation.
 
     Args:
         gammas: descending from 1 (points,).
         accuracy: at each of them (..., points).
 
     Returns:
-        (...); infinite where it is below one half at the first point, minus infinity where it never
-        is.
+        (...); infinite where it is below one half at the first point, minus infinity where it is
+        nowhere below.
     """
     below = accuracy < HALF
     at = np.where(below.any(-1), below.argmax(-1), -1)
+    # The two points around the crossing; any two where there is none.
     after = np.maximum(at, 1)[..., None]
-    high, low = (np.take_along_axis(accuracy, place, -1)[..., 0] for place in (after - 1, after))
+    high = np.take_along_axis(accuracy, after - 1, -1)[..., 0]
+    low = np.take_along_axis(accuracy, after, -1)[..., 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         share = (high - HALF) / (high - low)
     before = gammas[after[..., 0] - 1]
     behind = gammas[after[..., 0]]
-    gamma: Floats = np.where(
-        at > 0, before + share * (behind - before), np.where(at == 0, np.inf, -np.inf)
-    )
+    without_crossing = np.where(at == 0, np.inf, -np.inf)
+    gamma: Floats = np.where(at > 0, before + share * (behind - before), without_crossing)
     return gamma
 
 
@@ -276,10 +287,8 @@ def curves_of(
     Raises:
         RunError: it has no labels, or no results for a curve.
     """
-    curves = {
-        kind: _curve(kind, columns)[0]
-        for kind, columns in _sources(run, estimators, levels).items()
-    }
+    sources = _sources(run, estimators, levels)
+    curves = {kind: _curve(kind, columns)[0] for kind, columns in sources.items()}
     if not curves:
         remedy = (
             "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: "
@@ -296,39 +305,40 @@ def curve_changes(
     estimators: Sequence[str] = (),
     levels: LevelChoice | Sequence[float] = (),
 ) -> dict[CurveKind, PairedDifference]:
-    """The differences of the summaries of two runs, new - base, on the labelled images that both
-    have, with intervals and p-values (:func:`robaudit.stats.bootstrap.differences`), for the curves
-    that both have with defined summaries.
+    """The differences of the summaries of two runs, new - base, by kind of curve.
+
+    They are on the labelled images that both runs have, with intervals and p-values
+    (:func:`robaudit.stats.bootstrap.differences`), for the curves that both have with defined
+    summaries.
 
     Raises:
         RunError: as :func:`curves_of`.
     """
-    before, now = (_sources(run, estimators, levels) for run in (base, new))
+    base_sources = _sources(base, estimators, levels)
+    new_sources = _sources(new, estimators, levels)
     changes: dict[CurveKind, PairedDifference] = {}
-    for kind in before:
-        if kind not in now:
+    for kind, base_columns in base_sources.items():
+        if kind not in new_sources:
             continue
-        names = common_names(
-            [columns.take(columns.judged) for columns in (*before[kind], *now[kind])]
-        )
+        new_columns = new_sources[kind]
+        judged = [columns.take(columns.judged) for columns in (*base_columns, *new_columns)]
+        names = common_names(judged)
         if not names:
             continue
-        (first, first_sum), (second, second_sum) = (
-            _curve(kind, [columns.of_images(names) for columns in side[kind]])
-            for side in (before, now)
-        )
+        first, first_sum = _curve(kind, [columns.of_images(names) for columns in base_columns])
+        second, second_sum = _curve(kind, [columns.of_images(names) for columns in new_columns])
         if first.summary.value is not None and second.summary.value is not None:
             value = second.summary.value - first.summary.value
-            changes |= differences(
-                len(names), partial(_change, kind, first_sum, second_sum), {kind: value}
-            )
+            change = partial(_change, kind, first_sum, second_sum)
+            changes |= differences(len(names), change, {kind: value})
     return changes
 
 
 def _sources(
     run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]
 ) -> dict[CurveKind, list[Columns]]:
-    """The results behind each curve of a run: of an attack, or votes by level, from weak to strong.
+    """The results behind each curve of a run: one of an attack, or votes by level from weak to
+    strong.
 
     Raises:
         RunError: it has no labels.
@@ -337,31 +347,38 @@ def _sources(
     sources: dict[CurveKind, list[Columns]] = {}
     for columns in run.groups(estimators, levels).values():
         key = columns.key
-        if (kind := _attacked(columns)) is not None:
-            sources.setdefault(kind, [columns])
-        elif (what := _NOISY.get(kinds.get(key.noise, ""))) is not None and columns.draws.any():
-            results = sources.setdefault(what, [])
-            if not results or (results[0].key.estimator, results[0].key.noise) == (
-                key.estimator,
-                key.noise,
-            ):
-                results.append(columns)
-    if not any((columns.label != NO_CLASS).any() for columns in run.table.values()):
+        attacked = _attacked(columns)
+        if attacked is not None:
+            sources.setdefault(attacked, [columns])
+            continue
+        noisy = _NOISY.get(kinds.get(key.noise, ""))
+        if noisy is None or not columns.draws.any():
+            continue
+        results = sources.setdefault(noisy, [])
+        # A curve has one estimator and one noise: those of its first result.
+        if not results or _same_curve(results[0].key, key):
+            results.append(columns)
+    labelled = [(columns.label != NO_CLASS).any() for columns in run.table.values()]
+    if not any(labelled):
         raise RunError(
             str(run.path),
             "has no labels, and the errors of curves are relative to them",
             "audit labelled images",
         )
-    ordered = {
-        kind: sorted(sources[kind], key=lambda columns: columns.key.at.number)
-        for kind in CurveKind
-        if kind in sources
-    }
-    return {
-        kind: results
-        for kind, results in ordered.items()
-        if kind is not CurveKind.NOISE or _even([columns.key.at.number for columns in results])
-    }
+    ordered = {}
+    for kind in CurveKind:
+        if kind not in sources:
+            continue
+        results = sorted(sources[kind], key=lambda columns: columns.key.at.number)
+        # AMS is a sum over equal steps.
+        if kind is not CurveKind.NOISE or _even([columns.key.at.number for columns in results]):
+            ordered[kind] = results
+    return ordered
+
+
+def _same_curve(first: GroupKey, key: GroupKey) -> bool:
+    """Whether two results under noise have the same estimator and noise."""
+    return (first.estimator, first.noise) == (key.estimator, key.noise)
 
 
 Sum = Callable[[Floats], Ends]
@@ -369,6 +386,7 @@ Sum = Callable[[Floats], Ends]
 
 
 def _change(kind: CurveKind, base: Sum, new: Sum, drawn: Floats) -> dict[CurveKind, Ends]:
+    """The ends of the difference of two summaries in each replicate."""
     return {kind: minus(new(drawn), base(drawn))}
 
 
@@ -379,14 +397,16 @@ def _attacked(columns: Columns) -> CurveKind | None:
     """The kind of curve for the results of an attack; None for other results."""
     if columns.key.quantity != RADIUS.name or np.isnan(columns.step).all():
         return None
-    return next(
-        (kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == columns.key.norm), None
-    )
+    for kind in (CurveKind.L2, CurveKind.LINF):
+        if kind.value == columns.key.norm:
+            return kind
+    return None
 
 
 def _even(levels: Sequence[float]) -> bool:
     """Whether the levels are D, 2D, ..."""
-    return bool(np.allclose(levels, levels[0] * np.arange(1, len(levels) + 1), rtol=1e-6, atol=0.0))
+    multiples = levels[0] * np.arange(1, len(levels) + 1)
+    return bool(np.allclose(levels, multiples, rtol=1e-6, atol=0.0))
 
 
 def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum]:
@@ -394,13 +414,17 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
     labelled = [result.take(result.judged) for result in columns]
     make = {CurveKind.NOISE: _noise, CurveKind.LINEAR: _linear}.get(kind, _attack)
     places, wrong, total, summed = make(labelled)
-    ends = percentiles(
-        len(wrong), lambda drawn: {**dict(enumerate(_errors(wrong, drawn).T)), _SUM: total(drawn)}
-    )
+
+    def statistics(drawn: Floats) -> dict[int | str, Floats | Ends]:
+        points: dict[int | str, Floats | Ends] = dict(enumerate(_errors(wrong, drawn).T))
+        points[_SUM] = total(drawn)
+        return points
+
+    ends = percentiles(len(wrong), statistics)
     errors: Floats = wrong.mean(0)
-    lower, upper = zip(
-        *(ends[i] or (float(error), float(error)) for i, error in enumerate(errors)), strict=True
-    )
+    # A single image has no bootstrap interval.
+    bounds = [ends[i] or (float(error), float(error)) for i, error in enumerate(errors)]
+    lower, upper = zip(*bounds, strict=True)
     summary, used = summed(errors, ends[_SUM])
     return ErrorCurve(
         kind=kind,
@@ -421,55 +445,69 @@ Summed = Callable[[Floats, Bounds | None], tuple[CurveSummary, int]]
 """A function from a curve's errors and the ends of its interval to its summary and the number of
 points behind it."""
 _Parts = tuple[Floats, Floats, Sum, Summed]
+"""The places of a curve's points (points,), the share of errors of each image (images, points), and
+the two functions of its summary."""
 
 
 def _summary(
     value: float, bounds: Bounds | None, relation: ValueRelation = ValueRelation.IS
 ) -> CurveSummary:
+    """A summary that is defined."""
     return CurveSummary(Estimate.population(value, bounds, BOOTSTRAP), relation)
 
 
 def _errors(wrong: Floats, drawn: Floats) -> Floats:
-    """The mean error at each point (replicates, points) of weighted images; ``wrong``: the share of
-    errors (images, points)."""
+    """The mean error at each point (replicates, points) of weighted images.
+
+    Args:
+        wrong: the share of errors (images, points).
+        drawn: the weights (replicates, images).
+    """
     errors: Floats = drawn @ wrong / drawn.sum(1, keepdims=True)
     return errors
 
 
 def _attack(columns: Sequence[Columns]) -> _Parts:
-    """A_j: misclassified, or changed at a radius of at most j D."""
+    """The parts of a curve against an attack, whose radii are on the grid D, 2D, ...
+
+    A_j is the share of images that are misclassified, or changed at a radius of at most j D.
+    """
     (labelled,) = columns
     correct = labelled.correct
     step = float(np.nanmax(labelled.step))
-    ball = np.where(correct, np.rint(labelled.values / step), 0).astype(np.int64)
+    # The number of the ball in which the class changed; 0 for a misclassified image.
+    number = np.rint(labelled.values / step)
+    ball = np.where(correct, number, 0).astype(np.int64)
     open_ = correct & labelled.is_censored
     points = np.arange(int(ball.max(initial=0)) + 1)
     wrong = (ball[:, None] <= points) & ~open_[:, None]
+    # ASR is the mean of these: the middle between two balls, and the cap of a surviving image.
     radius = np.where(open_, ball * step, np.maximum(ball - 0.5, 0.0) * step)
 
     def total(drawn: Floats) -> Ends:
         mean = drawn @ radius / drawn.sum(1)
-        return mean, np.where(drawn @ open_.astype(np.float64) > 0, np.inf, mean)
+        survived = drawn @ open_.astype(np.float64) > 0
+        return mean, np.where(survived, np.inf, mean)
 
     def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
-        value = float(asr(errors, step)) + (1.0 - float(errors[-1])) * float(points[-1]) * step
-        return _summary(
-            value, ends, ValueRelation.AT_LEAST if open_.any() else ValueRelation.IS
-        ), len(points)
+        # Images that survive all balls count as the cap.
+        surviving = (1.0 - float(errors[-1])) * float(points[-1]) * step
+        value = float(asr(errors, step)) + surviving
+        relation = ValueRelation.AT_LEAST if open_.any() else ValueRelation.IS
+        return _summary(value, ends, relation), len(points)
 
-    return np.round(step * points, 12), wrong.astype(np.float64), total, summed
+    return np.round(step * points, _DIGITS), wrong.astype(np.float64), total, summed
 
 
 def _wrong(columns: Sequence[Columns]) -> Floats:
     """The errors of the clean images, then of the noisy copies by level (images, points)."""
-    return (
-        np.stack([~columns[0].correct, *(result.label_errors for result in columns)])
-        .astype(np.float64)
-        .T
-    )
+    noisy = [result.label_errors for result in columns]
+    points = np.stack([~columns[0].correct, *noisy])
+    return points.astype(np.float64).T
 
 
 def _noise(columns: Sequence[Columns]) -> _Parts:
+    """The parts of a curve against Gaussian noise at sigma D, 2D, ..."""
     levels = [result.key.at.number for result in columns]
     classes = columns[0].classes
     wrong = _wrong(columns)
@@ -480,43 +518,46 @@ def _noise(columns: Sequence[Columns]) -> _Parts:
         curves = _errors(wrong, drawn)
         last = ends_at(curves, classes)
         low = ams(curves, np.where(last < 0, most, last), step)
-        return low, np.where((last < 0) & ~np.isnan(low), np.inf, low)
+        # A replicate that the rule does not end is only known to have at least this sum.
+        open_ = (last < 0) & ~np.isnan(low)
+        return low, np.where(open_, np.inf, low)
 
     def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
         last = int(ends_at(errors, classes))
         stop = most if last < 0 else last
         value = float(ams(errors, stop, step))
         if math.isnan(value):
-            return CurveSummary(
-                None, why=f"noise up to sigma {levels[-1]:g} adds no errors"
-            ), stop + 1
-        return _summary(
-            value, ends, ValueRelation.AT_LEAST if last < 0 and errors[0] < 1 else ValueRelation.IS
-        ), stop + 1
+            why = f"noise up to sigma {levels[-1]:g} adds no errors"
+            return CurveSummary(None, why=why), stop + 1
+        # If all clean images are misclassified, the sum is 0 for any further level.
+        open_ = last < 0 and errors[0] < 1
+        relation = ValueRelation.AT_LEAST if open_ else ValueRelation.IS
+        return _summary(value, ends, relation), stop + 1
 
     return np.array([0.0, *levels]), wrong, total, summed
 
 
 def _linear(columns: Sequence[Columns]) -> _Parts:
-    gammas = np.round(1.0 - np.array([0.0, *(result.key.at.number for result in columns)]), 12)
+    """The parts of a curve against linear corruption, whose level is 1 - gamma."""
+    levels = np.array([0.0, *(result.key.at.number for result in columns)])
+    gammas = np.round(1.0 - levels, _DIGITS)
     wrong = _wrong(columns)
     least = float(gammas[-1])
 
     def total(drawn: Floats) -> Ends:
         crossing = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
-        return np.where(np.isinf(crossing), 0.0, crossing), np.where(
-            np.isinf(crossing), least, crossing
-        )
+        # Without a crossing it is below the smallest gamma, and at least 0.
+        beyond = np.isinf(crossing)
+        return np.where(beyond, 0.0, crossing), np.where(beyond, least, crossing)
 
     def summed(errors: Floats, ends: Bounds | None) -> tuple[CurveSummary, int]:
         value = float(gamma_at_half(gammas, 1.0 - errors))
         if not math.isinf(value):
-            return _summary(value, ends), len(gammas)
-        summary = (
-            _summary(1.0, ends, ValueRelation.AT_LEAST)
-            if value > 0
-            else _summary(least, ends, ValueRelation.AT_MOST)
-        )
+            summary = _summary(value, ends)
+        elif value > 0:
+            summary = _summary(1.0, ends, ValueRelation.AT_LEAST)
+        else:
+            summary = _summary(least, ends, ValueRelation.AT_MOST)
         return summary, len(gammas)
 
     return gammas, wrong, total, summed

@@ -47,6 +47,7 @@ class Difficulty(Estimator):
     def estimate(self, batch: ImageBatch) -> list[Result]:
         """g of each image, which is exact, with its margin."""
         y = batch.labels if self.target == "label" else batch.predicted
+        # The logit of a masked class is finite, but stands for minus infinity; so does g then.
         masked = (batch.logits.gather(1, y[:, None])[:, 0] <= NEVER).tolist()
         results = []
         for (g, margin), never in zip(ease(batch.logits, y), masked, strict=True):

@@ -1,4 +1,4 @@
-"""Errors under noise on the easiest images only, by the number of images kept."""
+"""Errors under noise on the easiest images only, by the number of images."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from robaudit.runs.run import Run
 from robaudit.runs.table import common_places
 from robaudit.stats.bootstrap import percentiles
 
-_SHARES = tuple(i / 20 for i in range(1, 21))
+_SHARES = tuple(i / 20 for i in range(1, 21))  # of the images, where the curve has a band
 
 
 @dataclass(frozen=True, slots=True)
 class EasiestErrors:
-    """Errors of the noisy copies of labelled images, sorted from the lowest loss of the clean image
-    to the highest.
+    """Errors of the noisy copies of labelled images.
+
+    The images are sorted from the lowest loss of the clean image to the highest.
 
     Attributes:
-        estimator: the source of the votes.
+        estimator: the name of the result with the votes.
         levels: noise levels, in the run's order of noises, each from weak to strong.
         errors: 1 - votes for the label / draws (images, levels), the easiest image first.
         clean: share of the images that are misclassified without noise.
-        last: number of misclassified images without a known loss, which come last.
-        others: results by votes that are not shown: other estimators or noises.
+        last: number of misclassified images whose loss is not known; they come last.
+        others: number of results with votes that are not shown: other estimators or noises.
     """
 
     estimator: str
@@ -54,13 +55,14 @@ class EasiestErrors:
 
 @dataclass(frozen=True, slots=True)
 class KeptCurve:
-    """The mean error over noises and severities by the share of the easiest images kept.
+    """The mean error over noises and severities by the share of the easiest images.
 
     Attributes:
         errors: of the images by level.
         labels: of the noises.
-        shares: kept (images,), ascending.
-        mean: over the noises (images,); by_noise: of each (noises, images).
+        shares: of the images that the mean is over (images,), ascending.
+        mean: over the noises (images,).
+        by_noise: mean of each noise (noises, images).
         band: shares with their interval for the population, by bootstrap, pointwise.
     """
 
@@ -75,8 +77,9 @@ class KeptCurve:
 def easiest_errors(
     run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> EasiestErrors:
-    """The errors under one noise, by its levels: from the first estimator that counts votes, under
-    its first noise.
+    """The errors under one noise, by its levels.
+
+    They are those of the first estimator that counts votes, under its first noise.
 
     Raises:
         RunError: the run has no such results, no votes for labels, or no difficulties.
@@ -88,8 +91,9 @@ def easiest_errors(
 def kept_curve(
     run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> KeptCurve:
-    """Mean corruption error, without normalisation, of the easiest images: the mean over the noises
-    whose level is a severity, each the mean over its severities.
+    """Mean corruption error, without normalisation, of the easiest images.
+
+    It is the mean over the noises whose level is a severity, each the mean over its severities.
 
     Raises:
         RunError: as :func:`easiest_errors`; or no noise has severities.
@@ -102,61 +106,61 @@ def kept_curve(
     overall = each.mean(0)
 
     def easiest_mean(drawn: Floats) -> dict[float, Floats]:
-        before = drawn.cumsum(1) - drawn
+        # An image may be drawn several times in a replicate. Of those that fill the share it counts
+        # as often as there is room after the easier ones.
+        easier = drawn.cumsum(1) - drawn
         means = {}
         for share in _SHARES:
             room = share * errors.images
-            means[share] = np.clip(room - before, 0.0, drawn) @ overall / room
+            means[share] = np.clip(room - easier, 0.0, drawn) @ overall / room
         return means
 
     band = percentiles(errors.images, easiest_mean)
-    known = tuple((share, ends) for share, ends in band.items() if ends is not None)
     return KeptCurve(
-        errors,
-        labels,
-        counts / errors.images,
-        overall.cumsum() / counts,
-        each.cumsum(1) / counts,
-        known,
+        errors=errors,
+        labels=labels,
+        shares=counts / errors.images,
+        mean=overall.cumsum() / counts,
+        by_noise=each.cumsum(1) / counts,
+        band=tuple((share, ends) for share, ends in band.items() if ends is not None),
     )
 
 
 def _errors(
     run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool
 ) -> EasiestErrors:
+    """The errors of the easiest images.
+
+    Args:
+        run: a finished run.
+        estimators, levels: only these results.
+        one_noise: of the first noise; else of all noises whose level is a severity.
+    """
     where = str(run.path)
-    table = run.table
+    # Only rows with votes for a label have an error.
     groups = {
-        key: result.take((result.label >= 0) & (result.draws > 0)) for key, result in table.items()
+        key: result.take((result.label >= 0) & (result.draws > 0))
+        for key, result in run.table.items()
     }
     wanted = [key for key in run.groups(estimators, levels) if len(groups[key])]
-    wanted = wanted if one_noise else [key for key in wanted if key.at.name is LevelName.SEVERITY]
+    if not one_noise:
+        wanted = [key for key in wanted if key.at.name is LevelName.SEVERITY]
     if not wanted:
-        if not one_noise:
-            raise RunError(
-                where,
-                "has no votes under noise whose level is a severity",
-                "audit labelled images with mc under corruption",
-            )
-        raise RunError(
-            where,
-            "has no votes for labels",
-            "audit labelled images with mc, for example under uniform, support: sphere",
-        )
+        raise _no_votes(where, one_noise)
+    # Votes of several estimators, or levels of several noises, have no common mean.
     first = wanted[0]
+    shown = [key for key in wanted if key.estimator == first.estimator]
+    if one_noise:
+        shown = [key for key in shown if key.noise == first.noise]
     ascending = from_weak_to_strong(key.at for key in wanted)
-    shown = [
-        key
-        for key in wanted
-        if key.estimator == first.estimator and (not one_noise or key.noise == first.noise)
-    ]
     shown.sort(key=lambda key: ascending.index(key.at))
-    both = common_places(groups[key] for key in shown)
-    if not len(both):
+    # A curve is over the same images at every level.
+    common = common_places(groups[key] for key in shown)
+    if not len(common):
         raise NothingLeftError(
             where, "no labelled image has votes at every level", "read the notes in samples.csv"
         )
-    columns = [groups[key].take(np.isin(groups[key].place, both)) for key in shown]
+    columns = [groups[key].take(np.isin(groups[key].place, common)) for key in shown]
     rows = columns[0]
     difficulties = Difficulties(run)
     known = difficulties.knows(rows)
@@ -167,13 +171,27 @@ def _errors(
             "add difficulty: {target: label}: --extend computes it",
         )
     order = easiest_first(difficulties.ease(rows))
-    errors = np.stack([result.label_errors for result in columns], -1)[order]
-    last = int((~rows.correct & ~known).sum())
+    wrong = ~rows.correct
     return EasiestErrors(
-        first.estimator,
-        tuple(key.at for key in shown),
-        errors,
-        float((~rows.correct).mean()),
-        last,
-        len(wanted) - len(shown),
+        estimator=first.estimator,
+        levels=tuple(key.at for key in shown),
+        errors=np.stack([result.label_errors for result in columns], -1)[order],
+        clean=float(wrong.mean()),
+        last=int((wrong & ~known).sum()),
+        others=len(wanted) - len(shown),
+    )
+
+
+def _no_votes(where: str, one_noise: bool) -> RunError:
+    """The error for a run without the votes that a curve needs."""
+    if one_noise:
+        return RunError(
+            where,
+            "has no votes for labels",
+            "audit labelled images with mc, for example under uniform, support: sphere",
+        )
+    return RunError(
+        where,
+        "has no votes under noise whose level is a severity",
+        "audit labelled images with mc under corruption",
     )

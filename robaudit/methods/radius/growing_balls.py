@@ -1,5 +1,4 @@
-"""Attacks in balls of growing radius: the first ball in which projected gradient ascent leaves the
-class."""
+"""Attacks in balls of growing radius, until projected gradient ascent leaves the class."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ restarts, *shape)."""
 
 LENGTH = 0.08
 """Length of a gradient step, relative to the radius."""
-_DIGITS = 12  # of 3 * 0.025
+_DIGITS = 12  # 3 * 0.025 is 0.07500000000000001 in binary; at 12 digits it is 0.075
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Grid:
     clipped: bool = False
 
     def radius(self, ball: int) -> float:
-        """The radius of ball j, in decimals as they are written."""
+        """The radius of ball j, in decimals as a reader would write them."""
         return round(self.step * ball, _DIGITS)
 
 
@@ -63,19 +62,26 @@ def first_escapes(
         x: the images (images, *shape).
         y: the class of each image (images,).
         target: the target class t of each image (images,).
-        starts: where the ascent begins, in the unit ball.
+        starts: the points in the unit ball where the ascent begins.
         grid: the balls.
 
-    Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the
-        procedure: "Smoothed robustness
-    analysis", section 3.4.
+    Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth);
+    Smoothed robustness analysis, section 3.4 (the procedure).
     """
     radius = torch.full((len(x),), torch.inf, dtype=torch.float64, device=x.device)
+    counts = torch.zeros(3, len(x), dtype=torch.int64, device=x.device)
+    gradients, forwards, lost = counts
     escapes = Flips(
-        x.clone(), radius, y.clone(), *torch.zeros(3, len(x), dtype=torch.int64, device=x.device)
+        pixels=x.clone(),
+        radius=radius,
+        label=y.clone(),
+        gradients=gradients,
+        forwards=forwards,
+        lost=lost,
     )
     search = _BallSearch(logits, slopes, x, y, target, grid, escapes)
     for ball in range(1, grid.balls + 1):
+        # Only images without a flip so far go on to the next ball.
         left = (~escapes.found).nonzero()[:, 0]
         if len(left):
             search.attack(ball, left, starts(left, ball))
@@ -84,7 +90,7 @@ def first_escapes(
 
 @dataclass(frozen=True, slots=True)
 class _BallSearch:
-    """The search, which records the escapes."""
+    """The state of the search; ``escapes`` records the flips and counts the passes."""
 
     logits: Logits
     slopes: Slopes
@@ -99,11 +105,14 @@ class _BallSearch:
         grid = self.grid
         domain = Ball(grid.norm, ball * grid.step, grid.clipped)
         image = images.repeat_interleave(starts.shape[1])
-        pixels = domain.project(self.x[image] + starts.flatten(0, 1) * domain.radius, self.x[image])
+        # Starts of the unit ball, scaled and moved to the image.
+        begin = self.x[image] + starts.flatten(0, 1) * domain.radius
+        pixels = domain.project(begin, self.x[image])
         for _ in range(grid.steps):
             logits, gradient = self.slopes(image, pixels, self.target[image])
             rows = self._flipped(image, logits, self.escapes.gradients)
             if len(rows):
+                # A pass with gradients may round differently, so a plain pass confirms each flip.
                 self._confirm(ball, image[rows], pixels[rows])
                 going = (~self.escapes.found[image]).nonzero()[:, 0]
                 image = image[going]
@@ -111,8 +120,8 @@ class _BallSearch:
                 gradient = gradient[going]
                 if not len(image):
                     return
-            moved = pixels + domain.step(gradient.nan_to_num(0.0, 0.0, 0.0), LENGTH * domain.radius)
-            pixels = domain.project(moved, self.x[image])
+            step = domain.step(gradient.nan_to_num(0.0, 0.0, 0.0), LENGTH * domain.radius)
+            pixels = domain.project(pixels + step, self.x[image])
         self._confirm(ball, image, pixels)
 
     def _confirm(self, ball: int, image: Tensor, pixels: Tensor) -> None:
@@ -121,8 +130,9 @@ class _BallSearch:
         rows = self._flipped(image, logits, self.escapes.forwards)
         if not len(rows):
             return
+        # The rows of an image are adjacent: the first is the one that differs from its predecessor.
         first = torch.ones_like(rows, dtype=torch.bool)
-        first[1:] = image[rows[1:]] != image[rows[:-1]]  # the rows of an image are adjacent
+        first[1:] = image[rows[1:]] != image[rows[:-1]]
         rows = rows[first]
         hit = image[rows]
         self.escapes.radius[hit] = self.grid.radius(ball)
@@ -130,9 +140,12 @@ class _BallSearch:
         self.escapes.label[hit] = logits[rows].argmax(1)
 
     def _flipped(self, image: Tensor, logits: Tensor, passes: Tensor) -> Tensor:
-        """The rows with another class and finite logits; counts the passes and the rows with
-        non-finite logits."""
+        """The rows with another class and finite logits.
+
+        The passes of each image are added to ``passes``, rows with non-finite logits to the lost.
+        """
         passes.index_add_(0, image, torch.ones_like(image))
         finite = logits.isfinite().all(1)
         self.escapes.lost.index_add_(0, image, (~finite).long())
-        return (finite & (logits.argmax(1) != self.y[image])).nonzero()[:, 0]
+        flipped = logits.argmax(1) != self.y[image]
+        return (finite & flipped).nonzero()[:, 0]

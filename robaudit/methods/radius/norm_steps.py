@@ -1,7 +1,7 @@
 """Steps, projections and distances in l2 or l_inf around images, optionally with pixels in [0, 1].
 
 On the CPU sums add elements in a fixed order, so that the bits of a row do not depend on the batch
-(see `robaudit.numerics.rowwise`); on CUDA each sum is a single kernel.
+(see `robaudit.numerics.rowwise`). On CUDA each sum is a single kernel.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ def size(d: Tensor, norm: Norm) -> Tensor:
     """The norm of every row (rows, d): (rows,), float64."""
     if norm == "l2" and d.device.type == "cpu":
         return _sums(d.double().square()).sqrt()
-    norms: Tensor = torch.linalg.vector_norm(
-        d, 2 if norm == "l2" else math.inf, 1, dtype=torch.float64
-    )
+    order = 2 if norm == "l2" else math.inf
+    norms: Tensor = torch.linalg.vector_norm(d, order, 1, dtype=torch.float64)
     return norms
 
 
@@ -64,13 +63,11 @@ class FeasibleSet:
     lower: Tensor | None = None
     upper: Tensor | None = None
 
-    def of(self, rows: Tensor) -> FeasibleSet:
+    def for_rows(self, rows: Tensor) -> FeasibleSet:
         """The feasible sets of some rows."""
-        return (
-            self
-            if self.lower is None or self.upper is None
-            else FeasibleSet(self.norm, self.lower[rows], self.upper[rows])
-        )
+        if self.lower is None or self.upper is None:
+            return self
+        return FeasibleSet(self.norm, self.lower[rows], self.upper[rows])
 
     def boxed(self, d: Tensor) -> Tensor:
         """The nearest allowed perturbation (rows, d)."""
@@ -79,53 +76,59 @@ class FeasibleSet:
         return torch.minimum(torch.maximum(d, self.lower), self.upper)
 
     def measured(self, w: Tensor, d: Tensor) -> list[Tensor]:
-        """The measures for a step of a chain, each (rows,), float64: |d|, w . d, the dual norm of
-        w, two numbers for :meth:`rate`, and the length of the direction of :meth:`steepest`.
+        """The measures for a step of a chain, each (rows,), float64.
+
+        They are |d|, w . d, the dual norm of w, two numbers for :meth:`rate`, and the length of the
+        direction of :meth:`steepest`.
         """
         radius = size(d, self.norm)
         along = dots(w, d)
         dual = dual_size(w, self.norm)
-        inside = (
-            None
-            if self.lower is None or self.upper is None
-            else (d > self.lower) & (d < self.upper)
-        )
+        inside = None
+        if self.lower is not None and self.upper is not None:
+            inside = (d > self.lower) & (d < self.upper)
         if self.norm == "linf":
+            # The l_inf norm grows only with the pixels that are at it, up to rounding of float32.
             far = d.abs()
             edge = far >= far.amax(1, keepdim=True) * (1 - 1e-5)
-            rising = dots(w, torch.where(edge if inside is None else inside & edge, d.sign(), 0.0))
+            growing = edge if inside is None else inside & edge
+            rising = dots(w, torch.where(growing, d.sign(), 0.0))
             return [radius, along, dual, rising, rising, rising]
         if inside is None:
             return [radius, along, dual, along, dots(d, d), dual]
+        # Pixels at their bounds stay as d grows along its ray.
         moving = torch.where(inside, d, 0.0)
-        return [
-            radius,
-            along,
-            dual,
-            dots(w, moving),
-            dots(moving, moving),
-            size(self._free_slope(w, d), "l2"),
-        ]
+        rising = dots(w, moving)
+        square = dots(moving, moving)
+        return [radius, along, dual, rising, square, size(self._free_slope(w, d), "l2")]
 
     def rate(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The rate at which w . d rises with the norm as d grows along its ray (rows,); for l_inf
-        only at the border of the ball."""
+        """The rate at which w . d rises with the norm as d grows along its ray (rows,).
+
+        For l_inf it holds at the border of the ball only.
+        """
         radius, _, _, rising, square, _ = measured.T
-        rate: NDArray[np.float64] = (
-            rising if self.norm == "linf" else rising * radius / np.maximum(square, TINY)
-        )
+        rate: NDArray[np.float64] = rising
+        if self.norm == "l2":
+            # Along the ray w . d grows by `rising` and |d| by square / radius; only pixels that are
+            # not at their bounds move.
+            rate = rising * radius / np.maximum(square, TINY)
         return rate
 
     def unit(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The factor that normalises the direction of :meth:`steepest` (rows,); 1 for signs, which
-        have norm 1."""
-        return (
-            np.ones(len(measured)) if self.norm == "linf" else 1 / np.maximum(measured[:, 5], TINY)
-        )
+        """The factor that normalises the direction of :meth:`steepest` (rows,).
+
+        It is 1 for signs, which have norm 1.
+        """
+        if self.norm == "linf":
+            return np.ones(len(measured))
+        return 1 / np.maximum(measured[:, 5], TINY)
 
     def steepest(self, w: Tensor, d: Tensor, unit: Tensor) -> Tensor:
-        """The direction of norm 1 in which w . d rises most, without the pixels that the bounds
-        stop at once (rows, d)."""
+        """The direction of norm 1 in which w . d rises most (rows, d).
+
+        Pixels that the bounds stop at once are left out.
+        """
         w = self._free_slope(w, d)
         return w.sign() if self.norm == "linf" else scaled(w, unit)
 
@@ -133,31 +136,34 @@ class FeasibleSet:
         """The slope without the pixels that the bounds stop."""
         if self.lower is None or self.upper is None:
             return w
-        return torch.where(((d <= self.lower) & (w < 0)) | ((d >= self.upper) & (w > 0)), 0.0, w)
+        stopped_below = (d <= self.lower) & (w < 0)
+        stopped_above = (d >= self.upper) & (w > 0)
+        return torch.where(stopped_below | stopped_above, 0.0, w)
 
     def onto_ball(self, d: Tensor, radius: Tensor) -> Tensor:
-        """Project onto the sphere of each row's radius (l2; partly compensating for clipping) or
-        into the ball (l_inf)."""
+        """Project onto the sphere (l2) or into the ball (l_inf) of each row's radius."""
         if self.norm == "linf":
             wide = radius.to(d.dtype)[:, None]
             return self.boxed(torch.minimum(torch.maximum(d, -wide), wide))
+        # Clipping shortens d; scaling it again makes up for a part of that each time.
         for _ in range(1 if self.lower is None else 3):
             d = self.boxed(scaled(d, radius / size(d, "l2").clamp_min(TINY)))
         return d
 
     def nearest(self, w: Tensor, needed: Tensor) -> Tensor:
-        """The smallest allowed perturbation with w . d >= needed (rows, d), or the nearest to it
-        that is allowed.
+        """The smallest allowed perturbation with w . d >= needed (rows, d).
 
-        It is w (l2) or sign w (l_inf) times a factor, clipped to the box; w . d is a concave,
-        piecewise linear function of the factor, and Newton's method from 0 reaches the root from
-        below.
+        Where there is none, it is the allowed perturbation with the largest w . d. It is w (l2) or
+        sign w (l_inf) times a factor, clipped to the box. Clipped, w . d is a concave, piecewise
+        linear function of the factor; Newton's method from 0 reaches the root from below.
 
         Args:
             w: (rows, d).
             needed: (rows,), at least 0.
         """
         direction = w.sign() if self.norm == "linf" else w
+        # The distance to a hyperplane, as in DeepFool: needed / |w|^2 times w, or / |w|_1 times the
+        # signs.
         slope = dots(w, direction)
         factor = torch.where(slope > 0, needed / slope.clamp_min(TINY), 0.0)
         if self.lower is None or self.upper is None:
@@ -168,7 +174,6 @@ class FeasibleSet:
             free = torch.where(w > 0, d < self.upper, d > self.lower)
             slope = dots(w, torch.where(free, direction, 0.0))
             missing = needed - dots(w, self.boxed(d))
-            factor = factor + torch.where(
-                (slope > 0) & (missing > 0), missing / slope.clamp_min(TINY), 0.0
-            )
+            step = missing / slope.clamp_min(TINY)
+            factor = factor + torch.where((slope > 0) & (missing > 0), step, 0.0)
         return self.boxed(scaled(direction, factor))

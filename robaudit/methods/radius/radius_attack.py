@@ -1,5 +1,4 @@
-"""`radius_attack`: the norm of the smallest perturbation that changes the class, as found by
-attacks."""
+"""`radius_attack`: the norm of the smallest class-changing perturbation that attacks find."""
 
 from __future__ import annotations
 
@@ -13,12 +12,13 @@ from robaudit.engine.batch import ImageBatch
 from robaudit.engine.objective import Objective
 from robaudit.methods.radius.minimal_norm import Flips, Search, passes_of, shared_flips
 from robaudit.methods.radius.norm_steps import Norm
-from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, rows_of
+from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, results_of
 from robaudit.noise.noise import shape_of
 from robaudit.numerics.normal import normal_cdf
 from robaudit.results import Result
 
 PURPOSE = "radius"
+"""The stream of random numbers of the restarts."""
 _USUAL = Search("l2")
 
 
@@ -27,7 +27,7 @@ class RadiusAttack(SearchedRadius):
     the radius.
 
     Chains follow the decision boundary towards the image, starting from the image itself and from
-    noise (:func:`robaudit.methods.radius.minimal_norm.shared_flips`); then the best point is
+    noise (:func:`robaudit.methods.radius.minimal_norm.shared_flips`). Then the best point is
     polished, and its ray bisected. Every value belongs to a perturbed image that the network, in
     its own precision, classifies differently in a plain pass. The norms are searched together: a
     flip in any norm counts in the others, and each norm starts a chain at the best flip of the
@@ -57,17 +57,19 @@ class RadiusAttack(SearchedRadius):
 
     @property
     def rows_at_once(self) -> int:
-        """The chains that start from an image."""
+        """The number of chains that start from an image."""
         return _USUAL.targets
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The most passes of an image."""
+        # The cap bounds no number of passes, so any will do.
         gradients, forwards = passes_of([self._search(norm, 1.0) for norm in self.norm])
         return 1 + gradients + forwards, gradients
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
-        searches = [self._search(norm, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
+        shape = shape_of(batch.x)
+        searches = [self._search(norm, self.limit(norm, shape)) for norm in self.norm]
 
         def search(group: Tensor) -> list[Flips]:
             y = batch.predicted[group]
@@ -75,19 +77,32 @@ class RadiusAttack(SearchedRadius):
             uniforms = partial(restart_uniforms, batch, group, PURPOSE)
             return shared_flips(model.logits, model.slopes, batch.x[group], y, searches, uniforms)
 
-        flips, passes = flips_of(
-            batch, batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets), search
-        )
-        caps = [each.cap for each in searches]
-        by_norm = [
-            rows_of(batch, f.radius, f.label, cap, self.interval, passes, f.lost)
-            for f, cap in zip(flips, caps, strict=True)
-        ]
+        # The linearised boundaries hold a slope for each candidate class at once.
+        values = batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets)
+        flips, passes = flips_of(batch, values, search)
+        by_norm = []
+        for nearest, options in zip(flips, searches, strict=True):
+            results = results_of(
+                batch,
+                nearest.radius,
+                reached=nearest.label,
+                cap=options.cap,
+                interval=self.interval,
+                passes=passes,
+                lost=nearest.lost,
+            )
+            by_norm.append(results)
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
+        """The options of the search in a norm."""
         return Search(
-            norm, self.clip, cap, restarts=self.restarts, steps=self.steps, polish=self.polish
+            norm=norm,
+            clipped=self.clip,
+            cap=cap,
+            restarts=self.restarts,
+            steps=self.steps,
+            polish=self.polish,
         )
 
 
@@ -95,4 +110,5 @@ def restart_uniforms(batch: ImageBatch, group: Tensor, purpose: str, restart: in
     """Starting noise of a restart on [0, 1], for the images of a group (images, channels, height,
     width)."""
     draws = [z for image in group.tolist() for z in batch.normals(purpose, image, 1, restart)]
+    # Normal variables depend on seed, purpose and sample alone, whatever the group.
     return normal_cdf(torch.cat(draws).double()).to(batch.x.dtype)

@@ -22,7 +22,7 @@ from robaudit.results import CleanImage, Result, Searched
 from robaudit.spec.fields import as_tuple
 
 LEAST_CAP = 1e-6
-"""Smaller perturbations are hardly more than the rounding of float32 pixels."""
+"""The smallest cap: smaller perturbations are hardly more than the rounding of float32 pixels."""
 
 
 def _each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
@@ -81,36 +81,36 @@ class SearchedRadius(RadiusEstimator):
     clip: bool = Field(False, description="look at images within [0, 1] only")
 
     def limit(self, norm: str, shape: Shape) -> float:
-        """Where the search ends."""
+        """The radius at which the search ends."""
         return diameter(norm, shape) if self.cap is None else self.cap
 
 
 def diameter(norm: str, shape: Shape) -> float:
     """The largest distance between two images within [0, 1]."""
+    # It is reached by an image of zeros and an image of ones.
     return math.sqrt(math.prod(shape)) if norm == "l2" else 1.0
 
 
 def flips_of(
     batch: ImageBatch, values: int, search: Callable[[Tensor], Sequence[Flips]]
 ) -> tuple[Sequence[Flips], Sequence[tuple[int, int]]]:
-    """The nearest flips of a chunk's images in each norm, and the forwards and backwards of each
-    image.
+    """The nearest flips of a chunk's images in each norm, and each image's forwards and backwards.
 
     Args:
         batch: the chunk.
-        values: values that the search holds at once for an image: it gets groups that fit into
-            memory.
+        values: number of values that the search holds at once for an image. It gets groups of
+            images that fit into memory.
         search: indices of some images -> their flips in each norm.
     """
     parts = [search(group) for group in batch.groups(values)]
     flips = [Flips.joined(of_norm) for of_norm in zip(*parts, strict=True)]
-    spent = torch.stack(
-        [torch.stack([f.forwards + f.gradients, f.gradients], 1) for f in flips]
-    ).sum(0)
+    # A gradient is a forward and a backward pass; the clean pass is added at the end.
+    counts = [torch.stack([f.forwards + f.gradients, f.gradients], 1) for f in flips]
+    spent = torch.stack(counts).sum(0)
     return flips, [(1 + forwards, gradients) for forwards, gradients in spent.tolist()]
 
 
-def rows_of(
+def results_of(
     batch: ImageBatch,
     radius: Tensor,
     reached: Tensor,
@@ -130,8 +130,9 @@ def rows_of(
         interval: of a value with a flip.
         passes: forwards and backwards of each image.
         lost: points of each image with non-finite logits, which may hide a flip (images,).
-        searches: further details of each.
+        searches: further details of each image's search.
     """
+    # An upper bound has no lower end but 0.
     exact = interval.kind is IntervalKind.EXACT
     missing = [0] * len(batch.x) if lost is None else lost.tolist()
     further: Sequence[Searched | None] = searches or [None] * len(batch.x)
@@ -140,8 +141,14 @@ def rows_of(
     for distance, to, (forwards, backwards), not_finite, details, (g, margin) in zip(
         radius.tolist(), reached.tolist(), passes, missing, further, eases, strict=True
     ):
+        # Without a flip the true radius is only known to be larger than the cap.
         hit = math.isfinite(distance)
         value = distance if hit else cap
+        note = ""
+        numbers = {}
+        if not_finite:
+            note = f"{not_finite} points gave non-finite logits, counted as no flips"
+            numbers = {"not_finite": not_finite}
         results.append(
             Result(
                 value=value,
@@ -151,12 +158,10 @@ def rows_of(
                 forwards=forwards,
                 backwards=backwards,
                 interval=interval if hit else Interval(IntervalKind.CENSORED),
-                note=f"{not_finite} points gave non-finite logits, counted as no flips"
-                if not_finite
-                else "",
+                note=note,
                 search=details,
                 clean=CleanImage(margin, g),
-                numbers={"not_finite": not_finite} if not_finite else {},
+                numbers=numbers,
             )
         )
     return results

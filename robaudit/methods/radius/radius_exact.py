@@ -7,7 +7,7 @@ from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.errors import ModelError
-from robaudit.methods.radius.radius_estimator import RadiusEstimator, diameter, rows_of
+from robaudit.methods.radius.radius_estimator import RadiusEstimator, diameter, results_of
 from robaudit.models.graph import Model, record
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import is_affine
@@ -17,10 +17,9 @@ from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import Result, Searched
 
 _ROWS = 64  # weight differences computed at once
+# A linear network's logits may differ from W x + b by rounding: a far larger difference, relative
+# to the largest logit, means that the network is not linear.
 _FAR = 1e-3
-"""Tolerated difference between logits and the affine function, relative to the largest logit; more
-than rounding."""
-
 _UNKNOWN = 1e9  # stands for a rounding error of any size
 
 
@@ -32,8 +31,8 @@ class RadiusExact(RadiusEstimator):
     perturbation that is longer by any amount does. Linear networks are recognised by the operations
     of one pass: products with fixed weights, sums, means, fixed normalisation, changes of shape.
     Every clean pass is compared with W x + b. The detail ``rounding`` bounds the error from rounded
-    logits (:func:`robaudit.numerics.margins.margin_rounding`), which is large if the logits are
-    large and their margin is small.
+    logits (:func:`robaudit.numerics.margins.margin_rounding`). It is large if the logits are large
+    and their margin is small.
 
     Source: Giraudon et al., Intrinsic robustness, proposition 3.2, in its exact form for linear
     networks (Moosavi-Dezfooli et al. 2016).
@@ -49,10 +48,11 @@ class RadiusExact(RadiusEstimator):
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
         """Refuse a network that is not linear."""
-        if other := other_operation(model, image):
+        obstacle = other_operation(model, image)
+        if obstacle:
             raise ModelError(
                 model.name,
-                f"is not linear, and radius_exact needs it to be: {other}",
+                f"is not linear, and radius_exact needs it to be: {obstacle}",
                 "use radius_attack",
             )
 
@@ -62,55 +62,69 @@ class RadiusExact(RadiusEstimator):
         Raises:
             ModelError: the logits are not linear in the pixels.
         """
-        shape = shape_of(batch.x)
         model = batch.engine.model
         y = batch.predicted
-        # (classes, pixels)
-        weights = matrix(
-            model, batch.x[0], batch.classes, max(1, batch.engine.gradient_rows(shape, 1))
-        )
-        pixels = batch.x.flatten(1).double()
+        rows = max(1, batch.engine.gradient_rows(shape_of(batch.x), 1))
+        weights = matrix(model, batch.x[0], batch.classes, rows)  # (classes, pixels)
+        _check_linear(batch, weights)
         logits = batch.logits
-        expected = logits[0] + (pixels - pixels[0]) @ weights.T
-        if ((expected - logits).abs().amax() > _FAR * logits.abs().amax().clamp_min(1e-30)).item():
-            raise ModelError(
-                model.name, "is not linear: its logits are not W x + b", "use radius_attack"
-            )
         margins = logits.gather(1, y[:, None]) - logits  # (images, classes), 0 at y
         eps = torch.finfo(model.dtype).eps
-        # (images, classes)
-        errors = margin_rounding(logits, _own_slopes(weights, y, "l2"), eps, pixels.shape[1])
+        slopes = _own_slopes(weights, y, "l2")
+        errors = margin_rounding(logits, slopes, eps, weights.shape[1])  # (images, classes)
         by_norm = []
         for norm in self.norm:
             slope = _own_slopes(weights, y, norm)
-            never = (slope == 0) | (torch.arange(batch.classes, device=y.device) == y[:, None])
-            radius, reached = torch.where(
-                never, torch.inf, margins / torch.where(never, 1.0, slope)
-            ).min(1)
-            off = (
-                (errors / torch.where(never, 1.0, slope))
-                .gather(1, reached[:, None])[:, 0]
-                .clamp_max(_UNKNOWN)
-            )
-            searches = [Searched(rounding=error) for error in off.tolist()]
+            # A class with the same weights as y is never reached, and y has no distance to itself.
+            itself = torch.arange(batch.classes, device=y.device) == y[:, None]
+            never = (slope == 0) | itself
+            divisor = torch.where(never, 1.0, slope)
+            # Giraudon et al., proposition 3.2 in its exact form: (z_y - z_j) / |w_y - w_j|.
+            radius, reached = torch.where(never, torch.inf, margins / divisor).min(1)
+            radius_errors = (errors / divisor).gather(1, reached[:, None])[:, 0]
+            known = radius_errors.clamp_max(_UNKNOWN)
+            searches = [Searched(rounding=error) for error in known.tolist()]
             passes = [(1, batch.classes)] * len(batch.x)
-            by_norm.append(
-                rows_of(
-                    batch,
-                    radius,
-                    reached,
-                    diameter(norm, shape),
-                    self.interval,
-                    passes,
-                    searches=searches,
-                )
+            cap = diameter(norm, shape_of(batch.x))
+            results = results_of(
+                batch,
+                radius,
+                reached=reached,
+                cap=cap,
+                interval=self.interval,
+                passes=passes,
+                searches=searches,
             )
+            by_norm.append(results)
         return list(zip(*by_norm, strict=True))
 
 
+def _check_linear(batch: ImageBatch, weights: Tensor) -> None:
+    """Refuse logits that are not W x + b.
+
+    b is eliminated by the first image: z(x) = z(x_0) + W (x - x_0). The operations of one pass may
+    miss branches that other images take.
+
+    Raises:
+        ModelError: they differ by more than rounding.
+    """
+    pixels = batch.x.flatten(1).double()
+    logits = batch.logits
+    expected = logits[0] + (pixels - pixels[0]) @ weights.T
+    largest = logits.abs().amax().clamp_min(1e-30)
+    if ((expected - logits).abs().amax() > _FAR * largest).item():
+        raise ModelError(
+            batch.engine.model.name,
+            "is not linear: its logits are not W x + b",
+            "use radius_attack",
+        )
+
+
 def other_operation(model: Model, image: Tensor) -> str:
-    """Why a network is not affine: its first operation that is not affine, or numbers taken out of
-    the pixels; '' if it is affine.
+    """Why a network is not affine; empty if it is.
+
+    The reason is its first operation that is not affine, or that numbers are taken out of the
+    pixels.
 
     Args:
         model: pixels (n, channels, height, width) to logits (n, classes).
@@ -140,24 +154,27 @@ def matrix(model: Model, image: Tensor, classes: int, rows: int) -> Tensor:
         with torch.enable_grad():
             x = image.expand(len(part), *image.shape).detach().clone().requires_grad_(True)
             logits = model(x)
-        (slope,) = (
-            torch.autograd.grad(logits.gather(1, part[:, None]).sum(), x)
-            if logits.requires_grad
-            else (torch.zeros_like(x),)
-        )
+        slope = torch.zeros_like(x)
+        # Logits that do not depend on the pixels have no graph.
+        if logits.requires_grad:
+            # Row k is the k-th logit of the part, so one gradient of the sum has all their slopes.
+            own = logits.gather(1, part[:, None])
+            (slope,) = torch.autograd.grad(own.sum(), x)
         slopes.append(slope.flatten(1).double())
     return torch.cat(slopes)
 
 
 def _own_slopes(weights: Tensor, y: Tensor, norm: str) -> Tensor:
     """:func:`_slopes` of the class y of each image (images, classes)."""
+    # Few classes are predicted in a chunk, so each class's slopes are computed once.
     labels, place = y.unique(return_inverse=True)
-    return torch.stack([_slopes(weights, int(label), norm) for label in labels.tolist()])[place]
+    by_class = [_slopes(weights, int(label), norm) for label in labels.tolist()]
+    return torch.stack(by_class)[place]
 
 
 def _slopes(weights: Tensor, y: int, norm: str) -> Tensor:
     """The dual norm of w_y - w_j for every class j (classes,)."""
     dual = 2 if norm == "l2" else 1
-    return torch.cat(
-        [torch.linalg.vector_norm(weights[y] - part, dual, dim=1) for part in weights.split(_ROWS)]
-    )
+    parts = weights.split(_ROWS)
+    norms = [torch.linalg.vector_norm(weights[y] - part, dual, dim=1) for part in parts]
+    return torch.cat(norms)

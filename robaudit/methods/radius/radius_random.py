@@ -1,5 +1,4 @@
-"""`radius_random`: the norm of the smallest perturbation along random directions that changes the
-class."""
+"""`radius_random`: the norm of the smallest class-changing perturbation along random directions."""
 
 from __future__ import annotations
 
@@ -14,14 +13,15 @@ from robaudit.engine.estimator import Need
 from robaudit.engine.objective import Objective
 from robaudit.methods.radius.minimal_norm import Flips
 from robaudit.methods.radius.norm_steps import Norm
-from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, rows_of
+from robaudit.methods.radius.radius_estimator import SearchedRadius, flips_of, results_of
 from robaudit.methods.radius.random_directions import DOUBLINGS, Rays, least_flip
 from robaudit.noise.noise import Shape, shape_of
 from robaudit.numerics.normal import normal_cdf
 from robaudit.results import Result
 
 PURPOSE = "random directions"
-# directions tried together, and the most values in them
+"""The stream of random numbers of the directions."""
+# Number of directions tried together: fewer for large images, within these values of a block.
 _BLOCK = 250
 _FEWEST = 8
 _BLOCK_VALUES = 2**22
@@ -59,38 +59,46 @@ class RadiusRandom(SearchedRadius):
     )
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The passes of a typical image: the first directions at every doubling, the others
-        twice."""
+        """The passes of a typical image.
+
+        They are the first directions at every doubling, and the others twice.
+        """
         first = min(_BLOCK, self.directions)
-        return 1 + len(self.norm) * (1 + first * (1 + DOUBLINGS) + 2 * (self.directions - first)), 0
+        later = self.directions - first
+        each_norm = 1 + first * (1 + DOUBLINGS) + 2 * later
+        return 1 + len(self.norm) * each_norm, 0
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         shape = shape_of(batch.x)
         directions = self._block(shape)
-        flips, passes = flips_of(
-            batch,
-            directions * math.prod(shape),
-            lambda group: [self._nearest(batch, group, norm, directions) for norm in self.norm],
-        )
-        by_norm = [
-            rows_of(
+
+        def search(group: Tensor) -> list[Flips]:
+            return [self._nearest(batch, group, norm, directions) for norm in self.norm]
+
+        flips, passes = flips_of(batch, directions * math.prod(shape), search)
+        by_norm = []
+        for norm, nearest in zip(self.norm, flips, strict=True):
+            results = results_of(
                 batch,
-                flip.radius,
-                flip.label,
-                self.limit(norm, shape),
-                self.interval,
-                passes,
-                flip.lost,
+                nearest.radius,
+                reached=nearest.label,
+                cap=self.limit(norm, shape),
+                interval=self.interval,
+                passes=passes,
+                lost=nearest.lost,
             )
-            for norm, flip in zip(self.norm, flips, strict=True)
-        ]
+            by_norm.append(results)
         return list(zip(*by_norm, strict=True))
 
     def _block(self, shape: Shape) -> int:
-        """Directions tried together; they depend on the image shape alone, because the bisections
-        depend on them."""
-        return min(self.directions, max(_FEWEST, min(_BLOCK, _BLOCK_VALUES // math.prod(shape))))
+        """The number of directions tried together.
+
+        It depends on the image shape alone: the bisections depend on it, and rows must not depend
+        on the memory of the machine.
+        """
+        within = min(_BLOCK, _BLOCK_VALUES // math.prod(shape))
+        return min(self.directions, max(_FEWEST, within))
 
     def _nearest(self, batch: ImageBatch, group: Tensor, norm: Norm, directions: int) -> Flips:
         """The least flip of the images of a group."""
@@ -98,20 +106,25 @@ class RadiusRandom(SearchedRadius):
         def draws(block: int) -> Tensor:
             start = block * directions
             count = min(directions, self.directions - start)
-            z = torch.stack(
-                [
-                    torch.cat([*batch.normals(PURPOSE, image, count, start)])
-                    for image in group.tolist()
-                ]
-            )
-            return z if norm == "l2" else (2 * normal_cdf(z.double()) - 1).to(z.dtype)
+            normals = [
+                torch.cat([*batch.normals(PURPOSE, image, count, start)])
+                for image in group.tolist()
+            ]
+            z = torch.stack(normals)
+            if norm == "l2":
+                return z
+            # Uniform in the cube: the distribution function of a normal variable is uniform.
+            return (2 * normal_cdf(z.double()) - 1).to(z.dtype)
 
         y = batch.predicted[group]
+        cap = self.limit(norm, shape_of(batch.x))
+        blocks = -(-self.directions // directions)  # rounded up
         rays = Rays(
-            norm,
-            self.limit(norm, shape_of(batch.x)),
-            -(-self.directions // directions),
-            self.clip,
-            self.tolerance,
+            norm=norm,
+            cap=cap,
+            blocks=blocks,
+            clipped=self.clip,
+            tolerance=self.tolerance,
         )
-        return least_flip(Objective(batch, y, group).logits, batch.x[group], y, draws, rays)
+        logits = Objective(batch, y, group).logits
+        return least_flip(logits, batch.x[group], y, draws, rays)

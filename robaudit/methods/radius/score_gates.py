@@ -23,21 +23,22 @@ def _scores(evidence: Evidence) -> Scores:
         RunError: the run has no labels.
     """
     key = evidence.key
-    (radii,) = (
-        own for own in radii_of(evidence.run, [key.estimator], key.at.choice) if own.key == key
-    )
+    # An estimator has a result for each norm and noise level; the evidence is of one of them.
+    candidates = radii_of(evidence.run, [key.estimator], key.at.choice)
+    (radii,) = (radii for radii in candidates if radii.key == key)
     return scores_of(radii, evidence.basis.confidence)
 
 
 def _score(low: float, high: float, gate: Gate, evidence: Evidence) -> Measured:
-    """A score and its interval: for these images from the ends of their radii, for the population
-    the interval over images.
+    """A score and its interval.
 
-    The radii of a search are upper bounds: the true radii, and with them the score, may be as small
-    as the range allows, and a score that does not grow with them may have any value.
+    For these images the interval follows from the ends of their radii, for the population from a
+    bootstrap over images. The radii of a search are upper bounds: the true radii may be as small as
+    the range allows, and with them a score that grows with them. Any other score may have any
+    value.
 
     Args:
-        low, high: its range.
+        low, high: the range of the score.
         gate, evidence: see :class:`Statistic`.
     """
     scores = evidence.once(_scores)
@@ -55,6 +56,7 @@ def _score(low: float, high: float, gate: Gate, evidence: Evidence) -> Measured:
     if estimate is None or estimate.bounds is None:
         return Measured(Estimate(score.value), images=size, remarks=remarks)
     if scores.radii.upper_bounds:
+        # Means, smallest radii, ratios and slopes grow with the radii: those with this range.
         grows = low == 0.0 and high == math.inf
         estimate = estimate.with_bounds((low, estimate.bounds[1] if grows else high))
     stuck = f"more than {size} images would narrow it" if population else "its images leave it open"
@@ -64,17 +66,17 @@ def _score(low: float, high: float, gate: Gate, evidence: Evidence) -> Measured:
 
 
 def _of_radii(scores: Scores) -> Iterator[str]:
+    """Remarks on radii that are bounds, and on images that do not enter."""
     radii = scores.radii
     if radii.upper_bounds:
         yield "upper bounds: the true values may be as small as the range allows"
     if radii.censored.any():
-        yield (
-            f"{int(radii.censored.sum())} of {len(radii.ids)} images are censored at "
-            f"{radii.cap:.4g}"
-        )
+        number = int(radii.censored.sum())
+        yield f"{number} of {len(radii.ids)} images are censored at {radii.cap:.4g}"
     if radii.left_out:
         yield f"{radii.left_out} correct images with g <= 0 are in no ratio"
-    if left := radii.unlabelled + radii.not_finite:
+    left = radii.unlabelled + radii.not_finite
+    if left:
         yield f"{left} images left out: no label or no finite value"
 
 
@@ -92,5 +94,8 @@ def _statistic(low: float = 0.0, high: float = math.inf) -> Statistic:
 POSITIVE = _statistic()
 """A mean or smallest radius, a ratio or a slope."""
 DETERMINATION = _statistic(-math.inf, 1.0)
+"""R^2 of the line through the origin, which may be worse than the mean."""
 VARIATION = _statistic(0.0, 1.0)
+"""A relative difference of the halves, without its sign."""
 DIFFERENCE = _statistic(-math.inf)
+"""A difference of the halves."""

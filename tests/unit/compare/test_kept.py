@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.compare.matching import common
+from robaudit.compare.matching import common_draws
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
 from robaudit.results import MOST_STORED_DRAWS, Votes
@@ -68,7 +68,7 @@ def test_bits_come_back(kept: list[bool]) -> None:
 def test_discordant_draws(pair: tuple[list[bool], list[bool]]) -> None:
     base, new = (np.array(one) for one in pair)
     rows = tuple(map(row_of, pair))
-    found = common(*rows)
+    found = common_draws(*rows)
     assert found[:5] == (len(base), int((base & ~new).sum()), int((new & ~base).sum()), 0, 0)
     assert found.kept == (base.sum(), new.sum())
 
@@ -100,7 +100,7 @@ def test_rows_that_do_not_say_have_no_bits() -> None:
         replace(GOOD, votes=Votes((7, 3), bits="")),
     ):
         assert bits_of(row) is None
-        assert common(row, GOOD).draws == 0
+        assert common_draws(row, GOOD).draws == 0
     broken = replace(GOOD, votes=Votes((7, 2), lost=1, bits=base64.b64encode(DATA).decode()))
     assert bits_of(broken) is not None, "copies that gave no finite logits count as flips"
 
@@ -137,7 +137,7 @@ def test_antithetic_copies_are_paired_pair_by_pair() -> None:
     )
     base = replace(GOOD, votes=Votes((4, 4), split=2, bits=before))
     new = replace(GOOD, votes=Votes((3, 5), split=1, bits=now))
-    found = common(base, new)
+    found = common_draws(base, new)
     assert (found.lost, found.half_lost, found.half_won, found.won, found.draws) == (1, 0, 1, 0, 8)
     single = replace(new, votes=Votes((3, 5), bits=now))
-    assert common(base, single).draws == 0, "pairs and single draws have no draw in common"
+    assert common_draws(base, single).draws == 0, "pairs and single draws have no draw in common"

@@ -424,14 +424,14 @@ def test_constant_logits(golden: Golden) -> None:
 
 
 def test_declared_constants() -> None:
-    found = Lipschitz.of_declared({"l2": 2.0}, 3, 100)
+    found = Lipschitz.from_declared({"l2": 2.0}, 3, 100)
     other = ~torch.eye(3, dtype=torch.bool)
     assert found.margins["l2"][other].tolist() == pytest.approx([2 * math.sqrt(2)] * 6)
     assert found.margins["linf"][other].tolist() == pytest.approx([20 * math.sqrt(2)] * 6)
     assert found.constant == pytest.approx({"l2": 2.0, "linf": 20.0})
-    both = Lipschitz.of_declared({"l2": 2.0, "linf": 3.0}, 3, 100)
+    both = Lipschitz.from_declared({"l2": 2.0, "linf": 3.0}, 3, 100)
     assert both.margins["linf"][other].tolist() == pytest.approx([6.0] * 6)
-    only = Lipschitz.of_declared({"linf": 3.0}, 4, 100)
+    only = Lipschitz.from_declared({"linf": 3.0}, 4, 100)
     assert float(only.margins["l2"][0, 1]) == pytest.approx(6.0)
     assert only.constant == pytest.approx({"l2": 6.0, "linf": 3.0})
     assert found.declared

@@ -147,7 +147,7 @@ def outcomes(question: Question, p: float) -> tuple[float, float, float]:
         weight = np.convolve(weight, binom.pmf(np.arange(then - draws + 1), then - draws, p))
         draws = then
         kept = np.arange(len(weight), dtype=np.float64)
-        stop, bound, radius = question.look(kept, draws)
+        stop, bound, radius = question.analyse(kept, draws)
         assert np.all(radius[bound > 0.5] > 0)
         yes += weight[stop & (radius >= question.radius)].sum()
         wrong += weight[stop & (bound > p)].sum()
@@ -186,7 +186,7 @@ def test_questions_exactly(question: Question) -> None:
 def test_a_bound_depends_on_its_own_count_alone() -> None:
     question = QUESTIONS[0]
     kept = np.arange(300, 401, dtype=np.float64)
-    whole = question.look(kept, 400)
+    whole = question.analyse(kept, 400)
     for i, k in enumerate(kept.tolist()):
-        for all_of_them, alone in zip(whole, question.look(np.array([k]), 400), strict=True):
+        for all_of_them, alone in zip(whole, question.analyse(np.array([k]), 400), strict=True):
             assert all_of_them[i] == alone[0]
