@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ from robaudit.api.listening import PythonListener
 from robaudit.api.run import Run, TemporaryFolder, of_stored
 from robaudit.errors import ModelError, NothingLeftError, SpecError
 from robaudit.progress import Listener, parse_duration
+from robaudit.settings import AUDIT, BUDGET, CONFIDENCE, EXTEND, LIMIT, NAME, Setting
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
 from robaudit.spec.origin import Location, Origin
 from robaudit.spec.read import load_spec, validated
@@ -31,6 +32,9 @@ Level = float | str
 Levels = Level | Sequence[Level]
 Entry = str | Mapping[str, Any]
 OnError = Literal["stop", "skip"]
+
+_KEYS = tuple(setting for setting in AUDIT if setting.place and setting is not NAME)
+"""The settings that replace a key of the spec; the name has a default of its own."""
 
 
 @naming_arguments()
@@ -143,139 +147,186 @@ def audit(
         RobauditWarning: the input check finds something suspicious: a clean accuracy no better than
             chance, vanishing gradients, ...
     """
+    # The first statement, so that the local variables are the arguments.
     arguments = locals()
-    net: Any
-    settings = {key: arguments[key] for key in _SETTINGS if arguments[key] is not None}
-    if isinstance(what, AuditSpec | str | Path | Mapping):
-        net = model
-        spec = _changed(
-            _as_spec(what),
-            settings,
-            name,
-            net_given=model is not None,
-            data_given=dataset is not None,
-        )
-    elif model is not None:
-        raise SpecError(
-            "model", "is given twice", "audit(net, dataset, ...), or audit(spec, model=net)"
-        )
-    else:
-        net = what
-        spec = _of_objects(what, settings, name)
-        if dataset is None:
-            raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
+    given = {
+        setting.argument: arguments[setting.argument]
+        for setting in _KEYS
+        if arguments[setting.argument] is not None
+    }
+    spec, net = _spec_and_net(what, model, given, name, data_given=dataset is not None)
+    if dataset is None and net is what:
+        raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
     samples = _opened(dataset, spec, ids, layout, image_key, label_key, skip_bad=on_error == "skip")
-    receiver = listener if listener is not None else PythonListener(progress)
-    if until_decided and (extend or budget is not None):
-        raise SpecError(
-            "extend" if extend else "budget",
-            "cannot be combined with until_decided",
-            "leave one of them out",
-        )
-    if confidence is not None and not until_decided:
-        raise SpecError(
-            "confidence", "is about sampling until gates are decided", "add until_decided=True"
-        )
+    _refuse_combinations(
+        until_decided=until_decided, extend=extend, budget=budget, confidence=confidence
+    )
+    run_audit = _Audit(
+        samples=samples,
+        net=net,
+        extend=extend,
+        # With gates it is checked once, before the first interim analysis.
+        fresh=fresh and not until_decided,
+        listener=listener if listener is not None else PythonListener(progress),
+        budget=parse_duration(budget, "budget") if isinstance(budget, str) else budget,
+        on_error=on_error,
+        trust=trust,
+        ray_address=ray_address,
+    )
     import torch
 
-    from robaudit.auditing.audit import audit as run_audit
     from robaudit.auditing.until import sample_until_decided
     from robaudit.gates.sources import parsed, refuse_beyond
 
-    seconds = parse_duration(budget, "budget") if isinstance(budget, str) else budget
-
-    def audited(
-        wanted: AuditSpec,
-        folder: Path | None,
-        until: UntilDecided | None = None,
-        kept: Kept | None = None,
-    ) -> stored.Run:
-        return run_audit(
-            wanted,
-            out=folder,
-            dataset=samples,
-            model=net,
-            extend=extend,
-            fresh=fresh and not until_decided,
-            listener=receiver,
-            budget=seconds,
-            on_error=on_error,
-            trust=trust,
-            ray_address=ray_address,
-            until=until,
-            kept=kept,
-        )
-
-    asked = parsed(spec.gates, "gates")
-    if not until_decided and not extend:  # a run to extend may have further results
-        refuse_beyond(spec, asked)
+    gate_list = parsed(spec.gates, "gates")
+    # A run to extend may have results that the spec no longer names.
+    if not until_decided and not extend:
+        refuse_beyond(spec, gate_list)
     home = TemporaryFolder() if out is None and net is what else None
-    folder = home.path if home is not None else None if out is None else Path(out)
+    folder = home.path if home is not None else _path(out)
     try:
-        with (
-            torch.inference_mode(False),
-            torch.enable_grad(),
-        ):  # the caller may have switched gradients off
+        # The caller may have switched gradients off.
+        with torch.inference_mode(False), torch.enable_grad():
             if until_decided:
-                done = sample_until_decided(
-                    spec, asked, folder, audited, fresh=fresh, confidence=confidence
-                ).run
+                outcome = sample_until_decided(
+                    spec, gate_list, folder, run_audit, fresh=fresh, confidence=confidence
+                )
+                run = outcome.run
             else:
-                done = audited(spec, folder)
+                run = run_audit(spec, folder)
     except BaseException:
         if home is not None:
             home.remove()
         raise
-    return of_stored(done, home=home, data=samples)
+    return of_stored(run, home=home, data=samples)
 
 
-_SETTINGS: Mapping[str, Location] = {
-    "sigma": ("noise", 0, "sigma"),
-    "noise": ("noise",),
-    "estimators": ("estimators",),
-    "gates": ("gates",),
-    **{key: ("model", key) for key in ("mean", "std", "output")},
-    **{key: ("dataset", key) for key in ("class_names", "limit")},
-    **{
-        key: ("run", key)
-        for key in (
-            "seed",
-            "device",
-            "precision",
-            "batch_size",
-            "memory",
-            "deterministic",
-            "as_given",
+@dataclass(frozen=True, slots=True)
+class _Audit:
+    """Audits of one call: one, or until its gates are decided one for each interim analysis.
+
+    Attributes:
+        samples: in memory; None: those of the spec.
+        net: in memory; None: the spec's.
+        extend: add to the run in the folder.
+        fresh: refuse a folder that exists.
+        listener: receives notes, warnings and progress.
+        budget: seconds that a new run may take; None: as long as it takes.
+        on_error: what to do at an unusable sample.
+        trust: allow Python code that the spec names.
+        ray_address: the head node of a Ray cluster.
+    """
+
+    samples: Dataset | None
+    net: Any
+    extend: bool
+    fresh: bool
+    listener: Listener
+    budget: float | None
+    on_error: OnError
+    trust: bool
+    ray_address: str | None
+
+    def __call__(
+        self,
+        spec: AuditSpec,
+        folder: Path | None,
+        until: UntilDecided | None = None,
+        kept: Kept | None = None,
+    ) -> stored.Run:
+        """Audit a spec.
+
+        Raises:
+            RobauditError: the audit is refused.
+        """
+        from robaudit.auditing.audit import audit as run_audit
+
+        return run_audit(
+            spec,
+            out=folder,
+            dataset=self.samples,
+            model=self.net,
+            extend=self.extend,
+            fresh=self.fresh,
+            listener=self.listener,
+            budget=self.budget,
+            on_error=self.on_error,
+            trust=self.trust,
+            ray_address=self.ray_address,
+            until=until,
+            kept=kept,
         )
-    },
-    **{key: ("run", key) for key in ("engine", "workers", "gpus_per_worker")},
-}
-"""The part of a spec that each argument sets."""
+
+
+def _path(out: str | Path | None) -> Path | None:
+    return None if out is None else Path(out)
+
+
+def _spec_and_net(
+    what: Any, model: Any, given: Mapping[str, Any], name: str | None, *, data_given: bool
+) -> tuple[AuditSpec, Any]:
+    """The spec with the arguments applied, and the network in memory (None: the spec's).
+
+    Raises:
+        RobauditError: there are two networks or none, or the spec is not valid.
+    """
+    if isinstance(what, AuditSpec | str | Path | Mapping):
+        net_given = model is not None
+        spec = _changed(_as_spec(what), given, name, net_given=net_given, data_given=data_given)
+        return spec, model
+    if model is not None:
+        raise SpecError(
+            "model", "is given twice", "audit(net, dataset, ...), or audit(spec, model=net)"
+        )
+    return _of_objects(what, given, name), what
+
+
+def _refuse_combinations(
+    *, until_decided: bool, extend: bool, budget: object, confidence: object
+) -> None:
+    """Refuse arguments that contradict each other.
+
+    Raises:
+        SpecError: two of them do not go together.
+    """
+    if until_decided and (extend or budget is not None):
+        other = EXTEND if extend else BUDGET
+        raise SpecError(
+            other.argument, "cannot be combined with until_decided", "leave one of them out"
+        )
+    if confidence is not None and not until_decided:
+        raise SpecError(
+            CONFIDENCE, "is about sampling until gates are decided", "add until_decided=True"
+        )
 
 
 def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:
     if isinstance(what, AuditSpec):
         return what
-    return (
-        load_spec(Path(what))
-        if isinstance(what, str | Path)
-        else validated(dict(what), Origin("spec"))
-    )
+    if isinstance(what, str | Path):
+        return load_spec(Path(what))
+    return validated(dict(what), Origin("spec"))
 
 
-def _of_objects(net: Any, settings: Mapping[str, Any], name: str | None) -> AuditSpec:
-    """The spec of an audit of a network and samples in memory."""
+def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSpec:
+    """The spec of an audit of a network and samples in memory.
+
+    Raises:
+        ModelError: the network is none.
+        SpecError: no noise is given, or an argument is not valid.
+    """
     if isinstance(net, type) or not callable(net):
-        what = (
-            f"is the class {net.__name__}" if isinstance(net, type) else f"is {type(net).__name__}"
-        )
+        is_class = isinstance(net, type)
+        what = f"is the class {net.__name__}" if is_class else f"is {type(net).__name__}"
         raise ModelError(
             "net",
             what,
             "give a torch.nn.Module or a function from pixels to logits, or a spec (a dict or "
             "the path of one)",
         )
-    if "sigma" not in settings and "noise" not in settings and not settings.get("estimators"):
+    has_noise = "sigma" in given or "noise" in given
+    # Radii of the network itself need no noise.
+    if not has_noise and not given.get("estimators"):
         raise SpecError(
             "sigma",
             "is missing",
@@ -283,28 +334,35 @@ def _of_objects(net: Any, settings: Mapping[str, Any], name: str | None) -> Audi
             "'8/255'}",
         )
     document = {"model": {"format": IN_MEMORY}, "dataset": {"kind": IN_MEMORY}}
-    usual = {"device": "auto" if settings.get("engine") == "ray" else _device_of(net), **settings}
+    # Workers of Ray choose their device themselves.
+    device = "auto" if given.get("engine") == "ray" else _device_of(net)
+    # A function has a name of its own, a module that of its class.
     name = name or str(getattr(net, "__name__", type(net).__name__))
-    return validated(_with(document, usual), replace(_origin(settings), name=name))
+    origin = replace(_origin(given), name=name)
+    return validated(_with(document, {"device": device, **given}), origin)
 
 
 def _changed(
     spec: AuditSpec,
-    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
     name: str | None,
     *,
     net_given: bool,
     data_given: bool,
 ) -> AuditSpec:
-    """The spec with the arguments applied, and with objects in memory in place of those it
-    names."""
-    if not (settings or name or net_given or data_given):
+    """The spec with the arguments applied, and with objects in memory in place of those it names.
+
+    Raises:
+        SpecError: an argument is not valid, or does not fit the spec.
+    """
+    if not (given or name or net_given or data_given):
         return spec
     from robaudit.models.pretrained import filled
 
     document = filled(spec).document()
     if "engine" not in spec.run.model_fields_set:
-        # only the default: arguments for another engine are then refused
+        # It is only the default, and the document would state it: arguments that need Ray would be
+        # refused as for an engine that the user chose.
         del document["run"]["engine"]
     if net_given:
         document["model"] = {
@@ -316,49 +374,57 @@ def _changed(
             "kind": IN_MEMORY,
             **{key: document["dataset"][key] for key in ("limit", "sample", "ids", "class_names")},
         }
-    if "limit" in settings and document["dataset"].get("sample"):
-        raise SpecError(
-            "limit", "the spec audits a random subset", "change its dataset.sample.size"
-        )
+    if LIMIT.argument in given and document["dataset"].get("sample"):
+        raise SpecError(LIMIT, "the spec audits a random subset", "change its dataset.sample.size")
     document["name"] = name or spec.name
-    return validated(
-        _with(document, settings),
-        replace(_origin(settings), folder=spec.base_dir, name=name or spec.stem),
-    )
+    origin = replace(_origin(given), folder=spec.base_dir, name=name or spec.stem)
+    return validated(_with(document, given), origin)
 
 
-def _with(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The document of a spec with the arguments applied."""
-    for key in settings:
-        value = plain(settings[key])
-        location = _SETTINGS[key]
-        if key not in ("sigma", "noise"):
-            section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
-            section[str(location[-1])] = str(value) if key == "device" else value
-    if "sigma" in settings or "noise" in settings:
-        others = plain(settings.get("noise", []))
-        gaussian = [{"sigma": plain(settings["sigma"])}] if "sigma" in settings else []
-        document["noise"] = [*gaussian, *(others if isinstance(others, list) else [others])]
+    for setting in _KEYS:
+        if setting.argument in given and setting.argument not in _NOISE:
+            _set(document, setting, plain(given[setting.argument]))
+    gaussian = [{"sigma": plain(given["sigma"])}] if "sigma" in given else []
+    others = plain(given.get("noise", []))
+    if not isinstance(others, list):
+        others = [others]
+    if any(argument in given for argument in _NOISE):
+        document["noise"] = [*gaussian, *others]
     return document
 
 
-def _origin(settings: Mapping[str, Any]) -> Origin:
-    """Which argument each part of the spec comes from."""
-    moved: dict[Location, Location] = {
-        _SETTINGS[key]: (key,) for key in settings if key not in ("sigma", "noise")
-    }
-    first = 1 if "sigma" in settings else 0
-    if first:
-        moved[("noise", 0)] = ("sigma",)
-        moved[("noise", 0, "sigma")] = ("sigma",)
-    noise = settings.get("noise", ())
+_NOISE = ("sigma", "noise")
+"""The arguments that together replace the noises of a spec, those of sigma first."""
+
+
+def _set(document: dict[str, Any], setting: Setting, value: Any) -> None:
+    """Set a key of the document; its section is made where it is missing."""
+    *sections, key = setting.place
+    for section in sections:
+        document = document.setdefault(str(section), {})
+    # A device may be torch's.
+    document[str(key)] = str(value) if setting.argument == "device" else value
+
+
+def _origin(given: Mapping[str, Any]) -> Origin:
+    """The argument behind each part of the spec, for messages."""
+    moved: dict[Location, Location] = {}
+    for setting in _KEYS:
+        if setting.argument in given and setting.argument not in _NOISE:
+            moved[setting.place] = (setting.argument,)
+    first = 0
+    if "sigma" in given:
+        first = 1
+        moved["noise", 0] = ("sigma",)
+        moved["noise", 0, "sigma"] = ("sigma",)
+    noise = given.get("noise", ())
     if isinstance(noise, Mapping):
-        moved[("noise", first)] = ("noise",)
-    else:
-        moved |= {
-            ("noise", first + i): ("noise", i)
-            for i in range(len(noise) if isinstance(noise, Sequence) else 0)
-        }
+        moved["noise", first] = ("noise",)
+    elif isinstance(noise, Sequence):
+        for i in range(len(noise)):
+            moved["noise", first + i] = ("noise", i)
     return Origin("audit", moved=moved, arguments=True)
 
 

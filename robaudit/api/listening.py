@@ -12,7 +12,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from robaudit.api.arguments import in_python
 from robaudit.errors import RobauditWarning
 from robaudit.progress import (
     AUDITING,
@@ -22,6 +21,7 @@ from robaudit.progress import (
     Listener,
     audit_bar,
 )
+from robaudit.settings import in_python
 from robaudit.text import printable
 
 _SECONDS_BETWEEN = 0.5  # seconds between two drawings in a notebook

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeVar
 
-from robaudit.api.arguments import in_python
 from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.gates.decision_text import lines
 from robaudit.report.html.facts import decision_table
 from robaudit.report.tables import Table, Terminal, markdown_text
+from robaudit.settings import in_python
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Decisions(tuple[Decision, ...]):
         return self.verdict == "pass"
 
     def __repr__(self) -> str:
-        return in_python("\n".join(line for _, line in lines(self, self.inconclusive)))
+        return "\n".join(in_python(line) for _, line in lines(self, self.inconclusive))
 
     def _repr_markdown_(self) -> str:
         *_, (_, conclusion) = lines(self, self.inconclusive)

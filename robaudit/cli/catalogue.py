@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from robaudit.cli.options import OUTPUT, SummaryFormatOption
+from robaudit.cli.options import (
+    SummaryFormatOption,
+)
 from robaudit.errors import RobauditError, SpecError
+from robaudit.settings import OUTPUT
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

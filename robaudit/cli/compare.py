@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from robaudit.cli.options import (
-    GATES,
-    OUTPUT,
     ConfidenceOption,
     EstimatorFilter,
     InconclusiveOption,
@@ -23,6 +21,7 @@ from robaudit.cli.options import (
     levels,
 )
 from robaudit.errors import SpecError
+from robaudit.settings import GATES, OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from robaudit.cli.options import (
-    GATES,
-    OUTPUT,
     ConfidenceOption,
     InconclusiveOption,
     OutputOption,
@@ -18,6 +16,7 @@ from robaudit.cli.options import (
     RunArgument,
     StrictOption,
 )
+from robaudit.settings import GATES, OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

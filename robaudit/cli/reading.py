@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from robaudit.cli.options import (
-    RESULTS,
     DataOption,
     DataTrustOption,
     EstimatorFilter,
@@ -43,6 +42,7 @@ from robaudit.report.sections import (
     section_of,
     section_options,
 )
+from robaudit.settings import RESULTS
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal

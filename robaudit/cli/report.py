@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from robaudit.cli.options import (
-    OUTPUT,
     DataOption,
     DataTrustOption,
     EstimatorFilter,
@@ -23,6 +22,7 @@ from robaudit.cli.options import (
     image_source,
     levels,
 )
+from robaudit.settings import OUTPUT
 
 if TYPE_CHECKING:
     from robaudit.gates.decide import Decision

@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from robaudit.cli.options import (
-    OUTPUT,
-    RUNNING,
     OnErrorOption,
     QuietOption,
     SetOption,
@@ -18,6 +16,7 @@ from robaudit.cli.options import (
     SummaryFormatOption,
     TrustOption,
 )
+from robaudit.settings import OUTPUT, RUNNING
 
 
 def validate(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robaudit.cli.options import (
-    RUNNING,
     OutputOption,
     RunArgument,
     SummaryFormatOption,
     TrustOption,
 )
 from robaudit.errors import RobauditError
+from robaudit.settings import RUNNING
 from robaudit.text import printable
 
 if TYPE_CHECKING:

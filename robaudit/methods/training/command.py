@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import OUTPUT, RUNNING, SPEC, QuietOption, TrustOption
+from robaudit.cli.options import (
+    QuietOption,
+    TrustOption,
+)
+from robaudit.settings import OUTPUT, RUNNING, SPEC
 
 
 def train(
