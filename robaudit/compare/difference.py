@@ -44,6 +44,7 @@ from robaudit.numerics.intervals import paired_difference, share_variance
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, chosen
 from robaudit.runs.table import Columns, alike, antithetic
+from robaudit.settings import THRESHOLD
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.text import known_name
 
@@ -197,7 +198,7 @@ def compared(
     if below is None:
         below = usual_threshold(group.quantity)
     else:
-        check_threshold(below, group.quantity, "--threshold", str(group.key))
+        check_threshold(below, group.quantity, THRESHOLD.words, str(group.key))
     no_change = not group.changes.any() and not group.shared[:, 1:].any()
     same = matching.same_model and no_change
     everything = np.ones(len(group), dtype=np.bool_)

@@ -21,6 +21,7 @@ from robaudit.numerics.image_intervals import these_images
 from robaudit.plugins import STATISTICS, BrokenContractError, blaming, entry_point, shown
 from robaudit.records import Inline, Record, published
 from robaudit.runs.run import Run
+from robaudit.settings import POINT, joined
 from robaudit.spec.gate_grammar import NO_WARNINGS, Gate
 
 Verdict = Literal["pass", "fail", "inconclusive"]
@@ -199,9 +200,9 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
     more: int | None = None
     if estimate.bounds is None:
         what = f"the error of {gate.result or gate.quantity} is not known"
-        sentence = (
-            f"point estimate: {what}" if basis.point else f"{what} (--point: let the value decide)"
-        )
+        sentence = f"{what} (" + POINT + ": let the value decide)"
+        if basis.point:
+            sentence = f"point estimate: {what}"
         verdict = (
             judge(gate.relation, gate.threshold, estimate.value, estimate.value)
             if basis.point
@@ -219,7 +220,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         estimate=estimate,
         confidence=basis.confidence,
         verdict=verdict,
-        evidence="; ".join(filter(None, (*measured.remarks, *remarks, sentence))),
+        evidence=joined("; ", filter(None, (*measured.remarks, *remarks, sentence))),
         more=more,
         classes=measured.classes,
         images=measured.images,

@@ -12,6 +12,7 @@ from robaudit.estimates import Covers, Estimate
 from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.gates.measure import ClassPart
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES
+from robaudit.settings import POPULATION, changed
 from robaudit.text import clipped, printable
 
 _FEWEST = 4
@@ -29,15 +30,10 @@ def lines(
         for decision in decisions
     ]
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
-    rows = [
-        (
-            row[0],
-            "  ".join(
-                [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]
-            ),
-        )
-        for row in cells
-    ]
+    rows = []
+    for row in cells:
+        aligned = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        rows.append((row[0], "  ".join(aligned) + "  " + row[3]))
     return [*rows, (overall(decisions, inconclusive), _total(decisions, inconclusive))]
 
 
@@ -122,7 +118,7 @@ def _about(decision: Decision) -> str:
         else ""
     )
     about = decision.estimate.method if decision.count else f"{decision.about}{how}"
-    return f"{about}; {printable(decision.evidence)}" if decision.evidence else about
+    return about + "; " + changed(decision.evidence, printable) if decision.evidence else about
 
 
 def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
@@ -144,8 +140,7 @@ def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
     )
     each = f"; intervals {' and '.join(confidences)} %, each gate alone" if confidences else ""
     if any(decision.estimate.covers is Covers.MEASUREMENT for decision in decisions):
-        each += f"; for {THESE_IMAGES} only (--population: for {LIKE_THESE})"
-    return (
-        f"{overall(decisions, inconclusive)}: of {len(decisions)} "
-        f"gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"
-    )
+        each += f"; for {THESE_IMAGES} only (" + POPULATION + f": for {LIKE_THESE})"
+    gates = f"gate{'s' * (len(decisions) > 1)}"
+    start = f"{overall(decisions, inconclusive)}: of {len(decisions)} {gates} {counted}{taken}"
+    return start + each
