@@ -361,8 +361,7 @@ def _changed(
 
     document = filled(spec).document()
     if "engine" not in spec.run.model_fields_set:
-        # It is only the default, and the document would state it: arguments that need Ray would be
-        # refused as for an engine that the user chose.
+        # It is only the default. Left out, workers without engine="ray" are refused.
         del document["run"]["engine"]
     if net_given:
         document["model"] = {

@@ -72,7 +72,7 @@ class _Files:
                 raise SpecError(f"{setting.flag} {file}", f"is also {same}", "name another file")
             taken[file.resolve()] = f"the file of {setting.flag}"
         for file in self.reports:
-            check_report(file, option=settings.REPORT.flag, by_name=True)
+            check_report(file, flag=settings.REPORT.flag, by_name=True)
         if self.junit is not None:
             check_output(self.junit)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _MOST_PREVIEWED = 8
+"""Images in a picture of noise; more do not fit into it."""
+_PREVIEWED = 2
 _NOISE = "noise"
 """The kind of picture that is about a spec."""
 _KINDS_OF: Mapping[str, Sequence[str]] = {
@@ -109,14 +111,9 @@ def plot(
 
     Example: robaudit plot runs/old runs/new --kind levels --width 3.3 --no-title -o levels.pdf
     """
-    ending = output.suffix.lower()
-    if ending[1:] not in FORMATS:
+    format_ = output.suffix.lower().removeprefix(".")
+    if format_ not in FORMATS:
         raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
-    kinds = kinds_of_picture()
-    if kind not in (*kinds, _NOISE):
-        raise SpecError(
-            f"--kind {kind}", "there is no such picture", did_you_mean(kind, (*kinds, _NOISE))
-        )
     options = {
         "--threshold": threshold,
         "--max-images": max_images,
@@ -124,10 +121,7 @@ def plot(
         "--estimator": estimator or None,
         "--data": data,
     }
-    for option, value in options.items():
-        if value is not None and kind not in _KINDS_OF.get(option, kinds):
-            known = " or ".join(_KINDS_OF[option]) if option in _KINDS_OF else "the others"
-            raise SpecError(option, f"does not apply to --kind {kind}", f"use it with {known}")
+    _check_kind(kind, options)
     if kind == _NOISE and len(runs) > 1:
         raise SpecError("--kind noise", f"shows one spec, not {len(runs)}", "name one")
     from robaudit.cli.output_streams import check_output, write_output
@@ -135,20 +129,22 @@ def plot(
     check_output(output)
     from robaudit.report.pictures import can_draw
 
+    # Before the runs are read, which may take a while.
     can_draw(required=True, where=f"-o {output}")
     from robaudit.report.pictures.kinds import drawing_of, look_of, picture
 
     look = look_of(width, title=not no_title, caption=not no_caption)
-    chosen = levels(noise, level, sigma)
+    # Checked for a spec, too: here the message names the option.
+    chosen_levels = levels(noise, level, sigma)
     if kind == _NOISE:
-        drawing = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
+        drawing = _noise(runs[0], noise, level, sigma, max_images or _PREVIEWED, set_, trust=trust)
     else:
         from robaudit.report.sections import SectionRequest
         from robaudit.runs.run import read_run
 
         request = SectionRequest(
             estimators=tuple(estimator or ()),
-            levels=chosen,
+            levels=chosen_levels,
             threshold=threshold,
             data=image_source(data, trust),
             bottom=max_images,
@@ -159,7 +155,28 @@ def plot(
         from robaudit.cli.console import say
 
         say(f"note: {drawing.apart}")
-    write_output(output, [picture(drawing, ending[1:], look)])
+    write_output(output, [picture(drawing, format_, look)])
+
+
+def _check_kind(kind: str, options: Mapping[str, object]) -> None:
+    """Refuse an unknown kind of picture, and options that do not apply to it.
+
+    Args:
+        kind: the value of ``--kind``.
+        options: their values by flag; None: not given.
+
+    Raises:
+        SpecError: the kind is unknown, or an option does not apply.
+    """
+    kinds = kinds_of_picture()
+    if kind not in (*kinds, _NOISE):
+        raise SpecError(
+            f"--kind {kind}", "there is no such picture", did_you_mean(kind, (*kinds, _NOISE))
+        )
+    for flag, value in options.items():
+        if value is not None and kind not in _KINDS_OF.get(flag, kinds):
+            known = " or ".join(_KINDS_OF[flag]) if flag in _KINDS_OF else "the others"
+            raise SpecError(flag, f"does not apply to --kind {kind}", f"use it with {known}")
 
 
 def _noise(
@@ -172,8 +189,9 @@ def _noise(
     *,
     trust: bool,
 ) -> Drawing:
-    """The first images of a spec's data set, clean and under the first draw of each of its noises
-    at each level; without the model.
+    """The first images of a spec's data set, clean and under its noises; without the model.
+
+    Each noise is shown at each level, with its first draw.
 
     Raises:
         RobauditError: the spec has no noise at any level, the noise does not fit the images, or
@@ -196,9 +214,8 @@ def _noise(
     from robaudit.report.pictures.noise import drawing
 
     spec = filled(written)
-    noises = tuple(
-        process for process in build(spec.noise, spec.base_dir, spec.origin) if process.levels
-    )
+    processes = build(spec.noise, spec.base_dir, spec.origin)
+    noises = tuple(process for process in processes if process.levels)
     if not noises:
         raise SpecError(
             str(path),
@@ -206,5 +223,7 @@ def _noise(
             "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05",
         )
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
-    check_noises(noises, next(first_samples(dataset, 1, skip_bad=False)).pixels, dataset)
+    # As an audit does, so that a preview does not show what an audit refuses.
+    first = next(first_samples(dataset, 1, skip_bad=False))
+    check_noises(noises, first.pixels, dataset)
     return drawing(noises, dataset, images, spec.run.seed)

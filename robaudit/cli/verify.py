@@ -26,10 +26,17 @@ if TYPE_CHECKING:
     from robaudit.runs.run import Run
     from robaudit.stats.consistency import Consistency
 
-DIFFERENT, FALSE_DECLARATION, CONTRADICTED = 1, 2, 3
-"""Exit codes: rows are not reproduced; results contradict each other because of a false declaration
-in the spec, a user mistake; results contradict each other because of a bug, an internal error."""
+DIFFERENT = 1
+"""Exit code: rows are not reproduced."""
+FALSE_DECLARATION = 2
+"""Exit code: results contradict each other because of a false declaration in the spec; as for any
+mistake of the user."""
+CONTRADICTED = 3
+"""Exit code: results contradict each other because of a bug in an estimator; as for any internal
+error."""
 _MOST_SHOWN = 20
+_BOUND = 10**9
+"""Above the size of any data set."""
 
 
 def verify(
@@ -79,7 +86,7 @@ def verify(
 
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
-    count = _count(samples)
+    most = _number_of_samples(samples)
     from robaudit.runs.run import read_run
 
     opened = read_run(run, kept=True)
@@ -92,7 +99,7 @@ def verify(
     from robaudit.stats.consistency import check
     from robaudit.stats.relations import Verdict
 
-    result, missing = _recomputed(opened, count, seed, device, trust=trust, quiet=quiet)
+    result, missing = _recomputed(opened, most, seed, device, trust=trust, quiet=quiet)
     consistency = check(opened)
     if format_ == "json":
         from robaudit.cli.output_streams import emit
@@ -108,12 +115,14 @@ def verify(
         emit(document_json(checked), output)
     else:
         _print(_lines(opened, result, quiet=quiet), consistency, output, quiet=quiet)
-    if not result.good:  # contradictions are then no evidence against an estimator
+    if not result.good:
+        # Rows that cannot be reproduced are no evidence against an estimator.
         raise typer.Exit(DIFFERENT)
     for line in blame_lines(consistency):
         say(line)
     if consistency.violations:
         raise typer.Exit(CONTRADICTED)
+    # After the contradictions: they are found without the weights, too.
     if missing is not None:
         raise missing
     raise typer.Exit(FALSE_DECLARATION if consistency.of(Verdict.DECLARED) else 0)
@@ -122,16 +131,17 @@ def verify(
 def _recomputed(
     run: Run, samples: int | None, seed: int | None, device: str | None, *, trust: bool, quiet: bool
 ) -> tuple[Verification, RobauditError | None]:
-    """The result, and the error that kept samples from being recomputed: what needs none of them is
-    checked all the same."""
+    """The result, and the error that kept samples from being recomputed.
+
+    What needs no recomputed samples is checked all the same.
+    """
     from robaudit.auditing.verification import verify as check
     from robaudit.cli.console import Reporter
 
     try:
         with Reporter(quiet=quiet, patient=False) as reporter:
-            return check(
-                run, samples, seed=seed, device=device, trust=trust, listener=reporter
-            ), None
+            result = check(run, samples, seed=seed, device=device, trust=trust, listener=reporter)
+            return result, None
     except RobauditError as error:
         return check(run, 0), error
 
@@ -147,11 +157,9 @@ def _lines(run: Run, result: Verification, *, quiet: bool) -> Iterator[str]:
     if len(result.differences) > _MOST_SHOWN:
         yield f"and {len(result.differences) - _MOST_SHOWN} more"
     if result.samples and (not quiet or not result.good):
-        verdict = (
-            f"{len(result.differences)} numbers differ"
-            if result.differences
-            else f"all as written, {_bits(result)}"
-        )
+        verdict = f"all as written, {_bits(result)}"
+        if result.differences:
+            verdict = f"{len(result.differences)} numbers differ"
         yield f"{result.rows} rows of {result.samples} samples recomputed: {verdict}"
 
 
@@ -165,21 +173,28 @@ def _print(lines: Iterable[str], consistency: Consistency, to: Path | None, *, q
 
     shown: list[RenderableType] = [Text(line) for line in lines]
     if consistency.contradictions or not quiet:
-        shown += (
-            [Text(), Terminal(checks(consistency))] if shown else [Terminal(checks(consistency))]
-        )
+        if shown:
+            shown.append(Text())
+        shown.append(Terminal(checks(consistency)))
     show(*shown, to=to)
 
 
 def _bits(result: Verification) -> str:
+    """How exactly the rows were reproduced."""
     different = result.rows - result.identical
     return f"{different} of them up to rounding" if different else "bit for bit"
 
 
-def _count(text: str) -> int | None:
+def _number_of_samples(text: str) -> int | None:
+    """The value of ``--samples``; None: all.
+
+    Raises:
+        RobauditError: it is not a whole number.
+    """
     if text == "all":
         return None
-    if not (text.isascii() and text.isdecimal() and int(text) < 10**9):
+    # isdecimal alone takes the digits of every script.
+    if not (text.isascii() and text.isdecimal() and int(text) < _BOUND):
         raise RobauditError(
             f"--samples {text}", "is not a number of samples", "give a whole number, or all"
         )
@@ -187,4 +202,5 @@ def _count(text: str) -> int | None:
 
 
 def _shown(value: object) -> str:
+    """A number of a row, or a text with control characters as escapes."""
     return ascii(value) if isinstance(value, str) else str(value)
