@@ -82,7 +82,7 @@ def audit(
 ) -> Run:
     """Audit how robust a classifier is to noise: of a network and samples in memory, or of a spec.
 
-    ``robaudit.audit(net, dataset, sigma=[0.02, 0.05], mean=..., std=...)`` audits objects;
+    ``robaudit.audit(net, dataset, sigma=[0.02, 0.05], mean=..., std=...)`` audits objects.
     ``robaudit.audit("spec.yaml")``, or a dict with the same keys, does what ``robaudit estimate``
     does, and the other arguments replace what the spec says. The network is left as it is.
 
@@ -92,22 +92,22 @@ def audit(
         dataset: a torch data set of (image, label) or of mappings, (x, y) as arrays or tensors, a
             list of images, a Hugging Face data set. Pixels are uint8, or floats in [0, 1] that are
             *not normalised*: noise is added to them.
-        model: with a spec, the network to audit instead of the one that it names.
         sigma: standard deviations of Gaussian noise, in pixel units ([0, 1]); ``"8/255"`` is
             understood.
         noise: other noises, as in a spec: ``{"kind": "uniform", "eps": [8/255]}``.
         estimators: names, or names with options: ``{"mc": {"draws": 2000}}``. Default: mc.
         gates: thresholds such as ``"mean >= 0.9"``; :meth:`Run.gate` decides them.
-        mean, std: of the network's normalisation, applied after the noise; none where the network
-            does that itself.
+        mean, std: the network's normalisation, applied after the noise. Default: none, for networks
+            that normalise themselves.
         output: key or index of the logits where the network returns several things.
-        class_names: by class index, or as ``{index: name}`` or ``{name: index}``; default: those
-            that the data set knows.
-        ids: of the samples; default: their indices.
-        layout: of arrays and tensors, "nchw" or "nhwc"; default: by which axis has 1 or 3 entries.
-        image_key, label_key: of samples that are mappings; default: the usual names.
-        limit: only the first samples.
-        seed: of the noise; default 0.
+        class_names: the names by class index, or as ``{index: name}`` or ``{name: index}``.
+            Default: those that the data set knows.
+        ids: names of the samples. Default: their indices.
+        layout: "nchw" or "nhwc", the axes of arrays and tensors. Default: by which axis has 1 or 3
+            entries.
+        image_key, label_key: keys of samples that are mappings. Default: the usual names.
+        limit: audit only the first samples.
+        seed: seed of the noise. Default: 0.
         device: "cpu", "cuda", "cuda:1", several as "cuda:0,cuda:1" or "cuda:all", or "auto".
             Default: where the network is.
         precision: "fp32", "tf32", "bf16" or "fp64".
@@ -116,24 +116,25 @@ def audit(
             sigma 8, a probability instead of a logit) as it is given.
         engine: "ray" computes with the workers of a Ray cluster, to which objects in memory are
             sent.
-        ray_address: as ``--ray-address``.
+        ray_address: the head node of the cluster, as ``--ray-address``.
         workers, gpus_per_worker: as under ``run`` in a spec.
-        name: of the run in reports; default: the name of the network's class.
+        name: the run's name in reports. Default: the name of the network's class.
         out: the run folder. The same call finds it again: a finished run is returned, an
             interrupted one continued. Default: of objects a temporary folder, which is removed with
             the returned run; of a spec runs/<spec name>-<hash8>.
         extend: add noise levels or estimators to the run in ``out``.
-        fresh: refuse a run folder that is there already.
+        fresh: refuse a run folder that exists already.
         until_decided: draw until the gates are decided: few copies of each image first, then more,
-            ``samples`` of mc at most.
-        confidence: with that, of all analyses together (default 0.95).
-        budget: lower draws, then images, of a new run so that it takes about this long at most:
-            "10m", or seconds.
+            at most the ``draws`` of mc.
+        confidence: with ``until_decided``, the confidence of all analyses together. Default: 0.95.
         on_error: at an unusable sample: "stop", or "skip" it; skipped samples are listed and
             counted.
         trust: allow Python code that a spec names.
-        progress: show a bar; default: in notebooks and on terminals.
+        progress: show a bar. Default: in notebooks and on terminals.
         listener: receives notes, warnings and progress instead.
+        model: with a spec, the network to audit instead of the one that the spec names.
+        budget: lower draws, then images, of a new run so that it takes about this long at most:
+            "10m", or seconds.
 
     Returns:
         The finished run.
@@ -431,8 +432,13 @@ def _device_of(net: Any) -> str:
     """Where a network's weights are, if an audit can run there; else the CPU."""
     from torch import nn
 
-    first = next(net.parameters(), None) if isinstance(net, nn.Module) else None
-    return str(first.device) if first is not None and first.device.type == "cuda" else "cpu"
+    if not isinstance(net, nn.Module):
+        # A function has no device to ask for.
+        return "cpu"
+    first = next(net.parameters(), None)
+    if first is None or first.device.type != "cuda":
+        return "cpu"
+    return str(first.device)
 
 
 def _opened(
@@ -452,7 +458,8 @@ def _opened(
         NothingLeftError: the data set is empty.
     """
     if data is None:
-        if any(argument is not None for argument in (ids, layout, image_key, label_key)):
+        described = (ids, layout, image_key, label_key)
+        if any(argument is not None for argument in described):
             raise SpecError(
                 "ids, layout, image_key, label_key",
                 "describe samples in memory, and there are none",
@@ -462,10 +469,9 @@ def _opened(
     from robaudit.datasets.in_memory import open_in_memory, refuse_random
     from robaudit.datasets.select import Selected, choose
 
-    about = spec.dataset
     opened = open_in_memory(
         data,
-        class_names=about.class_names,
+        class_names=spec.dataset.class_names,
         ids=ids,
         layout=layout,
         image_key=image_key,
@@ -473,6 +479,8 @@ def _opened(
     )
     if not len(opened):
         raise NothingLeftError("dataset", "the data set is empty", "give it samples")
-    opened = Selected(opened, choose(opened, about), about.class_names)
-    refuse_random(opened, skip_bad=skip_bad)
-    return opened
+    chosen = choose(opened, spec.dataset)
+    selected = Selected(opened, chosen, spec.dataset.class_names)
+    # A data set that augments gives other images each time, and rows would not be reproducible.
+    refuse_random(selected, skip_bad=skip_bad)
+    return selected
