@@ -422,7 +422,11 @@ ID = Setting(
     metavar="ID",
     panel=SECTION_FLAGGED,
 )
-WIDTH = Setting("width")
+WIDTH = Setting(
+    "width",
+    "Width of the figure: 3.3 is a column of a paper, with letters of 7 points.",
+    metavar="INCHES",
+)
 
 AUDIT = (
     *(SIGMAS, NOISES, LEVELS, ESTIMATORS, SET, LIMIT, SEED, AS_GIVEN, TRUST),

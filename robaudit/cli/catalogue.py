@@ -76,6 +76,7 @@ def list_(
     if what == "schema":
         typer.echo(_schema(for_), nl=False)
         return
+    # The default of --for says nothing, so only another value is a mistake.
     if for_ != "spec":
         raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_}")
     lists = {
@@ -104,6 +105,8 @@ def _brief(kind: str, entry: Entry) -> Entry:
 
 
 def _estimators() -> Iterator[Entry]:
+    """The installed estimators, those of plugins included."""
+    # Imports torch, as the lists of noises and objectives do: the other lists stay fast.
     from robaudit.engine import registry
 
     for name in sorted(registry.registered()):
@@ -146,11 +149,13 @@ def _cost(name: str, cls: type[Estimator]) -> str:
 
 
 def _noises() -> Iterator[Entry]:
+    """The installed kinds of noise."""
     from robaudit.noise import installed
 
     for name in sorted(installed.registered()):
         cls = installed.load(name)
         level = f"{cls.level_name}, {cls.least:g} to {cls.most:g}"
+        # Every noise has these two.
         options = _options(cls, "name", "clip")
         yield {
             "name": name,
@@ -163,6 +168,7 @@ def _noises() -> Iterator[Entry]:
 
 
 def _datasets() -> Iterator[Entry]:
+    """The installed kinds of data set."""
     from robaudit.spec.model import dataset_kind, dataset_kinds
 
     for name in dataset_kinds():
@@ -171,6 +177,7 @@ def _datasets() -> Iterator[Entry]:
 
 
 def _formats() -> Iterator[Entry]:
+    """The formats of models."""
     from robaudit.models.load_model import FORMATS
 
     for form in FORMATS:
@@ -193,10 +200,16 @@ def _formats() -> Iterator[Entry]:
 
 
 def _objectives() -> Iterator[Entry]:
+    """The installed objectives of training.
+
+    Raises:
+        RobauditError: a plugin is no objective.
+    """
     from robaudit.plugins import OBJECTIVES, installed, load_object
 
     for name in sorted(installed(OBJECTIVES, "objective")):
         cls: Any = load_object(OBJECTIVES, "objective", name, type)
+        # The class of objectives is in a family, which the command line does not import.
         if not hasattr(cls, "summary") or not hasattr(cls, "model_fields"):
             what = f"{cls.__module__}:{cls.__qualname__} is not an objective"
             raise RobauditError(f"objective {name}", what, "fix or uninstall the plugin")

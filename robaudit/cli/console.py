@@ -228,6 +228,7 @@ class Reporter(Listener):
         self._end_stage()
         if self._may_handle_interrupts():
             self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
+        # A finished run has a note of its own.
         if 0 < done < total:
             self.note(f"resuming: {done} of {total} {self._unit} are already on disk")
         self._bar = None
@@ -303,6 +304,7 @@ class Reporter(Listener):
         """Handle Ctrl-C: the first asks to stop, the second interrupts."""
         if self._stop:
             raise KeyboardInterrupt
+        # The audit asks stop_asked() between its parts.
         self._stop = True
         self._console.print("finishing the current part; press Ctrl-C again to stop at once")
 
@@ -310,6 +312,7 @@ class Reporter(Listener):
 @contextlib.contextmanager
 def starting(what: str = "starting", *, quiet: bool = False) -> Iterator[None]:
     """Show the stage of a block that takes seconds, such as importing torch."""
+    # A spinner appears only on a terminal; elsewhere seconds are not worth a line.
     with Reporter(quiet=quiet) as reporter:
         reporter.doing(what)
         yield

@@ -71,6 +71,7 @@ def demo(
         f"The digits that flip most with noise of sigma {sigma}, without training against it:\n"
     )
     console.print(Terminal([flags_table(flag(rows, bottom=_WORST), ordinary.class_names)]))
+    # Beside the two runs.
     page = folders["ordinary"].with_name("demo-report.html")
     try:
         report(list(folders.values()), output=page)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from robaudit.spec.model import AuditSpec
 
 _LAST_STEP = 10.0
-"""Seconds that the current step of an audit may take after its time is over."""
+"""Seconds that the current step may take after the time of the audit is over (docs/trust.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class _Files:
         from robaudit.cli.output_streams import check_output
         from robaudit.cli.report import check_report
 
+        # Resolved, because two links may lead to one file.
         taken = {spec.resolve(): "the spec"}
         for setting, file in self._named():
             same = taken.get(file.resolve())
@@ -306,6 +307,7 @@ def estimate(
         confidence=confidence,
         strict=strict,
     )
+    # Mistakes in the command come first: they are answered before torch is imported.
     asked_gates.refuse_without_gates(junit)
     _refuse_combinations(
         deciding=asked_gates.any, extend=extend, fresh=fresh, budget=budget is not None
@@ -336,6 +338,7 @@ def estimate(
         overrides=_by_place(keys),
     )
     files.check(spec)
+    # From here on it takes seconds, so the terminal says so.
     with starting(quiet=quiet):
         # This imports torch, which takes seconds.
         import robaudit.auditing.audit  # noqa: F401
@@ -343,6 +346,7 @@ def estimate(
         from robaudit.models.pretrained import filled
 
         audit_spec = filled(audit_spec)
+    # Only now: a command that was refused leaves the reports of an earlier audit alone.
     files.remove()
     audit = _Audit(
         command=command_line(sys.argv[1:]),
@@ -412,6 +416,7 @@ def _once(spec: AuditSpec, out: Path | None, audit: _Audit, files: _Files) -> No
         refuse_beyond(spec)
     with _within(audit.budget):
         run = audit(spec, out)
+    # Before the summary is printed, whose reader may leave.
     files.write(run, spec, None, quiet=audit.quiet)
     if audit.quiet:
         return
@@ -463,6 +468,7 @@ def _until_decided(
     from robaudit.gates.sources import parsed
     from robaudit.report.ci.document import Subject
 
+    # The gates of the command replace those of the spec.
     gates = parsed(asked.written, settings.GATE.flag) or parsed(spec.gates, "gates")
     outcome = sample_until_decided(
         spec,
@@ -478,8 +484,10 @@ def _until_decided(
     counts_as: Verdict = asked.inconclusive or "inconclusive"
     files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=audit.quiet)
     if not audit.quiet:
+        # Empty after a single analysis, of all draws.
         if outcome.draws:
             say(f"{sum(outcome.draws):,} draws per image in all; a single run has {outcome.most:,}")
+        # The gates still count if the reader of the summary leaves.
         with reader_may_leave():
             print_run(outcome.run)
     subject = Subject.of(outcome.run.info, "estimate")

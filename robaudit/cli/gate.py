@@ -71,6 +71,7 @@ def gate(
     from robaudit.text import printable
 
     opened = read_run(run)
+    # Of the command line, of --spec, or of the run itself: the first that has any.
     rules = find_rules(gates or (), opened, where="gate", spec=spec, strict=strict)
     decisions = decide_by(
         rules, opened, population=population, point=point, confidence=confidence, strict=strict
@@ -78,6 +79,7 @@ def gate(
     # Gates that the user has not just typed are named with their source.
     if rules.where != "the command line":
         say(f"gates of {printable(rules.where)}")
+    # Their error was split over all possible analyses, so each has a higher confidence.
     if opened.info.until_decided is not None and confidence is None:
         each = confidence_of(opened.info, confidence)
         say(
@@ -137,6 +139,7 @@ def report_gates(
         text = render(decisions, subject, inconclusive=inconclusive)
         # GitHub's lines are commands, which emit would escape in a text; what they hold is escaped.
         emit(text.encode() if format_ == "github" else text, output)
+    # Annotations are short; the step summary has the table.
     if format_ == "github":
         summarise(decisions, subject, inconclusive)
     return EXIT_CODES[overall(decisions, inconclusive)]
@@ -170,6 +173,7 @@ def _print_text(
     from robaudit.text import printable
 
     colours = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
+    # A gate on warnings reports them itself.
     shown = [Text(printable(f"warning: {text}"), "yellow") for text in subject.untold(decisions)]
     for verdict, line in lines(decisions, inconclusive):
         text = Text(line)

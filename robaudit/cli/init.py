@@ -110,6 +110,7 @@ def init(
     from robaudit.spec.read import apply_setting
 
     base = _folder_of(spec, force=force)
+    # The model comes first: its own files may say the rest.
     section, source = _model_section(_known_file(model, base), architecture, base)
     dataset = dataset_section(data, base, limit)
     section |= _normalisation(normalise, known=bool(source))
@@ -123,8 +124,10 @@ def init(
     }
     if least is not None:
         document["gates"] = [f"mean(sigma={level}) >= {least!r}" for level in chosen_levels]
+    # Last, so that they win over the options.
     for setting in set_ or ():
         apply_setting(document, setting)
+    # Paths in a spec are relative to its folder.
     text, written = _spec_text(spec, document, source.replace(f"{base}/", ""), limit)
     _check_levels(written)
     if not no_check:
@@ -133,6 +136,7 @@ def init(
     say(f"wrote {spec}")
     command = f"robaudit estimate {spec}{' --trust' if trust else ''}"
     gated = "" if least is None else f", then robaudit gate RUN; or both: {command} --until-decided"
+    # To standard output: it is the result of the command, and the notes are not.
     emit(f"next: {command}{gated}\n", None)
 
 
@@ -210,6 +214,7 @@ def _known_file(text: str, base: Path) -> str:
     text = str(expanded(text))
     if (base / text).exists() or _is_own_code(text):
         return text
+    # It may be the name of an architecture, which has no weights.
     if ":" in text:
         from robaudit.models.architectures import FAMILIES  # here, because it imports torch
 
@@ -245,6 +250,7 @@ def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dic
     if _is_own_code(path):
         return {"format": "python", "architecture": path}, ""
     known = describe(ModelSpec(path=path, architecture=architecture), base)
+    # Weights alone do not say which network they belong to.
     if architecture is None and known is None and needs_architecture(base / path):
         remedy = "add --architecture torchvision:resnet18 or module:Class"
         raise SpecError(f"--model {path}", "needs its architecture", remedy)

@@ -35,6 +35,11 @@ def option(setting: Setting, **more: Any) -> Any:
 
 
 def _finite_threshold(value: float | None) -> float | None:
+    """The value of ``--threshold``, unless it is NaN or infinite.
+
+    Raises:
+        SpecError: it is.
+    """
     from robaudit.spec.fields import number
 
     return None if value is None else number(settings.THRESHOLD.flag, value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from robaudit import settings
 from robaudit.cli.options import (
     DataOption,
     EstimatorFilter,
@@ -19,6 +20,7 @@ from robaudit.cli.options import (
     ThresholdOption,
     image_source,
     levels,
+    option,
 )
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.report.pictures import FORMATS, kinds_of_picture
@@ -39,8 +41,10 @@ _KINDS_OF: Mapping[str, Sequence[str]] = {
     "--set": (_NOISE,),
     "--data": (FLAGGED,),
 }
-"""The kinds that an option applies to; ``--estimator`` applies to all but noise, options not listed
-to all."""
+"""The kinds that an option applies to.
+
+``--estimator`` applies to all kinds but noise, and options that are not listed to all kinds.
+"""
 
 
 def plot(
@@ -79,13 +83,7 @@ def plot(
             help="How many. Default: flagged 12, noise 2.",
         ),
     ] = None,
-    width: Annotated[
-        float,
-        typer.Option(
-            metavar="INCHES",
-            help="Width of the figure: 3.3 is a column of a paper, with letters of 7 points.",
-        ),
-    ] = 7.0,
+    width: Annotated[float, option(settings.WIDTH)] = 7.0,
     no_title: Annotated[
         bool, typer.Option("--no-title", help="Leave out the title above the figure.")
     ] = False,
@@ -126,6 +124,7 @@ def plot(
         raise SpecError("--kind noise", f"shows one spec, not {len(runs)}", "name one")
     from robaudit.cli.output_streams import check_output, write_output
 
+    # All that can be refused is refused before anything is read.
     check_output(output)
     from robaudit.report.pictures import can_draw
 
@@ -151,6 +150,7 @@ def plot(
             label=tuple(label or ()),
         )
         drawing = drawing_of(kind, [read_run(run) for run in runs], request)
+    # What differs between the runs, such as their images, which the figure alone does not show.
     if drawing.apart:
         from robaudit.cli.console import say
 
@@ -185,7 +185,7 @@ def _noise(
     level: list[str] | None,
     sigma: list[str] | None,
     images: int,
-    settings: list[str] | None,
+    changes: list[str] | None,
     *,
     trust: bool,
 ) -> Drawing:
@@ -199,13 +199,15 @@ def _noise(
     """
     from robaudit.spec.read import load_spec
 
+    # The option allows more, for the picture of flagged samples.
     if images > _MOST_PREVIEWED:
         raise SpecError(
             f"--max-images {images}", "does not fit the picture", f"give at most {_MOST_PREVIEWED}"
         )
     written = load_spec(
-        path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ()
+        path, settings=changes or (), sigmas=sigma or (), noises=noise or (), levels=level or ()
     )
+    # After the spec is known to be valid, because they import torch.
     from robaudit.auditing.prepare import check_noises
     from robaudit.datasets.dataset import first_samples
     from robaudit.datasets.open_dataset import open_dataset

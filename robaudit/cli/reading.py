@@ -137,6 +137,7 @@ def show_with_section_options() -> Callable[..., None]:
     It has the installed sections in its help, and their options in place of ``**options``.
     """
 
+    # wraps gives it the name and the docstring, which become the command's help.
     @functools.wraps(show)
     def command(**values: Any) -> None:
         show(**values)
@@ -238,6 +239,7 @@ def flag_samples(
         bottom=bottom,
     )
     entries = _show(FLAGGED, [run], request, format_, output)
+    # The list is printed first; pictures need the data set, which may be gone.
     if images is not None:
         from robaudit.cli.console import say
         from robaudit.report.gallery import write_gallery
@@ -279,9 +281,11 @@ def _show(
     from robaudit.report.tables import latex_text, markdown_text
     from robaudit.runs.run import read_run
 
+    # Mistakes in the command come first, before a run is read.
     refuse_unused(name, request)
     if to is not None:
         check_output(to)
+    # An explicit format wins over the suffix.
     form = format_ or _by_suffix(to, "csv" if name == ROWS else "table")
     if name == ROWS:
         _write_rows(paths, request, form, to)
@@ -300,6 +304,7 @@ def _show(
         return entries
     section = section_of(name)
     entries = section.find(runs, request)
+    # To standard error, as the output may be read by a program.
     leading_warnings(runs, in_table=False)
     if form == "csv":
         text = section_csv(name, entries, request)

@@ -142,6 +142,7 @@ def check_report(
     unfit = suffix in (".pdf", ".png", ".svg")
     if by_name:
         unfit = suffix not in (*_HTML, *_MARKDOWN)
+    # Any other suffix becomes HTML.
     if format_ is None and unfit:
         raise RobauditError(
             f"{flag} {output}",
@@ -150,6 +151,7 @@ def check_report(
         )
     if format_ == "md" or (format_ is None and suffix in _MARKDOWN):
         return True
+    # A pipe may take it: robaudit report RUN > page.html.
     if output is None and sys.stdout.isatty():
         raise RobauditError(
             "robaudit report",
@@ -180,6 +182,7 @@ def write_reports(
     from robaudit.cli.output_streams import write_output
     from robaudit.report.html.content import gather
 
+    # Once for all files: HTML and Markdown show the same content.
     content = gather([run], decisions=decisions)
     problems = list(content.problems)
     for file in files:

@@ -86,9 +86,11 @@ def verify(
 
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
+    # Before the imports that follow, which take a while.
     most = _number_of_samples(samples)
     from robaudit.runs.run import read_run
 
+    # With the draws that kept the class, which are recomputed, too.
     opened = read_run(run, kept=True)
     if output is not None:
         from robaudit.cli.output_streams import check_output
@@ -138,11 +140,13 @@ def _recomputed(
     from robaudit.auditing.verification import verify as check
     from robaudit.cli.console import Reporter
 
+    # Not patient: nothing is written, so Ctrl-C ends it at once.
     try:
         with Reporter(quiet=quiet, patient=False) as reporter:
             result = check(run, samples, seed=seed, device=device, trust=trust, listener=reporter)
             return result, None
     except RobauditError as error:
+        # With no samples, neither model nor data are opened.
         return check(run, 0), error
 
 
