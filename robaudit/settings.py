@@ -18,8 +18,8 @@ from dataclasses import dataclass
 class Wording(str):
     """A message that names settings.
 
-    As a string it has the words of the command line. ``+`` makes one and keeps both texts; f-strings and methods
-    of ``str`` keep the command line's alone.
+    As a string it has the words of the command line. ``+`` makes one and keeps both texts.
+    f-strings and methods of ``str`` keep the command line's alone.
 
     Args:
         text: in the words of the command line.
@@ -38,10 +38,12 @@ class Wording(str):
         """For workers in other processes, which send their errors."""
         return Wording, (str(self), self.python)
 
+    # Typed as str, so that messages may be assembled from both kinds of text.
     def __add__(self, other: str | Setting) -> str:
         after = worded(other)
         return Wording(str(self) + str(after), self.python + in_python(after))
 
+    # Called before str's own addition, because a wording is no plain str.
     def __radd__(self, other: str) -> str:
         return Wording(other + str(self), in_python(other) + self.python)
 
@@ -77,6 +79,7 @@ class Setting:
     switch: bool = False
 
     def __post_init__(self) -> None:
+        # Python's names of keywords end in an underscore: with_ is --with.
         if not self.flag:
             object.__setattr__(self, "flag", "--" + self.argument.strip("_").replace("_", "-"))
 
@@ -197,7 +200,8 @@ TRUST = Setting(
     switch=True,
 )
 
-# Keys of the spec that Python sets by arguments, and the command line by --set.
+# Keys of the spec that Python sets by arguments, and the command line by --set. They have no help,
+# because no help page shows them.
 MEAN = Setting("mean", place=("model", "mean"))
 STD = Setting("std", place=("model", "std"))
 MODEL_OUTPUT = Setting("output", place=("model", "output"))
@@ -356,7 +360,8 @@ STRICT = Setting(
     switch=True,
 )
 
-# Which results of a run are shown, and how.
+# Which results of a run are shown, and how. Some have the flag of a setting above: there it
+# replaces levels or estimators of the spec, here it chooses among results.
 ESTIMATOR = Setting(
     "estimator",
     "Only this estimator, or one of its results: NAME:q=100 (repeatable).",

@@ -30,9 +30,11 @@ def plain(value: Any) -> Any:
         value = _tensor_array(value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and _is_short_float(dtype):
+        # tolist would make 0.10000000149 of 0.1.
         if value.ndim:
             return [plain(item) for item in value]
         return float(str(value))
+    # Arrays of NumPy and its numbers.
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, list | tuple):

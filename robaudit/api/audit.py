@@ -148,7 +148,8 @@ def audit(
         RobauditWarning: the input check finds something suspicious: a clean accuracy no better than
             chance, vanishing gradients, ...
     """
-    # The first statement, so that the local variables are the arguments.
+    # The first statement, so that the local variables are the arguments: a setting is found by its
+    # name. None stands for an argument that is not given.
     arguments = locals()
     given = {
         setting.argument: arguments[setting.argument]
@@ -174,6 +175,7 @@ def audit(
         trust=trust,
         ray_address=ray_address,
     )
+    # Here, because a spec may be refused before torch is needed.
     import torch
 
     from robaudit.auditing.until import sample_until_decided
@@ -183,6 +185,7 @@ def audit(
     # A run to extend may have results that the spec no longer names.
     if not until_decided and not extend:
         refuse_beyond(spec, gate_list)
+    # Only a network in memory: the run of a spec is meant to be found again.
     home = TemporaryFolder() if out is None and net is what else None
     folder = home.path if home is not None else _path(out)
     try:
@@ -196,6 +199,7 @@ def audit(
             else:
                 run = run_audit(spec, folder)
     except BaseException:
+        # Also after Ctrl-C: nobody could find the folder again.
         if home is not None:
             home.remove()
         raise
@@ -360,15 +364,18 @@ def _changed(
         return spec
     from robaudit.models.pretrained import filled
 
+    # With what the model's own files say, as the network may be replaced.
     document = filled(spec).document()
     if "engine" not in spec.run.model_fields_set:
         # It is only the default. Left out, workers without engine="ray" are refused.
         del document["run"]["engine"]
+    # How the network is fed stays; where it comes from goes.
     if net_given:
         document["model"] = {
             "format": IN_MEMORY,
             **{key: document["model"][key] for key in ("mean", "std", "output")},
         }
+    # Likewise which samples are chosen, and what their classes are called.
     if data_given:
         document["dataset"] = {
             "kind": IN_MEMORY,
@@ -414,6 +421,7 @@ def _origin(given: Mapping[str, Any]) -> Origin:
     for setting in _KEYS:
         if setting.argument in given and setting.argument not in _NOISE:
             moved[setting.place] = (setting.argument,)
+    # The noise of sigma is the first, and others follow.
     first = 0
     if "sigma" in given:
         first = 1

@@ -53,6 +53,7 @@ class PythonListener(Listener):
 
     def begin(self, total: int, done: int) -> None:
         """Start the bar."""
+        # A finished run has nothing to show.
         if done < total and self._wanted is not False:
             self._display = _notebook()
             if self._display is None and sys.stderr.isatty():
@@ -81,6 +82,7 @@ class PythonListener(Listener):
     def end(self) -> None:
         """Remove the bar; a notebook keeps one line."""
         if self._display is not None:
+            # The line stays in the notebook as the record of the audit.
             self._draw(bar=False)
         if self._bar is not None:
             self._bar.stop()
@@ -118,6 +120,7 @@ def warn_caller(text: str) -> None:
     filter that makes all warnings errors does not end an audit of hours: the warning is then
     written to standard error.
     """
+    # stacklevel: the warning is about the caller's line, and filters go by its module.
     try:
         warnings.warn(printable(text), RobauditWarning, stacklevel=_depth())
     except RobauditWarning:

@@ -147,6 +147,7 @@ def verify_run(
     Raises:
         RobauditError: the model or the data have changed, or cannot be read.
     """
+    # Here, because it imports torch.
     from robaudit.auditing.verification import verify
 
     return verify(_read(run), samples, seed=seed, device=device, trust=trust, listener=listener)

@@ -86,12 +86,12 @@ class Run(stored.Run):
     # --- rows as tables
 
     def to_arrow(self) -> pyarrow.Table:
-        """The rows as an Arrow table: the columns of samples.csv, then what else an estimator
-        recorded; ``polars.from_arrow`` takes it.
+        """The rows as an Arrow table, which ``polars.from_arrow`` takes.
 
-        ``votes``, ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of
-        the class in :mod:`robaudit.results`; ``numbers`` are further numbers by name (effective
-        sample size, ...).
+        It has the columns of samples.csv, and then what else an estimator recorded. ``votes``,
+        ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of the class
+        in :mod:`robaudit.results`. ``numbers`` are further numbers by name (effective sample size,
+        ...).
 
         Raises:
             RobauditError: pyarrow is not installed.
@@ -101,9 +101,9 @@ class Run(stored.Run):
         return arrow_table(self.rows, self.class_names, where="to_arrow")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas table: the columns of samples.csv, and a column for each further
-        number that some row has.
+        """The rows as a pandas table.
 
+        It has the columns of samples.csv, and a column for each further number that some row has.
         Those columns are called ``votes.counts``, ``certificate.p_lower``, ``numbers.ess``, ... and
         are empty where a result does not have the number. Integers that may be absent are pandas'
         own ``Int64``.
@@ -216,6 +216,7 @@ class Run(stored.Run):
         """
         from robaudit.gates.sources import decide_by, find_rules
 
+        # Checked here: the command line has a parser that knows the three words.
         arguments.choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
         written: list[str] = []
         for gate in gates:
@@ -262,6 +263,7 @@ class Run(stored.Run):
         """
         from robaudit.report.html.content import gather
 
+        # Without a file it is a page, which a notebook shows.
         suffix = "html" if path is None else Path(path).suffix.lower().lstrip(".")
         arguments.choose("path", suffix, ("html", "htm", "md", "markdown"))
         request = _request(estimator, noise, level, sigma, threshold=threshold, label=label)
@@ -328,6 +330,7 @@ class Run(stored.Run):
             estimator, noise, level, sigma, threshold=threshold, bottom=max_images, label=label
         )
         drawing = drawing_of(kind, [self, *with_], request)
+        # The file is drawn apart, at the resolution of print.
         if path is not None:
             _written(Path(path), picture(drawing, format_, look))
         return figure_of(drawing, look)
@@ -444,6 +447,7 @@ def _request(
         SpecError: an option is unknown or has an invalid value.
     """
     values = {name: value for name, value in options.items() if value is not None}
+    # As the command line does before it makes a request, with the words of Python.
     for name, value in values.items():
         arguments.choose("section", name, _OPTIONS)
         if name == "only":

@@ -106,7 +106,7 @@ def _brief(kind: str, entry: Entry) -> Entry:
 
 def _estimators() -> Iterator[Entry]:
     """The installed estimators, those of plugins included."""
-    # Imports torch, as the lists of noises and objectives do: the other lists stay fast.
+    # Here and in the other lists, because components import torch when they are loaded.
     from robaudit.engine import registry
 
     for name in sorted(registry.registered()):
