@@ -67,14 +67,14 @@ def assert_robust(
                 "inconclusive", f"{inconclusive!r} is unknown", "fail, xfail or pass"
             )
         options: dict[str, Any] = {"progress": False, **audit, "gates": gates}
-        each = confidence
+        gate_confidence = confidence
         if audit.get("until_decided"):
             # The run then records the confidence of each analysis, and its gates use that.
             options["confidence"] = confidence
-            each = None
+            gate_confidence = None
         run = run_audit(net, dataset, **options)
         decisions = run.gate(
-            gates, population=population, point=point, confidence=each, strict=strict
+            gates, population=population, point=point, confidence=gate_confidence, strict=strict
         )
     undecided = decisions.verdict == "inconclusive"
     if decisions.verdict == "fail" or (undecided and inconclusive == "fail"):

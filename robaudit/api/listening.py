@@ -106,11 +106,11 @@ class PythonListener(Listener):
         self._last = self._clock()
         line = self._progress.line()
         drawn = f'<progress value="{self._progress.share:.4f}"></progress> ' if bar else ""
-        shown = {"text/html": f"<pre>{drawn}{escape(line)}</pre>", "text/plain": line}
+        contents = {"text/html": f"<pre>{drawn}{escape(line)}</pre>", "text/plain": line}
         if self._handle is None:
-            self._handle = self._display(shown, raw=True, display_id=True)
+            self._handle = self._display(contents, raw=True, display_id=True)
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(contents, raw=True)
 
 
 def warn_caller(text: str) -> None:

@@ -325,15 +325,15 @@ class Run(stored.Run):
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
             arguments.choose("path", format_, FORMATS)
-        look = look_of(width, title=title, caption=caption)
+        size = look_of(width, title=title, caption=caption)
         request = _request(
             estimator, noise, level, sigma, threshold=threshold, bottom=max_images, label=label
         )
         drawing = drawing_of(kind, [self, *with_], request)
         # The file is drawn apart, at the resolution of print.
         if path is not None:
-            _written(Path(path), picture(drawing, format_, look))
-        return figure_of(drawing, look)
+            _written(Path(path), picture(drawing, format_, size))
+        return figure_of(drawing, size)
 
     def __repr__(self) -> str:
         info = self.info

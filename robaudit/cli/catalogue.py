@@ -246,8 +246,8 @@ def _print_table(lists: Mapping[str, Sequence[Entry]]) -> None:
     table.add_column(no_wrap=True, min_width=20)
     table.add_column()
     for kind, entries in lists.items():
-        more = f"  (options and more: robaudit list {kind})" if len(lists) > 1 else ""
-        table.add_row(Text(kind, "bold"), Text(more.strip(), "dim"))
+        hint = f"  (options and more: robaudit list {kind})" if len(lists) > 1 else ""
+        table.add_row(Text(kind, "bold"), Text(hint.strip(), "dim"))
         for entry in entries:
             facts = [
                 f"\n{key}: {text}"

@@ -68,9 +68,9 @@ class _Files:
         # Resolved, because two links may lead to one file.
         taken = {spec.resolve(): "the spec"}
         for setting, file in self._named():
-            same = taken.get(file.resolve())
-            if same is not None:
-                raise SpecError(f"{setting.flag} {file}", f"is also {same}", "name another file")
+            owner = taken.get(file.resolve())
+            if owner is not None:
+                raise SpecError(f"{setting.flag} {file}", f"is also {owner}", "name another file")
             taken[file.resolve()] = f"the file of {setting.flag}"
         for file in self.reports:
             check_report(file, flag=settings.REPORT.flag, by_name=True)
@@ -143,7 +143,7 @@ class _Files:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gates:
+class _GateOptions:
     """The gates of the command line, and how they are decided.
 
     Attributes:
@@ -165,7 +165,7 @@ class _Gates:
     strict: bool
 
     @property
-    def any(self) -> bool:
+    def decides(self) -> bool:
         """Whether the audit decides gates."""
         return bool(self.written) or self.until_decided
 
@@ -175,7 +175,7 @@ class _Gates:
         Raises:
             SpecError: such an option is given.
         """
-        if self.any:
+        if self.decides:
             return
         about_gates: Mapping[Setting, object] = {
             settings.POPULATION: self.population,
@@ -298,7 +298,7 @@ def estimate(
     from robaudit.progress import parse_duration
     from robaudit.spec.read import load_spec
 
-    asked_gates = _Gates(
+    gate_options = _GateOptions(
         written=gates or (),
         until_decided=until_decided,
         population=population,
@@ -308,9 +308,9 @@ def estimate(
         strict=strict,
     )
     # Mistakes in the command come first: they are answered before torch is imported.
-    asked_gates.refuse_without_gates(junit)
+    gate_options.refuse_without_gates(junit)
     _refuse_combinations(
-        deciding=asked_gates.any, extend=extend, fresh=fresh, budget=budget is not None
+        deciding=gate_options.decides, extend=extend, fresh=fresh, budget=budget is not None
     )
     seconds = None if budget is None else parse_duration(budget)
     files = _Files(tuple(reports or ()), junit, trust)
@@ -354,13 +354,13 @@ def estimate(
         on_error=on_error,
         extend=extend,
         # With gates it is checked once, before the first interim analysis.
-        fresh=fresh and not asked_gates.any,
+        fresh=fresh and not gate_options.decides,
         ray_address=ray_address,
         budget=seconds,
         quiet=quiet,
     )
-    if asked_gates.any:
-        raise typer.Exit(_until_decided(audit_spec, out, audit, files, asked_gates, fresh=fresh))
+    if gate_options.decides:
+        raise typer.Exit(_until_decided(audit_spec, out, audit, files, gate_options, fresh=fresh))
     _once(audit_spec, out, audit, files)
 
 
@@ -450,7 +450,7 @@ def _until_decided(
     out: Path | None,
     audit: _Audit,
     files: _Files,
-    asked: _Gates,
+    gate_options: _GateOptions,
     *,
     fresh: bool,
 ) -> int:
@@ -469,19 +469,19 @@ def _until_decided(
     from robaudit.report.ci.document import Subject
 
     # The gates of the command replace those of the spec.
-    gates = parsed(asked.written, settings.GATE.flag) or parsed(spec.gates, "gates")
+    gates = parsed(gate_options.written, settings.GATE.flag) or parsed(spec.gates, "gates")
     outcome = sample_until_decided(
         spec,
-        with_strict(gates, asked.strict),
+        with_strict(gates, gate_options.strict),
         out,
         audit,
         on_analysis=None if audit.quiet else _say_analysis,
-        population=asked.population,
-        point=asked.point,
-        confidence=asked.confidence,
+        population=gate_options.population,
+        point=gate_options.point,
+        confidence=gate_options.confidence,
         fresh=fresh,
     )
-    counts_as: Verdict = asked.inconclusive or "inconclusive"
+    counts_as: Verdict = gate_options.inconclusive or "inconclusive"
     files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=audit.quiet)
     if not audit.quiet:
         # Empty after a single analysis, of all draws.

@@ -81,10 +81,10 @@ def gate(
         say(f"gates of {printable(rules.where)}")
     # Their error was split over all possible analyses, so each has a higher confidence.
     if opened.info.until_decided is not None and confidence is None:
-        each = confidence_of(opened.info, confidence)
+        level = confidence_of(opened.info, confidence)
         say(
             "this run was sampled until its gates were decided: each interim analysis, and so "
-            f"every gate, is at {100 * each:.3g} %"
+            f"every gate, is at {100 * level:.3g} %"
         )
     skipped = opened.info.totals.skipped
     if skipped:
@@ -146,16 +146,16 @@ def report_gates(
 
 
 def summarise(
-    decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, more: str = ""
+    decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, added: str = ""
 ) -> None:
-    """Append the gates, and more Markdown, to the step summary if this is a GitHub job."""
+    """Append the gates, and further Markdown, to the step summary if this is a GitHub job."""
     from robaudit.cli.console import say
     from robaudit.cli.output_streams import append_step_summary
     from robaudit.report.ci.github import step_summary
 
     text = step_summary(decisions, subject, inconclusive=inconclusive)
-    if more:
-        text += f"\n{more}"
+    if added:
+        text += f"\n{added}"
     problem = append_step_summary(text)
     # Only a warning: the gates are decided all the same.
     if problem is not None:
@@ -174,10 +174,12 @@ def _print_text(
 
     colours = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
     # A gate on warnings reports them itself.
-    shown = [Text(printable(f"warning: {text}"), "yellow") for text in subject.untold(decisions)]
+    renderables = [
+        Text(printable(f"warning: {text}"), "yellow") for text in subject.untold(decisions)
+    ]
     for verdict, line in lines(decisions, inconclusive):
         text = Text(line)
         # From the beginning of the line to the end of the verdict.
         text.stylize(f"bold {colours[verdict]}", 0, line.index(verdict) + len(verdict))
-        shown.append(text)
-    show(*shown, to=to)
+        renderables.append(text)
+    show(*renderables, to=to)

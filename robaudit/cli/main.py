@@ -129,8 +129,8 @@ def _refuse_empty() -> None:
     An empty path would be taken for the working folder.
     """
     if "" in sys.argv[1:]:
-        before = sys.argv[sys.argv.index("", 1) - 1]
-        what = f"{before}: the value" if before.startswith("-") else "an argument"
+        previous = sys.argv[sys.argv.index("", 1) - 1]
+        what = f"{previous}: the value" if previous.startswith("-") else "an argument"
         _fail(f"error: {what} is empty; is a shell variable unset?", 2)
 
 

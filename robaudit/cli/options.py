@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
 
 
-def option(setting: Setting, **more: Any) -> Any:
+def option(setting: Setting, **changes: Any) -> Any:
     """A setting as an option that typer parses.
 
     Args:
         setting: gives the flags, the help, the metavar, the panel and the smallest value.
-        more: further arguments of ``typer.Option``, or others in place of the setting's.
+        changes: further arguments of ``typer.Option``, or others in place of the setting's.
     """
     # Without the flag, typer would add --no-... to a switch.
     flags = (setting.flag, setting.short) if setting.short else (setting.flag,)
-    own = {
+    declared = {
         "help": setting.help,
         "metavar": setting.metavar,
         "rich_help_panel": setting.panel,
         "min": setting.least,
     }
-    return typer.Option(*flags, **{**own, **more})
+    return typer.Option(*flags, **{**declared, **changes})
 
 
 def _finite_threshold(value: float | None) -> float | None:

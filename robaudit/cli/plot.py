@@ -132,7 +132,7 @@ def plot(
     can_draw(required=True, where=f"-o {output}")
     from robaudit.report.pictures.kinds import drawing_of, look_of, picture
 
-    look = look_of(width, title=not no_title, caption=not no_caption)
+    size = look_of(width, title=not no_title, caption=not no_caption)
     # Checked for a spec, too: here the message names the option.
     chosen_levels = levels(noise, level, sigma)
     if kind == _NOISE:
@@ -155,7 +155,7 @@ def plot(
         from robaudit.cli.console import say
 
         say(f"note: {drawing.apart}")
-    write_output(output, [picture(drawing, format_, look)])
+    write_output(output, [picture(drawing, format_, size)])
 
 
 def _check_kind(kind: str, options: Mapping[str, object]) -> None:

@@ -156,8 +156,8 @@ def _lines(run: Run, result: Verification, *, quiet: bool) -> Iterator[str]:
     for difference in result.differences[:_MOST_SHOWN]:
         where = f"{difference.row.sample_id}, {difference.row.estimator} at {difference.row.at}"
         written = _shown(difference.recorded)
-        now = _shown(difference.recomputed)
-        yield f"{printable(where)}: {difference.field} is {written} in the run and {now} now"
+        recomputed = _shown(difference.recomputed)
+        yield f"{printable(where)}: {difference.field} is {written} in the run and {recomputed} now"
     if len(result.differences) > _MOST_SHOWN:
         yield f"and {len(result.differences) - _MOST_SHOWN} more"
     if result.samples and (not quiet or not result.good):
@@ -175,12 +175,12 @@ def _print(lines: Iterable[str], consistency: Consistency, to: Path | None, *, q
     from robaudit.report.consistency_tables import checks
     from robaudit.report.tables import Terminal
 
-    shown: list[RenderableType] = [Text(line) for line in lines]
+    renderables: list[RenderableType] = [Text(line) for line in lines]
     if consistency.contradictions or not quiet:
-        if shown:
-            shown.append(Text())
-        shown.append(Terminal(checks(consistency)))
-    show(*shown, to=to)
+        if renderables:
+            renderables.append(Text())
+        renderables.append(Terminal(checks(consistency)))
+    show(*renderables, to=to)
 
 
 def _bits(result: Verification) -> str:
