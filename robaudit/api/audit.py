@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from robaudit.api.arguments import naming_arguments, plain
 from robaudit.api.listening import PythonListener
-from robaudit.api.run import Run, TemporaryFolder, of_stored
+from robaudit.api.run import Run, TemporaryFolder, from_stored
 from robaudit.errors import ModelError, NothingLeftError, SpecError
 from robaudit.progress import Listener, parse_duration
 from robaudit.settings import AUDIT, BUDGET, CONFIDENCE, EXTEND, LIMIT, NAME, Setting
@@ -203,7 +203,7 @@ def audit(
         if home is not None:
             home.remove()
         raise
-    return of_stored(run, home=home, data=samples)
+    return from_stored(run, home=home, data=samples)
 
 
 @dataclass(frozen=True, slots=True)

@@ -386,10 +386,10 @@ def read_run(path: str | Path, *, kept: bool = False) -> Run:
     Raises:
         RunError: the run is missing, damaged or unfinished.
     """
-    return of_stored(stored.read_run(Path(path), kept=kept))
+    return from_stored(stored.read_run(Path(path), kept=kept))
 
 
-def of_stored(
+def from_stored(
     run: stored.Run, *, home: TemporaryFolder | None = None, data: Dataset | None = None
 ) -> Run:
     """The run with the methods of the Python interface.
