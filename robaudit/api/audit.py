@@ -360,7 +360,8 @@ def _changed(
     Raises:
         SpecError: an argument is not valid, or does not fit the spec.
     """
-    if not (given or name or net_given or data_given):
+    objects_given = net_given or data_given
+    if not (given or name or objects_given):
         return spec
     from robaudit.models.pretrained import filled
 

@@ -279,11 +279,13 @@ class Reporter(Listener):
     def _draws(self) -> bool:
         """Whether a bar or a spinner can be drawn."""
         # FORCE_COLOR makes rich believe in a terminal, so the file is asked, too.
-        return not self._quiet and self._console.is_interactive and self._console.file.isatty()
+        on_terminal = self._console.is_interactive and self._console.file.isatty()
+        return on_terminal and not self._quiet
 
     def _due(self) -> bool:
         """Whether it is time for a line, where nothing can be drawn."""
-        if self._quiet or self._bar is not None or self._draws():
+        drawn = self._bar is not None or self._draws()
+        if self._quiet or drawn:
             return False
         if self._clock() - self._last < SECONDS_BETWEEN_LINES:
             return False

@@ -251,7 +251,8 @@ def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dic
         return {"format": "python", "architecture": path}, ""
     known = describe(ModelSpec(path=path, architecture=architecture), base)
     # Weights alone do not say which network they belong to.
-    if architecture is None and known is None and needs_architecture(base / path):
+    unnamed = architecture is None and known is None
+    if unnamed and needs_architecture(base / path):
         remedy = "add --architecture torchvision:resnet18 or module:Class"
         raise SpecError(f"--model {path}", "needs its architecture", remedy)
     section = {"path": path}

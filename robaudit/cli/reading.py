@@ -403,7 +403,8 @@ def _refuse_for_rows(paths: Sequence[Path], form: str, to: Path | None) -> None:
         raise SpecError(
             f"--format {form}", "does not apply to the section rows", "choose csv, json or parquet"
         )
-    if form == "parquet" and to is None and sys.stdout.isatty():
+    on_terminal = to is None and sys.stdout.isatty()
+    if form == "parquet" and on_terminal:
         raise RobauditError(
             "--format parquet",
             "a Parquet file cannot be shown on a terminal",

@@ -96,38 +96,61 @@ def verify(
         from robaudit.cli.output_streams import check_output
 
         check_output(output)
-    from robaudit.cli.console import say
-    from robaudit.report.consistency_tables import blame_lines
     from robaudit.stats.consistency import check
-    from robaudit.stats.relations import Verdict
 
     result, missing = _recomputed(opened, most, seed, device, trust=trust, quiet=quiet)
     consistency = check(opened)
     if format_ == "json":
-        from robaudit.cli.output_streams import emit
-        from robaudit.records import json_values
-        from robaudit.runs.serialise import document_json
-
-        not_recomputed = None if missing is None else str(missing)
-        checked = {
-            "recomputed": json_values(result),
-            "not_recomputed": not_recomputed,
-            "checks": consistency.document(),
-        }
-        emit(document_json(checked), output)
+        _write_json(result, missing, consistency, output)
     else:
         _print(_lines(opened, result, quiet=quiet), consistency, output, quiet=quiet)
+    raise typer.Exit(_exit_code(result, missing, consistency))
+
+
+def _write_json(
+    result: Verification, missing: RobauditError | None, consistency: Consistency, to: Path | None
+) -> None:
+    """Write what was checked as JSON."""
+    from robaudit.cli.output_streams import emit
+    from robaudit.records import json_values
+    from robaudit.runs.serialise import document_json
+
+    document = {
+        "recomputed": json_values(result),
+        "not_recomputed": None if missing is None else str(missing),
+        "checks": consistency.document(),
+    }
+    emit(document_json(document), to)
+
+
+def _exit_code(
+    result: Verification, missing: RobauditError | None, consistency: Consistency
+) -> int:
+    """The exit code, by the worst that was found; what is to blame is printed to standard error.
+
+    Args:
+        result: of the recomputed rows.
+        missing: why none were recomputed.
+        consistency: of the results with each other.
+
+    Raises:
+        RobauditError: the rows could not be recomputed, and nothing else is wrong.
+    """
+    from robaudit.cli.console import say
+    from robaudit.report.consistency_tables import blame_lines
+    from robaudit.stats.relations import Verdict
+
     if not result.good:
         # Rows that cannot be reproduced are no evidence against an estimator.
-        raise typer.Exit(DIFFERENT)
+        return DIFFERENT
     for line in blame_lines(consistency):
         say(line)
     if consistency.violations:
-        raise typer.Exit(CONTRADICTED)
+        return CONTRADICTED
     # After the contradictions: they are found without the weights, too.
     if missing is not None:
         raise missing
-    raise typer.Exit(FALSE_DECLARATION if consistency.of(Verdict.DECLARED) else 0)
+    return FALSE_DECLARATION if consistency.of(Verdict.DECLARED) else 0
 
 
 def _recomputed(
@@ -198,7 +221,8 @@ def _number_of_samples(text: str) -> int | None:
     if text == "all":
         return None
     # isdecimal alone takes the digits of every script.
-    if not (text.isascii() and text.isdecimal() and int(text) < _BOUND):
+    is_number = text.isascii() and text.isdecimal()
+    if not is_number or int(text) >= _BOUND:
         raise RobauditError(
             f"--samples {text}", "is not a number of samples", "give a whole number, or all"
         )

@@ -62,9 +62,10 @@ def test_rows_as_tables(run: Run) -> None:
     columns = list(read_rows(run.path)[0])
     arrow = run.to_arrow()
     assert (arrow.column_names, arrow.num_rows) == ([*columns, *PARTS, "numbers"], len(run.rows))
+    all_votes = [row.votes for row in run.rows]
     assert arrow["votes"].to_pylist() == [
-        None if (votes := row.votes) is None else {**asdict(votes), "counts": [*votes.counts]}
-        for row in run.rows
+        None if votes is None else {**asdict(votes), "counts": [*votes.counts]}
+        for votes in all_votes
     ]
     frame = run.to_pandas()
     further = {f"numbers.{name}" for row in run.rows for name in row.numbers}
