@@ -17,15 +17,19 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
 
 import os
 
+# As typing's, whose import would take longer than this one.
 TYPE_CHECKING = False
 
 
 def _on_intel() -> bool:
+    """Whether this is one of Intel's processors."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  pathlib would double the time of the import
+            # The vendor is in the second line.
             return "GenuineIntel" in file.read(256)
     except OSError:
-        return "GenuineIntel" in os.environ.get("PROCESSOR_IDENTIFIER", "")  # Windows
+        # Windows says it here; a Mac has no MKL.
+        return "GenuineIntel" in os.environ.get("PROCESSOR_IDENTIFIER", "")
 
 
 if _on_intel():
@@ -68,36 +72,37 @@ if TYPE_CHECKING:
     from robaudit.spec.read import load_spec as load_spec
     from robaudit.spec.model import AuditSpec as AuditSpec
 
-_HOMES = {
-    "audit": "robaudit.api.audit",
-    **dict.fromkeys(("compare_runs", "verify_run"), "robaudit.api.pairs"),
-    **dict.fromkeys(("Run", "read_run"), "robaudit.api.run"),
-    **dict.fromkeys(("RobauditError", "RobauditWarning"), "robaudit.errors"),
-    **dict.fromkeys(("Estimator", "Need"), "robaudit.engine.estimator"),
-    "ImageBatch": "robaudit.engine.batch",
-    **dict.fromkeys(("LevelChoice", "LevelName", "NoiseLevel"), "robaudit.levels"),
-    **dict.fromkeys(("Part", "PartName"), "robaudit.names"),
-    **dict.fromkeys(("AdditiveNoise", "Noise"), "robaudit.noise.noise"),
-    "clopper_pearson": "robaudit.numerics.intervals",
-    "margins": "robaudit.numerics.margins",
-    **dict.fromkeys(
-        (
-            "CERTIFIED",
-            "CONFIDENCE",
-            "LOSS",
-            "P_ROBUST",
-            "RADIUS",
-            "Interval",
-            "IntervalKind",
-            "Quantity",
-        ),
-        "robaudit.quantities",
+_NAMES = {
+    "robaudit.api.audit": ("audit",),
+    "robaudit.api.pairs": ("compare_runs", "verify_run"),
+    "robaudit.api.run": ("Run", "read_run"),
+    "robaudit.errors": ("RobauditError", "RobauditWarning"),
+    "robaudit.engine.estimator": ("Estimator", "Need"),
+    "robaudit.engine.batch": ("ImageBatch",),
+    "robaudit.levels": ("LevelChoice", "LevelName", "NoiseLevel"),
+    "robaudit.names": ("Part", "PartName"),
+    "robaudit.noise.noise": ("AdditiveNoise", "Noise"),
+    "robaudit.numerics.intervals": ("clopper_pearson",),
+    "robaudit.numerics.margins": ("margins",),
+    "robaudit.quantities": (
+        "CERTIFIED",
+        "CONFIDENCE",
+        "LOSS",
+        "P_ROBUST",
+        "RADIUS",
+        "Interval",
+        "IntervalKind",
+        "Quantity",
     ),
-    **dict.fromkeys(("Certificate", "LossNorm", "Result", "Searched", "Votes"), "robaudit.results"),
-    "Row": "robaudit.runs.rows",
-    "load_spec": "robaudit.spec.read",
-    "AuditSpec": "robaudit.spec.model",
+    "robaudit.results": ("Certificate", "LossNorm", "Result", "Searched", "Votes"),
+    "robaudit.runs.rows": ("Row",),
+    "robaudit.spec.read": ("load_spec",),
+    "robaudit.spec.model": ("AuditSpec",),
 }
+"""The public names by the module that defines them."""
+_HOMES: dict[str, str] = {}
+for _module, _names in _NAMES.items():
+    _HOMES.update(dict.fromkeys(_names, _module))
 __all__ = list(_HOMES)
 
 

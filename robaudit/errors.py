@@ -5,14 +5,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from robaudit.settings import ESTIMATE, ON_ERROR, Setting, changed, in_python
 from robaudit.text import clipped, printable
 
-_MOST_CHOICES = 30_000  # searched for the nearest
-_LONGEST = 500  # characters of each part; a path alone may have 4096
+_MOST_CHOICES = 30_000
+"""Names that are searched for the nearest, such as ids of samples: this takes 0.14 s."""
+_LONGEST = 500
+"""Characters of each part of a message; a path alone may have 4096."""
+_NEAR = 0.55
+"""The least similarity, of 0 to 1 as difflib measures it, of a name that was probably meant."""
 
 
 class RobauditError(Exception):
     """A problem that the user can fix; the command line prints it as one line and exits with 2.
+
+    The message names options of robaudit as :class:`robaudit.settings.Setting`, so that the command
+    line and Python each say it in their own words.
 
     Args:
         where: the place, as the user knows it (``spec.yaml:12``, a path, an option).
@@ -22,19 +30,36 @@ class RobauditError(Exception):
 
     exit_code = 2
 
-    def __init__(self, where: str, what: str, remedy: str = "") -> None:
-        self.where, self.what, self.remedy = (
-            clipped(printable(text), _LONGEST) for text in (where, *map(_one_line, (what, remedy)))
-        )
-        super().__init__(f"{self.where}: {self.what}" + (f"; {self.remedy}" if remedy else ""))
+    def __init__(self, where: str | Setting, what: str | Setting, remedy: str = "") -> None:
+        # A place is the bare argument: "extend: ...", not "extend=True: ...".
+        place = where.place_words if isinstance(where, Setting) else where
+        self.where = _shortened(place)
+        self.what = _shortened(_one_line(what))
+        self.remedy = _shortened(_one_line(remedy))
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        message = f"{self.where}: {self.what}"
+        return f"{message}; {self.remedy}" if self.remedy else message
+
+    def say_in_python(self) -> None:
+        """Name the arguments of Python instead of the options of the command line."""
+        self.where = in_python(self.where)
+        self.what = in_python(self.what)
+        self.remedy = in_python(self.remedy)
+        self.args = (self._message(),)
 
     def __reduce__(self) -> tuple[type[RobauditError], tuple[str, str, str]]:
         """For workers in other processes, which send their errors."""
         return type(self), (self.where, self.what, self.remedy)
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _shortened(text: str | Setting) -> str:
+    return changed(text, lambda part: clipped(printable(part), _LONGEST))
+
+
+def _one_line(text: str | Setting) -> str:
+    return changed(text, lambda part: " ".join(part.split()))
 
 
 class RobauditWarning(UserWarning):
@@ -57,14 +82,10 @@ class SampleError(DataError):
     """One sample cannot be used; ``--on-error skip`` lists it and continues."""
 
     def or_skip(self) -> SampleError:
-        """The same error for a run that stops at it: the remedy says how to continue without the
-        sample."""
-        return SampleError(
-            self.where,
-            self.what,
-            f"{self.remedy + '; or ' if self.remedy else ''}continue without it: robaudit "
-            "estimate --on-error skip",
-        )
+        """The same error for a run that stops at it, with how to continue without the sample."""
+        skip = "continue without it: " + (ESTIMATE + ON_ERROR.set_to("skip"))
+        remedy = self.remedy + "; or " + skip if self.remedy else skip
+        return SampleError(self.where, self.what, remedy)
 
 
 class RunError(RobauditError):
@@ -99,12 +120,14 @@ def needs_extra(where: str, library: str, extra: str) -> RobauditError:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """``did you mean 'path'?`` for the choice nearest to the word; without one, the list of
-    choices."""
+    """``did you mean 'path'?`` for the choice nearest to the word.
+
+    Without a near one, the list of choices; without choices, nothing.
+    """
     names = sorted(map(str, choices))[:_MOST_CHOICES]
-    near = [
-        name for name in names if name.casefold() == word.casefold()
-    ] or difflib.get_close_matches(word, names, n=1, cutoff=0.55)
+    # difflib counts a letter of another case as a wrong letter.
+    near = [name for name in names if name.casefold() == word.casefold()]
+    near = near or difflib.get_close_matches(word, names, n=1, cutoff=_NEAR)
     if near:
         return f"did you mean {near[0]!r}?"
     return "known: " + ", ".join(names) if names else ""

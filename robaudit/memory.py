@@ -15,6 +15,7 @@ import psutil
 import torch
 
 from robaudit.errors import RobauditError, SpecError
+from robaudit.settings import MEMORY
 from robaudit.system import give_back, group_memory, text
 
 CPU = torch.device("cpu")
@@ -59,7 +60,7 @@ def memory_limit(requested: int | Literal["auto"], share: float = 1.0) -> int:
         remedy = f"give at least {size_text(math.ceil((1.2 * held + 4 * _LEAST) / 1e8) * 10**8)}"
         if requested != "auto" and requested - held < _LEAST:
             raise SpecError(
-                f"--memory {size_text(requested)}",
+                MEMORY + f" {size_text(requested)}",
                 f"the process alone holds {size_text(held)}",
                 remedy,
             )

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Column
 
 from robaudit.errors import RobauditError
+from robaudit.settings import BUDGET
 
 _MINUTE = 60.0
 _HOUR = 3600.0
@@ -204,7 +205,7 @@ def audit_bar(console: Console, clock: Clock, action: str = AUDITING) -> Progres
     )
 
 
-def parse_duration(text: str, where: str = "--budget") -> float:
+def parse_duration(text: str, where: str = BUDGET.words) -> float:
     """The seconds of a duration such as 90s, 10m, 2h, 1h30m, 1.5h or 2m30s.
 
     Args:

@@ -37,44 +37,49 @@ def assert_robust(
     strict: bool = False,
     **audit: Any,
 ) -> Run:
-    """Audit a network in a test, and fail the test unless all gates pass; the message has a line
-    for each gate.
+    """Audit a network in a test, and fail the test unless all gates pass.
+
+    The message has a line for each gate.
 
     Args:
         net: as for :func:`robaudit.audit`; or a spec.
         dataset: as for :func:`robaudit.audit`.
-        gates: such as ``"mean >= 0.9"``.
-        inconclusive: what the test does if a gate is inconclusive and none fails: "fail", "xfail"
-            or "pass".
+        gates: thresholds such as ``"mean >= 0.9"``.
+        inconclusive: the test's end if a gate is inconclusive and none fails: "fail", "xfail" or
+            "pass".
         population: the intervals also cover the choice of the images.
         point: let values without an interval decide.
-        confidence: of the intervals, with ``until_decided=True`` of all analyses together; default
-            0.95.
+        confidence: the confidence of the intervals; with ``until_decided=True`` that of all
+            analyses together. Default: 0.95.
         strict: the run must not have warned, either.
         audit: further arguments of :func:`robaudit.audit`, such as ``sigma=0.05``.
 
     Returns:
         The run, if the gates pass.
     """
+    # pytest leaves this frame out of its traceback.
     __tracebackhide__ = True
-    from robaudit.api.audit import audit as audited
+    from robaudit.api.audit import audit as run_audit
 
     with _one_line():
         if inconclusive not in _CHOICES:
             raise RobauditError(
                 "inconclusive", f"{inconclusive!r} is unknown", "fail, xfail or pass"
             )
-        until = {"confidence": confidence} if audit.get("until_decided") else {}
-        run = audited(net, dataset, **{"progress": False, **audit, **until, "gates": gates})
-        each = None if until else confidence
+        options: dict[str, Any] = {"progress": False, **audit, "gates": gates}
+        gate_confidence = confidence
+        if audit.get("until_decided"):
+            # The run then records the confidence of each analysis, and its gates use that.
+            options["confidence"] = confidence
+            gate_confidence = None
+        run = run_audit(net, dataset, **options)
         decisions = run.gate(
-            gates, population=population, point=point, confidence=each, strict=strict
+            gates, population=population, point=point, confidence=gate_confidence, strict=strict
         )
-    if decisions.verdict == "fail" or (
-        decisions.verdict == "inconclusive" and inconclusive == "fail"
-    ):
+    undecided = decisions.verdict == "inconclusive"
+    if decisions.verdict == "fail" or (undecided and inconclusive == "fail"):
         pytest.fail(_message(run, decisions), pytrace=False)
-    if decisions.verdict == "inconclusive" and inconclusive == "xfail":
+    if undecided and inconclusive == "xfail":
         pytest.xfail(_message(run, decisions))
     return run
 

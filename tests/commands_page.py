@@ -40,6 +40,8 @@ def _command(name: str, command: Any) -> Iterator[str]:
     yield command.help.replace("Example: ", "Example:\n\n    ") + "\n"
     yield "| argument or option | meaning |\n|---|---|"
     for parameter in command.params:
+        if getattr(parameter, "hidden", False):
+            continue
         left, meaning = (
             part.replace("|", "\\|") for part in parameter.get_help_record(typer.Context(command))
         )

@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "robaudit"
 # From the ground up: a room may import itself and what stands before it.
 ROOMS = (
     (
+        "settings",
         "errors",
         "text",
         "names",

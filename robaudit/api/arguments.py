@@ -1,77 +1,14 @@
-"""The values of arguments as a spec holds them, and messages that name the argument."""
+"""The values of arguments as a spec holds them, and errors that name arguments."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from robaudit.errors import RobauditError, SpecError
 from robaudit.levels import LevelChoice
-from robaudit.report.sections import section_options
 from robaudit.spec import fields
-
-_FLAGS = ("as-given", "deterministic", "extend", "fresh", "point", "population", "strict", "trust")
-_VALUES = (
-    *(
-        "bottom",
-        "budget",
-        "by",
-        "confidence",
-        "device",
-        "engine",
-        "estimator",
-        "gate",
-        "gpus-per-worker",
-        "id",
-        "inconclusive",
-        "label",
-    ),
-    *(
-        "level",
-        "limit",
-        "memory",
-        "noise",
-        "on-error",
-        "only",
-        "out",
-        "ray-address",
-        "sigma",
-        "threshold",
-        "top",
-    ),
-    *("until-decided", "width", "with", "workers"),
-)
-
-
-@functools.cache
-def _option() -> re.Pattern[str]:
-    """An option of the command line, those of the installed sections included, and its value where
-    that is a word."""
-    names = "|".join((*_FLAGS, *_VALUES, *(option.name for option in section_options())))
-    return re.compile(
-        rf"(?:robaudit estimate )?(?<![\w-])--({names})(?![\w-])(?: "
-        r"(skip|label|predicted|ray|all)\b)?"
-    )
-
-
-def in_python(text: str) -> str:
-    """A message with the options of the command line as arguments: ``trust=True`` for ``--trust``,
-    ``out`` for ``--out``."""
-
-    def argument(option: re.Match[str]) -> str:
-        name = option[1].replace("-", "_")
-        return (
-            f"{name}=True"
-            if option[1] in _FLAGS
-            else f"{name}={option[2]!r}"
-            if option[2]
-            else name
-        )
-
-    return _option().sub(argument, text)
 
 
 @contextlib.contextmanager
@@ -80,31 +17,45 @@ def naming_arguments() -> Iterator[None]:
     try:
         yield
     except RobauditError as error:
-        error.where, error.what, error.remedy = map(
-            in_python, (error.where, error.what, error.remedy)
-        )
-        error.args = (in_python(str(error)),)
+        error.say_in_python()
         raise
 
 
 def plain(value: Any) -> Any:
-    """Arrays, tensors and tuples as lists; a 32-bit float as the shortest number that reads back
-    the same (0.1)."""
-    if hasattr(value, "detach"):  # a tensor; NumPy has no bfloat16
-        value = value.detach().cpu()
-        value = (
-            value.float() if value.is_floating_point() and value.element_size() < 4 else value
-        ).numpy()
+    """A value of Python as a YAML file would hold it: arrays, tensors and tuples as lists.
+
+    A 32-bit float becomes the shortest number that reads back the same (0.1), as the user wrote it.
+    """
+    if hasattr(value, "detach"):
+        value = _tensor_array(value)
     dtype = getattr(value, "dtype", None)
-    if getattr(dtype, "kind", "") == "f" and dtype is not None and dtype.itemsize < 8:
-        return [plain(item) for item in value] if value.ndim else float(str(value))
+    if dtype is not None and _is_short_float(dtype):
+        # tolist would make 0.10000000149 of 0.1.
+        if value.ndim:
+            return [plain(item) for item in value]
+        return float(str(value))
+    # Arrays of NumPy and its numbers.
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return (
-        {key: plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
-    )
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+def _tensor_array(tensor: Any) -> Any:
+    """A tensor as a NumPy array."""
+    tensor = tensor.detach().cpu()
+    if tensor.is_floating_point() and tensor.element_size() < 4:
+        # NumPy has no bfloat16.
+        tensor = tensor.float()
+    return tensor.numpy()
+
+
+def _is_short_float(dtype: Any) -> bool:
+    """Whether a NumPy type holds floats of less than 64 bits."""
+    return getattr(dtype, "kind", "") == "f" and bool(dtype.itemsize < 8)
 
 
 def number(argument: str, value: object) -> float:
@@ -123,6 +74,7 @@ def whole(argument: str, value: object) -> int:
         SpecError: it is not a whole number.
     """
     parsed = plain(value)
+    # True is an int to Python.
     if isinstance(parsed, bool) or not isinstance(parsed, int):
         raise SpecError(argument, f"{value!r} is not a whole number", "for example 10")
     return parsed
@@ -131,7 +83,9 @@ def whole(argument: str, value: object) -> int:
 def several(value: Any) -> tuple[Any, ...]:
     """One value or several as a tuple; None: empty."""
     parsed = plain(value)
-    return () if parsed is None else tuple(parsed) if isinstance(parsed, list) else (parsed,)
+    if parsed is None:
+        return ()
+    return tuple(parsed) if isinstance(parsed, list) else (parsed,)
 
 
 def choose(argument: str, value: object, known: Sequence[object]) -> None:
@@ -145,12 +99,16 @@ def choose(argument: str, value: object, known: Sequence[object]) -> None:
 
 
 def levels(noise: Any, level: Any, sigma: Any) -> LevelChoice:
-    """The noise levels that the arguments noise, level and sigma choose."""
-    numbers = (
-        tuple(fields.level(name, part) for part in several(value))
-        for name, value in (("level", level), ("sigma", sigma))
+    """The noise levels that the arguments noise, level and sigma choose.
+
+    Raises:
+        SpecError: a level is not a positive number.
+    """
+    return LevelChoice(
+        several(noise),
+        tuple(fields.level("level", part) for part in several(level)),
+        tuple(fields.level("sigma", part) for part in several(sigma)),
     )
-    return LevelChoice(several(noise), *numbers)
 
 
 def texts(argument: str, value: object, example: str) -> tuple[str, ...]:
@@ -159,8 +117,8 @@ def texts(argument: str, value: object, example: str) -> tuple[str, ...]:
     Raises:
         SpecError: an item is not text.
     """
-    several = tuple(value) if isinstance(value, list | tuple) else (value,)
-    for text in several:
+    items = tuple(value) if isinstance(value, list | tuple) else (value,)
+    for text in items:
         if not isinstance(text, str):
             raise SpecError(argument, f"{text!r} is not text", example)
-    return several
+    return items

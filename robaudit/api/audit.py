@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from robaudit.api.arguments import naming_arguments, plain
 from robaudit.api.listening import PythonListener
-from robaudit.api.run import Run, TemporaryFolder, of_stored
+from robaudit.api.run import Run, TemporaryFolder, from_stored
 from robaudit.errors import ModelError, NothingLeftError, SpecError
 from robaudit.progress import Listener, parse_duration
+from robaudit.settings import AUDIT, BUDGET, CONFIDENCE, EXTEND, LIMIT, NAME, Setting
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
 from robaudit.spec.origin import Location, Origin
 from robaudit.spec.read import load_spec, validated
@@ -31,6 +32,9 @@ Level = float | str
 Levels = Level | Sequence[Level]
 Entry = str | Mapping[str, Any]
 OnError = Literal["stop", "skip"]
+
+_KEYS = tuple(setting for setting in AUDIT if setting.place and setting is not NAME)
+"""The settings that replace a key of the spec; the name has a default of its own."""
 
 
 @naming_arguments()
@@ -78,7 +82,7 @@ def audit(
 ) -> Run:
     """Audit how robust a classifier is to noise: of a network and samples in memory, or of a spec.
 
-    ``robaudit.audit(net, dataset, sigma=[0.02, 0.05], mean=..., std=...)`` audits objects;
+    ``robaudit.audit(net, dataset, sigma=[0.02, 0.05], mean=..., std=...)`` audits objects.
     ``robaudit.audit("spec.yaml")``, or a dict with the same keys, does what ``robaudit estimate``
     does, and the other arguments replace what the spec says. The network is left as it is.
 
@@ -88,22 +92,22 @@ def audit(
         dataset: a torch data set of (image, label) or of mappings, (x, y) as arrays or tensors, a
             list of images, a Hugging Face data set. Pixels are uint8, or floats in [0, 1] that are
             *not normalised*: noise is added to them.
-        model: with a spec, the network to audit instead of the one that it names.
         sigma: standard deviations of Gaussian noise, in pixel units ([0, 1]); ``"8/255"`` is
             understood.
         noise: other noises, as in a spec: ``{"kind": "uniform", "eps": [8/255]}``.
         estimators: names, or names with options: ``{"mc": {"draws": 2000}}``. Default: mc.
         gates: thresholds such as ``"mean >= 0.9"``; :meth:`Run.gate` decides them.
-        mean, std: of the network's normalisation, applied after the noise; none where the network
-            does that itself.
+        mean, std: the network's normalisation, applied after the noise. Default: none, for networks
+            that normalise themselves.
         output: key or index of the logits where the network returns several things.
-        class_names: by class index, or as ``{index: name}`` or ``{name: index}``; default: those
-            that the data set knows.
-        ids: of the samples; default: their indices.
-        layout: of arrays and tensors, "nchw" or "nhwc"; default: by which axis has 1 or 3 entries.
-        image_key, label_key: of samples that are mappings; default: the usual names.
-        limit: only the first samples.
-        seed: of the noise; default 0.
+        class_names: the names by class index, or as ``{index: name}`` or ``{name: index}``.
+            Default: those that the data set knows.
+        ids: names of the samples. Default: their indices.
+        layout: "nchw" or "nhwc", the axes of arrays and tensors. Default: by which axis has 1 or 3
+            entries.
+        image_key, label_key: keys of samples that are mappings. Default: the usual names.
+        limit: audit only the first samples.
+        seed: seed of the noise. Default: 0.
         device: "cpu", "cuda", "cuda:1", several as "cuda:0,cuda:1" or "cuda:all", or "auto".
             Default: where the network is.
         precision: "fp32", "tf32", "bf16" or "fp64".
@@ -112,24 +116,25 @@ def audit(
             sigma 8, a probability instead of a logit) as it is given.
         engine: "ray" computes with the workers of a Ray cluster, to which objects in memory are
             sent.
-        ray_address: as ``--ray-address``.
+        ray_address: the head node of the cluster, as ``--ray-address``.
         workers, gpus_per_worker: as under ``run`` in a spec.
-        name: of the run in reports; default: the name of the network's class.
+        name: the run's name in reports. Default: the name of the network's class.
         out: the run folder. The same call finds it again: a finished run is returned, an
             interrupted one continued. Default: of objects a temporary folder, which is removed with
             the returned run; of a spec runs/<spec name>-<hash8>.
         extend: add noise levels or estimators to the run in ``out``.
-        fresh: refuse a run folder that is there already.
+        fresh: refuse a run folder that exists already.
         until_decided: draw until the gates are decided: few copies of each image first, then more,
-            ``samples`` of mc at most.
-        confidence: with that, of all analyses together (default 0.95).
-        budget: lower draws, then images, of a new run so that it takes about this long at most:
-            "10m", or seconds.
+            at most the ``draws`` of mc.
+        confidence: with ``until_decided``, the confidence of all analyses together. Default: 0.95.
         on_error: at an unusable sample: "stop", or "skip" it; skipped samples are listed and
             counted.
         trust: allow Python code that a spec names.
-        progress: show a bar; default: in notebooks and on terminals.
+        progress: show a bar. Default: in notebooks and on terminals.
         listener: receives notes, warnings and progress instead.
+        model: with a spec, the network to audit instead of the one that the spec names.
+        budget: lower draws, then images, of a new run so that it takes about this long at most:
+            "10m", or seconds.
 
     Returns:
         The finished run.
@@ -143,139 +148,190 @@ def audit(
         RobauditWarning: the input check finds something suspicious: a clean accuracy no better than
             chance, vanishing gradients, ...
     """
+    # The first statement, so that the local variables are the arguments: a setting is found by its
+    # name. None stands for an argument that is not given.
     arguments = locals()
-    net: Any
-    settings = {key: arguments[key] for key in _SETTINGS if arguments[key] is not None}
-    if isinstance(what, AuditSpec | str | Path | Mapping):
-        net = model
-        spec = _changed(
-            _as_spec(what),
-            settings,
-            name,
-            net_given=model is not None,
-            data_given=dataset is not None,
-        )
-    elif model is not None:
-        raise SpecError(
-            "model", "is given twice", "audit(net, dataset, ...), or audit(spec, model=net)"
-        )
-    else:
-        net = what
-        spec = _of_objects(what, settings, name)
-        if dataset is None:
-            raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
+    given = {
+        setting.argument: arguments[setting.argument]
+        for setting in _KEYS
+        if arguments[setting.argument] is not None
+    }
+    spec, net = _spec_and_net(what, model, given, name, data_given=dataset is not None)
+    if dataset is None and net is what:
+        raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
     samples = _opened(dataset, spec, ids, layout, image_key, label_key, skip_bad=on_error == "skip")
-    receiver = listener if listener is not None else PythonListener(progress)
-    if until_decided and (extend or budget is not None):
-        raise SpecError(
-            "extend" if extend else "budget",
-            "cannot be combined with until_decided",
-            "leave one of them out",
-        )
-    if confidence is not None and not until_decided:
-        raise SpecError(
-            "confidence", "is about sampling until gates are decided", "add until_decided=True"
-        )
+    _refuse_combinations(
+        until_decided=until_decided, extend=extend, budget=budget, confidence=confidence
+    )
+    run_audit = _Audit(
+        samples=samples,
+        net=net,
+        extend=extend,
+        # With gates it is checked once, before the first interim analysis.
+        fresh=fresh and not until_decided,
+        listener=listener if listener is not None else PythonListener(progress),
+        budget=parse_duration(budget, "budget") if isinstance(budget, str) else budget,
+        on_error=on_error,
+        trust=trust,
+        ray_address=ray_address,
+    )
+    # Here, because a spec may be refused before torch is needed.
     import torch
 
-    from robaudit.auditing.audit import audit as run_audit
     from robaudit.auditing.until import sample_until_decided
     from robaudit.gates.sources import parsed, refuse_beyond
 
-    seconds = parse_duration(budget, "budget") if isinstance(budget, str) else budget
+    gate_list = parsed(spec.gates, "gates")
+    # A run to extend may have results that the spec no longer names.
+    if not until_decided and not extend:
+        refuse_beyond(spec, gate_list)
+    # Only a network in memory: the run of a spec is meant to be found again.
+    home = TemporaryFolder() if out is None and net is what else None
+    folder = home.path if home is not None else _path(out)
+    try:
+        # The caller may have switched gradients off.
+        with torch.inference_mode(False), torch.enable_grad():
+            if until_decided:
+                outcome = sample_until_decided(
+                    spec, gate_list, folder, run_audit, fresh=fresh, confidence=confidence
+                )
+                run = outcome.run
+            else:
+                run = run_audit(spec, folder)
+    except BaseException:
+        # Also after Ctrl-C: nobody could find the folder again.
+        if home is not None:
+            home.remove()
+        raise
+    return from_stored(run, home=home, data=samples)
 
-    def audited(
-        wanted: AuditSpec,
+
+@dataclass(frozen=True, slots=True)
+class _Audit:
+    """Audits of one call: one, or until its gates are decided one for each interim analysis.
+
+    Attributes:
+        samples: in memory; None: those of the spec.
+        net: in memory; None: the spec's.
+        extend: add to the run in the folder.
+        fresh: refuse a folder that exists.
+        listener: receives notes, warnings and progress.
+        budget: seconds that a new run may take; None: as long as it takes.
+        on_error: what to do at an unusable sample.
+        trust: allow Python code that the spec names.
+        ray_address: the head node of a Ray cluster.
+    """
+
+    samples: Dataset | None
+    net: Any
+    extend: bool
+    fresh: bool
+    listener: Listener
+    budget: float | None
+    on_error: OnError
+    trust: bool
+    ray_address: str | None
+
+    def __call__(
+        self,
+        spec: AuditSpec,
         folder: Path | None,
         until: UntilDecided | None = None,
         kept: Kept | None = None,
     ) -> stored.Run:
+        """Audit a spec.
+
+        Raises:
+            RobauditError: the audit is refused.
+        """
+        from robaudit.auditing.audit import audit as run_audit
+
         return run_audit(
-            wanted,
+            spec,
             out=folder,
-            dataset=samples,
-            model=net,
-            extend=extend,
-            fresh=fresh and not until_decided,
-            listener=receiver,
-            budget=seconds,
-            on_error=on_error,
-            trust=trust,
-            ray_address=ray_address,
+            dataset=self.samples,
+            model=self.net,
+            extend=self.extend,
+            fresh=self.fresh,
+            listener=self.listener,
+            budget=self.budget,
+            on_error=self.on_error,
+            trust=self.trust,
+            ray_address=self.ray_address,
             until=until,
             kept=kept,
         )
 
-    asked = parsed(spec.gates, "gates")
-    if not until_decided and not extend:  # a run to extend may have further results
-        refuse_beyond(spec, asked)
-    home = TemporaryFolder() if out is None and net is what else None
-    folder = home.path if home is not None else None if out is None else Path(out)
-    try:
-        with (
-            torch.inference_mode(False),
-            torch.enable_grad(),
-        ):  # the caller may have switched gradients off
-            if until_decided:
-                done = sample_until_decided(
-                    spec, asked, folder, audited, fresh=fresh, confidence=confidence
-                ).run
-            else:
-                done = audited(spec, folder)
-    except BaseException:
-        if home is not None:
-            home.remove()
-        raise
-    return of_stored(done, home=home, data=samples)
+
+def _path(out: str | Path | None) -> Path | None:
+    return None if out is None else Path(out)
 
 
-_SETTINGS: Mapping[str, Location] = {
-    "sigma": ("noise", 0, "sigma"),
-    "noise": ("noise",),
-    "estimators": ("estimators",),
-    "gates": ("gates",),
-    **{key: ("model", key) for key in ("mean", "std", "output")},
-    **{key: ("dataset", key) for key in ("class_names", "limit")},
-    **{
-        key: ("run", key)
-        for key in (
-            "seed",
-            "device",
-            "precision",
-            "batch_size",
-            "memory",
-            "deterministic",
-            "as_given",
+def _spec_and_net(
+    what: Any, model: Any, given: Mapping[str, Any], name: str | None, *, data_given: bool
+) -> tuple[AuditSpec, Any]:
+    """The spec with the arguments applied, and the network in memory (None: the spec's).
+
+    Raises:
+        RobauditError: there are two networks or none, or the spec is not valid.
+    """
+    if isinstance(what, AuditSpec | str | Path | Mapping):
+        net_given = model is not None
+        spec = _changed(_as_spec(what), given, name, net_given=net_given, data_given=data_given)
+        return spec, model
+    if model is not None:
+        raise SpecError(
+            "model", "is given twice", "audit(net, dataset, ...), or audit(spec, model=net)"
         )
-    },
-    **{key: ("run", key) for key in ("engine", "workers", "gpus_per_worker")},
-}
-"""The part of a spec that each argument sets."""
+    return _of_objects(what, given, name), what
+
+
+def _refuse_combinations(
+    *, until_decided: bool, extend: bool, budget: object, confidence: object
+) -> None:
+    """Refuse arguments that contradict each other.
+
+    Raises:
+        SpecError: two of them do not go together.
+    """
+    if until_decided and (extend or budget is not None):
+        other = EXTEND if extend else BUDGET
+        raise SpecError(
+            other.argument, "cannot be combined with until_decided", "leave one of them out"
+        )
+    if confidence is not None and not until_decided:
+        raise SpecError(
+            CONFIDENCE, "is about sampling until gates are decided", "add until_decided=True"
+        )
 
 
 def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:
     if isinstance(what, AuditSpec):
         return what
-    return (
-        load_spec(Path(what))
-        if isinstance(what, str | Path)
-        else validated(dict(what), Origin("spec"))
-    )
+    if isinstance(what, str | Path):
+        return load_spec(Path(what))
+    return validated(dict(what), Origin("spec"))
 
 
-def _of_objects(net: Any, settings: Mapping[str, Any], name: str | None) -> AuditSpec:
-    """The spec of an audit of a network and samples in memory."""
+def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSpec:
+    """The spec of an audit of a network and samples in memory.
+
+    Raises:
+        ModelError: the network is none.
+        SpecError: no noise is given, or an argument is not valid.
+    """
     if isinstance(net, type) or not callable(net):
-        what = (
-            f"is the class {net.__name__}" if isinstance(net, type) else f"is {type(net).__name__}"
-        )
+        is_class = isinstance(net, type)
+        what = f"is the class {net.__name__}" if is_class else f"is {type(net).__name__}"
         raise ModelError(
             "net",
             what,
             "give a torch.nn.Module or a function from pixels to logits, or a spec (a dict or "
             "the path of one)",
         )
-    if "sigma" not in settings and "noise" not in settings and not settings.get("estimators"):
+    has_noise = "sigma" in given or "noise" in given
+    # Radii of the network itself need no noise.
+    if not has_noise and not given.get("estimators"):
         raise SpecError(
             "sigma",
             "is missing",
@@ -283,82 +339,101 @@ def _of_objects(net: Any, settings: Mapping[str, Any], name: str | None) -> Audi
             "'8/255'}",
         )
     document = {"model": {"format": IN_MEMORY}, "dataset": {"kind": IN_MEMORY}}
-    usual = {"device": "auto" if settings.get("engine") == "ray" else _device_of(net), **settings}
+    # Workers of Ray choose their device themselves.
+    device = "auto" if given.get("engine") == "ray" else _device_of(net)
+    # A function has a name of its own, a module that of its class.
     name = name or str(getattr(net, "__name__", type(net).__name__))
-    return validated(_with(document, usual), replace(_origin(settings), name=name))
+    origin = replace(_origin(given), name=name)
+    return validated(_with(document, {"device": device, **given}), origin)
 
 
 def _changed(
     spec: AuditSpec,
-    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
     name: str | None,
     *,
     net_given: bool,
     data_given: bool,
 ) -> AuditSpec:
-    """The spec with the arguments applied, and with objects in memory in place of those it
-    names."""
-    if not (settings or name or net_given or data_given):
+    """The spec with the arguments applied, and with objects in memory in place of those it names.
+
+    Raises:
+        SpecError: an argument is not valid, or does not fit the spec.
+    """
+    objects_given = net_given or data_given
+    if not (given or name or objects_given):
         return spec
     from robaudit.models.pretrained import filled
 
+    # With what the model's own files say, as the network may be replaced.
     document = filled(spec).document()
     if "engine" not in spec.run.model_fields_set:
-        # only the default: arguments for another engine are then refused
+        # It is only the default. Left out, workers without engine="ray" are refused.
         del document["run"]["engine"]
+    # How the network is fed stays; where it comes from goes.
     if net_given:
         document["model"] = {
             "format": IN_MEMORY,
             **{key: document["model"][key] for key in ("mean", "std", "output")},
         }
+    # Likewise which samples are chosen, and what their classes are called.
     if data_given:
         document["dataset"] = {
             "kind": IN_MEMORY,
             **{key: document["dataset"][key] for key in ("limit", "sample", "ids", "class_names")},
         }
-    if "limit" in settings and document["dataset"].get("sample"):
-        raise SpecError(
-            "limit", "the spec audits a random subset", "change its dataset.sample.size"
-        )
+    if LIMIT.argument in given and document["dataset"].get("sample"):
+        raise SpecError(LIMIT, "the spec audits a random subset", "change its dataset.sample.size")
     document["name"] = name or spec.name
-    return validated(
-        _with(document, settings),
-        replace(_origin(settings), folder=spec.base_dir, name=name or spec.stem),
-    )
+    origin = replace(_origin(given), folder=spec.base_dir, name=name or spec.stem)
+    return validated(_with(document, given), origin)
 
 
-def _with(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The document of a spec with the arguments applied."""
-    for key in settings:
-        value = plain(settings[key])
-        location = _SETTINGS[key]
-        if key not in ("sigma", "noise"):
-            section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
-            section[str(location[-1])] = str(value) if key == "device" else value
-    if "sigma" in settings or "noise" in settings:
-        others = plain(settings.get("noise", []))
-        gaussian = [{"sigma": plain(settings["sigma"])}] if "sigma" in settings else []
-        document["noise"] = [*gaussian, *(others if isinstance(others, list) else [others])]
+    for setting in _KEYS:
+        if setting.argument in given and setting.argument not in _NOISE:
+            _set(document, setting, plain(given[setting.argument]))
+    gaussian = [{"sigma": plain(given["sigma"])}] if "sigma" in given else []
+    others = plain(given.get("noise", []))
+    if not isinstance(others, list):
+        others = [others]
+    if any(argument in given for argument in _NOISE):
+        document["noise"] = [*gaussian, *others]
     return document
 
 
-def _origin(settings: Mapping[str, Any]) -> Origin:
-    """Which argument each part of the spec comes from."""
-    moved: dict[Location, Location] = {
-        _SETTINGS[key]: (key,) for key in settings if key not in ("sigma", "noise")
-    }
-    first = 1 if "sigma" in settings else 0
-    if first:
-        moved[("noise", 0)] = ("sigma",)
-        moved[("noise", 0, "sigma")] = ("sigma",)
-    noise = settings.get("noise", ())
+_NOISE = ("sigma", "noise")
+"""The arguments that together replace the noises of a spec, those of sigma first."""
+
+
+def _set(document: dict[str, Any], setting: Setting, value: Any) -> None:
+    """Set a key of the document; its section is made where it is missing."""
+    *sections, key = setting.place
+    for section in sections:
+        document = document.setdefault(str(section), {})
+    # A device may be torch's.
+    document[str(key)] = str(value) if setting.argument == "device" else value
+
+
+def _origin(given: Mapping[str, Any]) -> Origin:
+    """The argument behind each part of the spec, for messages."""
+    moved: dict[Location, Location] = {}
+    for setting in _KEYS:
+        if setting.argument in given and setting.argument not in _NOISE:
+            moved[setting.place] = (setting.argument,)
+    # The noise of sigma is the first, and others follow.
+    first = 0
+    if "sigma" in given:
+        first = 1
+        moved["noise", 0] = ("sigma",)
+        moved["noise", 0, "sigma"] = ("sigma",)
+    noise = given.get("noise", ())
     if isinstance(noise, Mapping):
-        moved[("noise", first)] = ("noise",)
-    else:
-        moved |= {
-            ("noise", first + i): ("noise", i)
-            for i in range(len(noise) if isinstance(noise, Sequence) else 0)
-        }
+        moved["noise", first] = ("noise",)
+    elif isinstance(noise, Sequence):
+        for i in range(len(noise)):
+            moved["noise", first + i] = ("noise", i)
     return Origin("audit", moved=moved, arguments=True)
 
 
@@ -366,8 +441,13 @@ def _device_of(net: Any) -> str:
     """Where a network's weights are, if an audit can run there; else the CPU."""
     from torch import nn
 
-    first = next(net.parameters(), None) if isinstance(net, nn.Module) else None
-    return str(first.device) if first is not None and first.device.type == "cuda" else "cpu"
+    if not isinstance(net, nn.Module):
+        # A function has no device to ask for.
+        return "cpu"
+    first = next(net.parameters(), None)
+    if first is None or first.device.type != "cuda":
+        return "cpu"
+    return str(first.device)
 
 
 def _opened(
@@ -387,7 +467,8 @@ def _opened(
         NothingLeftError: the data set is empty.
     """
     if data is None:
-        if any(argument is not None for argument in (ids, layout, image_key, label_key)):
+        described = (ids, layout, image_key, label_key)
+        if any(argument is not None for argument in described):
             raise SpecError(
                 "ids, layout, image_key, label_key",
                 "describe samples in memory, and there are none",
@@ -397,10 +478,9 @@ def _opened(
     from robaudit.datasets.in_memory import open_in_memory, refuse_random
     from robaudit.datasets.select import Selected, choose
 
-    about = spec.dataset
     opened = open_in_memory(
         data,
-        class_names=about.class_names,
+        class_names=spec.dataset.class_names,
         ids=ids,
         layout=layout,
         image_key=image_key,
@@ -408,6 +488,8 @@ def _opened(
     )
     if not len(opened):
         raise NothingLeftError("dataset", "the data set is empty", "give it samples")
-    opened = Selected(opened, choose(opened, about), about.class_names)
-    refuse_random(opened, skip_bad=skip_bad)
-    return opened
+    chosen = choose(opened, spec.dataset)
+    selected = Selected(opened, chosen, spec.dataset.class_names)
+    # A data set that augments gives other images each time, and rows would not be reproducible.
+    refuse_random(selected, skip_bad=skip_bad)
+    return selected

@@ -12,7 +12,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from robaudit.api.arguments import in_python
 from robaudit.errors import RobauditWarning
 from robaudit.progress import (
     AUDITING,
@@ -22,17 +21,19 @@ from robaudit.progress import (
     Listener,
     audit_bar,
 )
+from robaudit.settings import in_python
 from robaudit.text import printable
 
-_SECONDS_BETWEEN = 0.5  # seconds between two drawings in a notebook
+_SECONDS_BETWEEN = 0.5
+"""Seconds between two drawings in a notebook."""
 
 
 class PythonListener(Listener):
     """Shows progress where somebody can see it, and passes warnings on to Python's ``warnings``.
 
     Args:
-        progress: show progress, outside notebooks and terminals as a line every 30 seconds; None:
-            only in notebooks and terminals.
+        progress: show progress; outside notebooks and terminals it is a line every 30 seconds.
+            None: only in notebooks and terminals.
         clock: seconds.
     """
 
@@ -41,6 +42,7 @@ class PythonListener(Listener):
         self._clock = clock
         self._progress = AuditProgress(0, 0, clock=clock)
         self._bar: Progress | None = None
+        # IPython's function, and the output that it made for this audit.
         self._display: Any = None
         self._handle: Any = None
         self._last = clock()
@@ -51,6 +53,7 @@ class PythonListener(Listener):
 
     def begin(self, total: int, done: int) -> None:
         """Start the bar."""
+        # A finished run has nothing to show.
         if done < total and self._wanted is not False:
             self._display = _notebook()
             if self._display is None and sys.stderr.isatty():
@@ -79,21 +82,22 @@ class PythonListener(Listener):
     def end(self) -> None:
         """Remove the bar; a notebook keeps one line."""
         if self._display is not None:
+            # The line stays in the notebook as the record of the audit.
             self._draw(bar=False)
         if self._bar is not None:
             self._bar.stop()
         self._bar = self._display = None
 
     def _show(self) -> None:
+        """Show progress, unless it was shown a moment ago."""
         waited = self._clock() - self._last
-        if self._display is not None and waited >= _SECONDS_BETWEEN:
-            self._draw()
-        elif (
-            self._display is None
-            and self._wanted
-            and self._bar is None
-            and waited >= SECONDS_BETWEEN_LINES
-        ):
+        if self._display is not None:
+            if waited >= _SECONDS_BETWEEN:
+                self._draw()
+            return
+        # A bar draws itself.
+        prints_lines = self._wanted and self._bar is None
+        if prints_lines and waited >= SECONDS_BETWEEN_LINES:
             self._last = self._clock()
             sys.stderr.write(f"{AUDITING}: {self._progress.line()}\n")
 
@@ -102,11 +106,11 @@ class PythonListener(Listener):
         self._last = self._clock()
         line = self._progress.line()
         drawn = f'<progress value="{self._progress.share:.4f}"></progress> ' if bar else ""
-        shown = {"text/html": f"<pre>{drawn}{escape(line)}</pre>", "text/plain": line}
+        contents = {"text/html": f"<pre>{drawn}{escape(line)}</pre>", "text/plain": line}
         if self._handle is None:
-            self._handle = self._display(shown, raw=True, display_id=True)
+            self._handle = self._display(contents, raw=True, display_id=True)
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(contents, raw=True)
 
 
 def warn_caller(text: str) -> None:
@@ -116,14 +120,13 @@ def warn_caller(text: str) -> None:
     filter that makes all warnings errors does not end an audit of hours: the warning is then
     written to standard error.
     """
+    # stacklevel: the warning is about the caller's line, and filters go by its module.
     try:
         warnings.warn(printable(text), RobauditWarning, stacklevel=_depth())
     except RobauditWarning:
-        if any(
-            action == "error" and category is RobauditWarning
-            for action, _, category, *_ in warnings.filters
-        ):
-            raise
+        for action, _, category, *_ in warnings.filters:
+            if action == "error" and category is RobauditWarning:
+                raise
         sys.stderr.write(f"robaudit warning: {printable(text)}\n")
 
 
@@ -131,20 +134,24 @@ def _depth() -> int:
     """The stacklevel, for the function that calls this one, of the first frame outside robaudit."""
     frame = sys._getframe(1)
     level = 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[
-        0
-    ] in ("robaudit", "contextlib"):
+    while frame.f_back is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        # contextlib: the wrapper of naming_arguments.
+        if package not in ("robaudit", "contextlib"):
+            break
         frame = frame.f_back
-        level = level + 1
+        level += 1
     return level
 
 
 def _notebook() -> Any:
     """IPython's ``display`` in a notebook; None elsewhere."""
+    # Not imported by anybody, so this is no notebook.
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython
     from IPython.display import display
 
     shell = get_ipython()
+    # IPython in a terminal has no kernel, and can display text only.
     return display if shell is not None and hasattr(shell, "kernel") else None

@@ -55,15 +55,12 @@ class Compared(Results[GroupComparison]):
         from robaudit.compare.gate_changes import QUANTITIES, decide
         from robaudit.spec.gate_grammar import parse_gate
 
-        written = [
-            text
-            for gate in gates
-            for text in arguments.texts("gates", gate, 'for example "mean_drop <= 0.01"')
-        ]
-        parsed = [parse_gate(text, QUANTITIES, "gates") for text in written]
-        return Decisions(
-            decide(self.comparison, parsed, population=population, point=point), inconclusive
-        )
+        written: list[str] = []
+        for gate in gates:
+            written += arguments.texts("gates", gate, 'for example "mean_drop <= 0.01"')
+        conditions = [parse_gate(text, QUANTITIES, "gates") for text in written]
+        decisions = decide(self.comparison, conditions, population=population, point=point)
+        return Decisions(decisions, inconclusive)
 
 
 @arguments.naming_arguments()
@@ -78,8 +75,9 @@ def compare_runs(
     sigma: Numbers = None,
     confidence: float | None = None,
 ) -> Compared:
-    """Compare a run with a reference, sample by sample and on the same noise draws, as ``robaudit
-    compare`` does.
+    """Compare a run with a reference, as ``robaudit compare`` does.
+
+    They are compared sample by sample and on the same noise draws.
 
     Args:
         base: the reference.
@@ -95,26 +93,32 @@ def compare_runs(
     """
     from robaudit.compare.difference import compare
 
-    first, second = (_read(run) for run in (base, new))
+    base_run = _read(base)
+    new_run = _read(new)
     comparison = compare(
-        *(first, second),
+        base_run,
+        new_run,
         estimators=arguments.several(estimator),
         levels=arguments.levels(noise, level, sigma),
         below=None if threshold is None else arguments.number("threshold", threshold),
-        confidence=max(confidence_of(run.info, confidence) for run in (first, second)),
+        # A run that was sampled until its gates were decided asks for more than 0.95.
+        confidence=max(confidence_of(run.info, confidence) for run in (base_run, new_run)),
     )
-    result = Compared(
-        comparison.groups,
-        comparison_tables(
-            comparison, first.info, second.info, second.class_names or first.class_names
-        ),
-    )
+    names = new_run.class_names or base_run.class_names
+    tables = comparison_tables(comparison, base_run.info, new_run.info, names)
+    result = Compared(comparison.groups, tables)
+    # Set afterwards: a tuple takes its arguments in __new__, which all results share.
     result.comparison = comparison
     return result
 
 
 def _read(run: AnyRun) -> stored.Run:
-    return stored.read_run(Path(run) if isinstance(run, str | Path) else run.path, kept=True)
+    """A run from its folder, with the draws that kept the class.
+
+    A run that is open already may have been read without them.
+    """
+    path = Path(run) if isinstance(run, str | Path) else run.path
+    return stored.read_run(path, kept=True)
 
 
 @arguments.naming_arguments()
@@ -143,6 +147,7 @@ def verify_run(
     Raises:
         RobauditError: the model or the data have changed, or cannot be read.
     """
+    # Here, because it imports torch.
     from robaudit.auditing.verification import verify
 
     return verify(_read(run), samples, seed=seed, device=device, trust=trust, listener=listener)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeVar
 
-from robaudit.api.arguments import in_python
 from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.gates.decision_text import lines
 from robaudit.report.html.facts import decision_table
 from robaudit.report.tables import Table, Terminal, markdown_text
+from robaudit.settings import in_python
 
 T = TypeVar("T")
 
@@ -32,7 +32,8 @@ class Results(tuple[T, ...]):
         return markdown_text(self._tables)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return tuple, (tuple(self),)  # without the tables
+        # Copies and pickles are plain tuples, without the tables.
+        return tuple, (tuple(self),)
 
 
 class Decisions(tuple[Decision, ...]):
@@ -63,25 +64,24 @@ class Decisions(tuple[Decision, ...]):
         return self.verdict == "pass"
 
     def __repr__(self) -> str:
-        return in_python("\n".join(line for _, line in lines(self, self.inconclusive)))
+        return "\n".join(in_python(line) for _, line in lines(self, self.inconclusive))
 
     def _repr_markdown_(self) -> str:
-        *_, (_, conclusion) = lines(self, self.inconclusive)
-        table = decision_table([decision.document() for decision in self])
-        evidence = tuple(
-            dict.fromkeys(in_python(decision.evidence) for decision in self if decision.evidence)
+        # The last line is about all gates together.
+        _, conclusion = lines(self, self.inconclusive)[-1]
+        gates = decision_table([decision.document() for decision in self])
+        # Gates on the same results have the same evidence, which is said once.
+        evidence = dict.fromkeys(
+            in_python(decision.evidence) for decision in self if decision.evidence
         )
-        return markdown_text(
-            [
-                Table(
-                    "Gates",
-                    table.columns,
-                    table.rows,
-                    lines=(in_python(conclusion),),
-                    notes=evidence,
-                )
-            ]
+        table = Table(
+            "Gates",
+            gates.columns,
+            gates.rows,
+            lines=(in_python(conclusion),),
+            notes=tuple(evidence),
         )
+        return markdown_text([table])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Decisions, (tuple(self), self.inconclusive)
@@ -93,15 +93,14 @@ class Page(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return (
-            f"<HTML report, {len(self.encode()) / 1e6:.2f} MB: run.report('report.html') writes it>"
-        )
+        # The page itself would fill the screen.
+        size = len(self.encode()) / 1e6
+        return f"<HTML report, {size:.2f} MB: run.report('report.html') writes it>"
 
     def _repr_html_(self) -> str:
         from html import escape
 
         style = "width:100%;height:40em;border:1px solid #8884"
-        return (
-            f'<iframe srcdoc="{escape(self, quote=True)}" style="{style}" '
-            'sandbox="allow-scripts"></iframe>'
-        )
+        page = escape(self, quote=True)
+        # Sandboxed: its scripts cannot reach the notebook.
+        return f'<iframe srcdoc="{page}" style="{style}" sandbox="allow-scripts"></iframe>'

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from robaudit.gates.decide import Verdict
 from robaudit.report.sections import (
     ROWS,
     Entry,
+    SectionOption,
     SectionRequest,
     refuse_unused,
     section_names,
@@ -42,13 +43,15 @@ if TYPE_CHECKING:
 Texts = str | Sequence[str] | None
 Numbers = float | str | Sequence[float | str] | None
 """One number, several, or (None) all; "8/255" is understood."""
-_FEW = 3  # results in a repr
+_FEW = 3
+"""Results in a repr, which is a line."""
 
 
 class TemporaryFolder:
     """A folder that is removed with the last object that needs it, or when Python ends."""
 
     def __init__(self) -> None:
+        # The finalizer must not refer to self, or it would keep itself from running.
         self.path = Path(tempfile.mkdtemp(prefix="robaudit-"))
         self._end = weakref.finalize(self, _remove, self.path, os.getpid())
 
@@ -58,7 +61,8 @@ class TemporaryFolder:
 
 
 def _remove(path: Path, process: int) -> None:
-    if os.getpid() == process:  # not at the end of a forked child
+    """Remove a folder, unless this is a forked child of the process that made it."""
+    if os.getpid() == process:
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -82,12 +86,12 @@ class Run(stored.Run):
     # --- rows as tables
 
     def to_arrow(self) -> pyarrow.Table:
-        """The rows as an Arrow table: the columns of samples.csv, then what else an estimator
-        recorded; ``polars.from_arrow`` takes it.
+        """The rows as an Arrow table, which ``polars.from_arrow`` takes.
 
-        ``votes``, ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of
-        the class in :mod:`robaudit.results`; ``numbers`` are further numbers by name (effective
-        sample size, ...).
+        It has the columns of samples.csv, and then what else an estimator recorded. ``votes``,
+        ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of the class
+        in :mod:`robaudit.results`. ``numbers`` are further numbers by name (effective sample size,
+        ...).
 
         Raises:
             RobauditError: pyarrow is not installed.
@@ -97,9 +101,9 @@ class Run(stored.Run):
         return arrow_table(self.rows, self.class_names, where="to_arrow")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas table: the columns of samples.csv, and a column for each further
-        number that some row has.
+        """The rows as a pandas table.
 
+        It has the columns of samples.csv, and a column for each further number that some row has.
         Those columns are called ``votes.counts``, ``certificate.p_lower``, ``numbers.ess``, ... and
         are empty where a result does not have the number. Integers that may be absent are pandas'
         own ``Int64``.
@@ -115,17 +119,20 @@ class Run(stored.Run):
                 "needs pandas, which is not installed",
                 "pip install pandas, or use to_arrow()",
             ) from error
+        # Otherwise a missing number would make floats of integers, and objects of truth values.
         types = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
         table = self.to_arrow()
         numbers = [dict(entry or ()) for entry in table["numbers"].to_pylist()]
+        # A struct such as votes becomes columns such as votes.counts.
         flat = table.drop_columns("numbers").flatten()
-        further = [
+        empty = [
             name for name in flat.column_names if "." in name and flat[name].null_count == len(flat)
         ]
-        frame: pandas.DataFrame = flat.drop_columns(further).to_pandas(
+        frame: pandas.DataFrame = flat.drop_columns(empty).to_pandas(
             types_mapper=lambda type_: types.get(str(type_))
         )
-        for name in sorted({name for row in numbers for name in row}):
+        names = set().union(*numbers)
+        for name in sorted(names):
             frame[f"numbers.{name}"] = [row.get(name, math.nan) for row in numbers]
         return frame
 
@@ -159,21 +166,21 @@ class Run(stored.Run):
             RobauditError: the section is unknown, it does not use an option, or a run has none of
                 these results.
         """
+        # The rows are to_arrow() and to_pandas().
         arguments.choose("name", name, [section for section in section_names() if section != ROWS])
         view = section_of(name)
-        known = (
-            view.options
-            if {option.name for option in view.options} >= options.keys() - {*_OPTIONS}
-            else section_options()
-        )
-        own = {option.name: option for option in known if options.get(option.name) is not None}
-        values = {
-            key: option.read(tuple(map(str, arguments.several(options.pop(key)))), key)
-            for key, option in own.items()
-        }
-        request = replace(
-            _request(estimator, noise, level, sigma, label=label, **options), options=values
-        )
+        known: Iterable[SectionOption] = view.options
+        own_names = {option.name for option in view.options}
+        if not own_names >= options.keys() - set(_OPTIONS):
+            # An option of another section is read, too, so that the error can say which has it.
+            known = section_options()
+        values = {}
+        for option in known:
+            if options.get(option.name) is not None:
+                texts = map(str, arguments.several(options.pop(option.name)))
+                values[option.name] = option.read(tuple(texts), option.name)
+        request = _request(estimator, noise, level, sigma, label=label, **options)
+        request = replace(request, options=values)
         refuse_unused(name, request)
         entries = view.find([self, *with_], request)
         return Results((entry.record for entry in entries), view.shown(entries, request))
@@ -209,12 +216,11 @@ class Run(stored.Run):
         """
         from robaudit.gates.sources import decide_by, find_rules
 
+        # Checked here: the command line has a parser that knows the three words.
         arguments.choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
-        written = [
-            text
-            for gate in gates
-            for text in arguments.texts("gates", gate, 'for example run.gate("mean >= 0.9")')
-        ]
+        written: list[str] = []
+        for gate in gates:
+            written += arguments.texts("gates", gate, 'for example run.gate("mean >= 0.9")')
         rules = find_rules(written, self, where="gates", strict=strict)
         decisions = decide_by(
             rules, self, population=population, point=point, confidence=confidence, strict=strict
@@ -257,19 +263,19 @@ class Run(stored.Run):
         """
         from robaudit.report.html.content import gather
 
+        # Without a file it is a page, which a notebook shows.
         suffix = "html" if path is None else Path(path).suffix.lower().lstrip(".")
         arguments.choose("path", suffix, ("html", "htm", "md", "markdown"))
-        content = gather(
-            [self, *with_],
-            _request(estimator, noise, level, sigma, threshold=threshold, label=label),
-        )
-        if suffix.startswith("m"):
+        request = _request(estimator, noise, level, sigma, threshold=threshold, label=label)
+        content = gather([self, *with_], request)
+        if suffix in ("md", "markdown"):
             from robaudit.report.html.markdown import markdown_report
 
             text = markdown_report(content, title=title)
         else:
             from robaudit.report.html.render import page
 
+            # The second value says why images are missing; the page says it, too.
             text, _ = page(content, title=title, images=images)
         return Page(text) if path is None else _written(Path(path), text.encode())
 
@@ -311,6 +317,7 @@ class Run(stored.Run):
         """
         from robaudit.report.pictures import can_draw
 
+        # Before the next imports, which need matplotlib.
         can_draw(required=True, where="plot")
         from robaudit.report.pictures import FORMATS
         from robaudit.report.pictures.kinds import drawing_of, figure_of, look_of, picture
@@ -318,40 +325,41 @@ class Run(stored.Run):
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
             arguments.choose("path", format_, FORMATS)
-        look = look_of(width, title=title, caption=caption)
+        size = look_of(width, title=title, caption=caption)
         request = _request(
             estimator, noise, level, sigma, threshold=threshold, bottom=max_images, label=label
         )
         drawing = drawing_of(kind, [self, *with_], request)
+        # The file is drawn apart, at the resolution of print.
         if path is not None:
-            _written(Path(path), picture(drawing, format_, look))
-        return figure_of(drawing, look)
+            _written(Path(path), picture(drawing, format_, size))
+        return figure_of(drawing, size)
 
     def __repr__(self) -> str:
         info = self.info
-        results = []
-        for group in summary_of(self)[: _FEW + 1]:
-            at = "" if group.key.at.level is None else f" at {group.key.at}"
-            results.append(
-                f"{group.key.estimator}{at}: mean {group.key.quantity} {group_mean(group)}"
-            )
+        model = clipped(printable(info.model.name), 60)
+        data = clipped(printable(info.data.where), 60)
+        parts = [f"{model} on {count(info.totals.samples, 'sample')} of {data}"]
         clean = info.clean_accuracy
-        parts = [
-            f"{clipped(printable(info.model.name), 60)} on "
-            f"{count(info.totals.samples, 'sample')} of "
-            f"{clipped(printable(info.data.where), 60)}",
-            "no labels" if clean is None else f"clean accuracy {clean.value:.1%}",
-            *results[:_FEW],
-            *(["..."] if len(results) > _FEW else []),
-            *([count(len(info.warnings), "warning")] if info.warnings else []),
-        ]
+        parts.append("no labels" if clean is None else f"clean accuracy {clean.value:.1%}")
+        groups = summary_of(self)
+        for group in groups[:_FEW]:
+            at = "" if group.key.at.level is None else f" at {group.key.at}"
+            mean = f"mean {group.key.quantity} {group_mean(group)}"
+            parts.append(f"{group.key.estimator}{at}: {mean}")
+        if len(groups) > _FEW:
+            parts.append("...")
+        if info.warnings:
+            parts.append(count(len(info.warnings), "warning"))
         return f"<Run {'; '.join(parts)}; {self._place}>"
 
     def _repr_markdown_(self) -> str:
         parts = [f"**{markdown(f'warning: {text}')}**" for text in self.info.warnings]
-        parts.append("\n".join(f"    {printable(line)}" for line in headline(self.info)))  # as code
+        # Indented lines are code in Markdown, so the columns stay aligned.
+        parts.append("\n".join(f"    {printable(line)}" for line in headline(self.info)))
         parts.append(self.summary()._repr_markdown_())
         if self.info.gates:
+            # They may be about results that this run lacks.
             try:
                 parts.append(self.gate()._repr_markdown_())
             except RobauditError as error:
@@ -360,11 +368,10 @@ class Run(stored.Run):
 
     @property
     def _place(self) -> str:
-        return (
-            "in a temporary folder: out= keeps it"
-            if self._home is not None
-            else f"in {printable(str(self.path))}"
-        )
+        """Where the run is, for displays."""
+        if self._home is not None:
+            return "in a temporary folder: out= keeps it"
+        return f"in {printable(str(self.path))}"
 
 
 @arguments.naming_arguments()
@@ -379,10 +386,10 @@ def read_run(path: str | Path, *, kept: bool = False) -> Run:
     Raises:
         RunError: the run is missing, damaged or unfinished.
     """
-    return of_stored(stored.read_run(Path(path), kept=kept))
+    return from_stored(stored.read_run(Path(path), kept=kept))
 
 
-def of_stored(
+def from_stored(
     run: stored.Run, *, home: TemporaryFolder | None = None, data: Dataset | None = None
 ) -> Run:
     """The run with the methods of the Python interface.
@@ -392,13 +399,22 @@ def of_stored(
         home: its folder, if that is temporary.
         data: its data set, if that is in memory.
     """
+    # Rows are read from the folder when they are used, also after the run itself is gone.
     if home is not None and isinstance(run.rows, stored.StoredRows):
         run.rows.owner = home
-    same = Run(run.path, run.info, run.rows, data, home)
-    return same.with_columns(run.table) if "table" in vars(run) else same
+    opened = Run(run.path, run.info, run.rows, data, home)
+    # The table is a cached property: an audit has it already, and a run from disk reads it later.
+    if "table" in vars(run):
+        return opened.with_columns(run.table)
+    return opened
 
 
 def _written(path: Path, content: bytes) -> Path:
+    """Write a file and return its path.
+
+    Raises:
+        RobauditError: it cannot be written.
+    """
     try:
         write_atomically(path, content)
     except OSError as error:
@@ -409,10 +425,11 @@ def _written(path: Path, content: bytes) -> Path:
 
 
 _OPTIONS = [
-    option.name
-    for option in fields(SectionRequest)
-    if option.name not in ("estimators", "levels", "data", "label", "options")
+    part.name
+    for part in fields(SectionRequest)
+    if part.name not in ("estimators", "levels", "data", "label", "options")
 ]
+"""Options that several sections have, and that Python takes by the same name."""
 
 
 def _request(
@@ -424,12 +441,13 @@ def _request(
     label: Texts = None,
     **options: Any,
 ) -> SectionRequest:
-    """The arguments as an :class:`SectionRequest`; None: not set.
+    """The arguments as a :class:`SectionRequest`; None: not set.
 
     Raises:
         SpecError: an option is unknown or has an invalid value.
     """
     values = {name: value for name, value in options.items() if value is not None}
+    # As the command line does before it makes a request, with the words of Python.
     for name, value in values.items():
         arguments.choose("section", name, _OPTIONS)
         if name == "only":
@@ -440,10 +458,9 @@ def _request(
             values[name] = arguments.whole(name, value)
         elif name == "id":
             values[name] = tuple(map(str, arguments.several(value)))
-    chosen = arguments.levels(noise, level, sigma)
     return SectionRequest(
         estimators=arguments.several(estimator),
-        levels=chosen,
+        levels=arguments.levels(noise, level, sigma),
         label=arguments.several(label),
         **values,
     )

@@ -57,6 +57,7 @@ from robaudit.runs.log import Logged
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run, read_run
 from robaudit.runs.state import State
+from robaudit.settings import BUDGET, ENGINE, LIMIT, RAY_ADDRESS
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.read import load_spec
 
@@ -116,9 +117,11 @@ def audit(
     asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
     asked = asked if model is not None else filled(asked)
     if ray_address == "":
-        raise SpecError("--ray-address", "is empty", "give HOST:PORT of the head node, or auto")
+        raise SpecError(RAY_ADDRESS, "is empty", "give HOST:PORT of the head node, or auto")
     if ray_address is not None and asked.run.engine != "ray":
-        raise SpecError("--ray-address", "is for engine: ray", "add --engine ray, or leave it out")
+        raise SpecError(
+            RAY_ADDRESS, "is for engine: ray", "add " + ENGINE.set_to("ray") + ", or leave it out"
+        )
     deadline = None if budget is None else Deadline(time.perf_counter() + LATEST * budget)
     log = Logged(listener or Listener())
     with closing(log):
@@ -226,9 +229,9 @@ def prepared(
         return
     if budget is not None:
         raise SpecError(
-            "--budget",
+            BUDGET,
             "is for a single device, whose speed is measured first",
-            "lower --limit or the samples instead",
+            "lower " + LIMIT + " or the samples instead",
         )
     opened = open_audit(request, listener)
     with ray_workers(request, opened.data, listener, ray_address, devices) as crew:

@@ -19,6 +19,7 @@ from robaudit.datasets.dataset import Sample
 from robaudit.engine.registry import registered
 from robaudit.errors import ModelError, SpecError
 from robaudit.runs.info import Plugin
+from robaudit.settings import DETERMINISTIC
 from robaudit.spec.model import AuditSpec
 from robaudit.system import text as file_text
 from robaudit.text import clipped, count, printable
@@ -213,7 +214,7 @@ def explained(error: BaseException) -> ModelError | None:
                 f"{match[1]}, an operation of the network or of an estimator, has no "
                 "deterministic implementation in torch"
             )
-            return ModelError("run.deterministic", what, "leave --deterministic out")
+            return ModelError("run.deterministic", what, "leave " + DETERMINISTIC + " out")
         if _CUBLAS.search(text):
             what = "CUDA was in use before deterministic mode was requested"
             return ModelError(

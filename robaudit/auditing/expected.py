@@ -15,6 +15,7 @@ from robaudit.engine.registry import Task, tasks_of
 from robaudit.errors import RobauditError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.progress import Listener, duration_text
+from robaudit.settings import BUDGET
 from robaudit.spec.model import AuditSpec, EstimatorSpec, SampleSpec
 from robaudit.text import count
 
@@ -186,7 +187,7 @@ def lowered(
             else "the start alone took as long"
         )
         raise RobauditError(
-            "--budget",
+            BUDGET,
             f"is too short: {what}",
             "give it more time, or fewer estimators or noise levels",
         )

@@ -17,6 +17,7 @@ from robaudit.errors import AnotherRunError, RobauditError, RunError
 from robaudit.progress import Listener
 from robaudit.runs.info import Skip
 from robaudit.runs.state import Flush, State, TaskName
+from robaudit.settings import BUDGET, OUT
 from robaudit.text import count
 
 OnError = Literal["stop", "skip"]
@@ -46,7 +47,7 @@ class Deadline:
             "became slower than at the start"
         )
         raise RobauditError(
-            "--budget", what, "run the same command again to continue: finished work is on disk"
+            BUDGET, what, "run the same command again to continue: finished work is on disk"
         )
 
 
@@ -282,7 +283,7 @@ class _Loop:
         where = f"{self._data.where}: {sample.sample_id}"
         if before not in (None, sample.digest):
             raise AnotherRunError(
-                where, "this image has changed since the run began", "choose another --out"
+                where, "this image has changed since the run began", "choose another " + OUT
             )
         for label, then in rows - {(sample.label, sample.predicted)}:
             same = label == sample.label
@@ -294,5 +295,6 @@ class _Loop:
             raise RunError(
                 where,
                 what,
-                "the data, the model's code or the machine has changed since: choose another --out",
+                "the data, the model's code or the machine has changed since: choose another "
+                + OUT,
             )

@@ -31,11 +31,12 @@ from robaudit.engine.registry import Task
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.progress import Listener
 from robaudit.runs.info import RowBits, device_type, kind_of
+from robaudit.settings import DEVICE, ENGINE, GPUS_PER_WORKER, MEMORY, RAY_ADDRESS, WORKERS
 from robaudit.spec.model import AuditSpec, RunSpec
 from robaudit.system import cores
 from robaudit.text import clipped, count
 
-_OPTION = "--engine ray"
+_OPTION = ENGINE.set_to("ray")
 _REACHED = 10.0  # seconds within which a cluster must answer
 _SIGN = 5.0  # seconds between progress messages
 _WAIT = 0.25  # seconds to wait for a result before asking whether to stop
@@ -308,7 +309,7 @@ class RayWorkers:
             raise RobauditError(
                 member.name,
                 what,
-                "look for lack of memory in the logs of Ray, or give each worker more: --memory",
+                "look for lack of memory in the logs of Ray, or give each worker more: " + MEMORY,
             )
         listener.note(f"{member.name}: lost ({why}); its work goes to others until it is back")
         for job in jobs[1:]:
@@ -522,7 +523,7 @@ def _connected(
     if "ray" not in sys.modules:
         for name, value in {**_SETTINGS, **({} if named else _SETTINGS_ALONE)}.items():
             os.environ.setdefault(name, value)
-    option = f"--device {','.join(map(str, devices))}" if devices else _OPTION
+    option = DEVICE + f" {','.join(map(str, devices))}" if devices else _OPTION
     try:
         import ray
     except ImportError:
@@ -532,7 +533,7 @@ def _connected(
         return
     listener.doing("connecting to Ray")
     where = (
-        f"--ray-address {address}"
+        RAY_ADDRESS + f" {address}"
         if named and address
         else f"RAY_ADDRESS={named}"
         if named
@@ -579,7 +580,9 @@ def _initialise(ray: Any, named: str | None, devices: Sequence[torch.device], wh
         ):  # by Ray's handler, or by ours
             raise SystemExit(_TERMINATED) from None
         remedy = (
-            "start one with ray start --head, or leave --ray-address out to use this machine alone"
+            "start one with ray start --head, or leave "
+            + RAY_ADDRESS
+            + " out to use this machine alone"
         )
         if named != "auto":  # something listens there
             remedy = (
@@ -658,11 +661,11 @@ def _room(asked: RunSpec, gpus: float, cpus: float) -> tuple[int, float]:
         raise SpecError(
             "run.device",
             f"{device} is a device of one machine",
-            "with --engine ray, use cpu, cuda or auto",
+            "with " + ENGINE.set_to("ray") + ", use cpu, cuda or auto",
         )
     if device == "cpu" and each not in ("auto", 0):
         raise SpecError(
-            "--gpus-per-worker", f"is {each:g}, but run.device is cpu", "leave one of them out"
+            GPUS_PER_WORKER, f"is {each:g}, but run.device is cpu", "leave one of them out"
         )
     if device == "cuda" and not gpus:
         raise SpecError(
@@ -672,7 +675,7 @@ def _room(asked: RunSpec, gpus: float, cpus: float) -> tuple[int, float]:
         each = float(gpus > 0 and device != "cpu")
     if each > gpus:
         raise SpecError(
-            "--gpus-per-worker",
+            GPUS_PER_WORKER,
             f"{each:g} were requested, and the cluster has {gpus:g} GPUs",
             "ask for fewer",
         )
@@ -687,7 +690,7 @@ def _room(asked: RunSpec, gpus: float, cpus: float) -> tuple[int, float]:
             else "give its nodes at least one CPU: ray start --num-cpus"
         )
         raise SpecError(
-            "--workers",
+            WORKERS,
             f"{workers} were requested, each with {needs}, and the cluster has {has}",
             remedy,
         )

@@ -16,6 +16,7 @@ from robaudit.progress import Listener
 from robaudit.runs.folder import RUNS, RunFolder, in_runs
 from robaudit.runs.info import Measured, RunInfo, UntilDecided, device_type, kind_of
 from robaudit.runs.state import State
+from robaudit.settings import EXTEND, GATE, OUT, UNTIL_DECIDED
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.spec.origin import Origin
 
@@ -45,14 +46,14 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
         return fitting[0]
     if fitting:
         raise RunError(
-            "--extend",
+            EXTEND,
             f"several runs could be extended: {', '.join(map(str, fitting))}",
-            "name one with --out",
+            "name one with " + OUT,
         )
     raise RunError(
-        "--extend",
+        EXTEND,
         f"there is no run of {spec.stem} with this model and data under runs/",
-        "name it with --out, or leave --extend out",
+        "name it with " + OUT + ", or leave " + EXTEND + " out",
     )
 
 
@@ -76,13 +77,15 @@ def existing_info(
     """
     if not folder.exists:
         if extend:
-            raise RunError(str(folder.path), "there is no run to extend", "leave --extend out")
+            raise RunError(
+                str(folder.path), "there is no run to extend", "leave " + EXTEND + " out"
+            )
         return None
     info = folder.info()
     document = spec.document()
     if info.base_identity != base_identity(document):
         what = "holds a run of another spec (model, data set, seed or precision)"
-        raise AnotherRunError(str(folder.path), what, "choose another --out")
+        raise AnotherRunError(str(folder.path), what, "choose another " + OUT)
     _joined(info.spec["noise"], document["noise"], str(folder.path))
     own = (
         folder.path == RUNS / folder_name(spec)
@@ -90,11 +93,11 @@ def existing_info(
     )
     if info.identity != identity(document) and not (extend or own or is_next(until, info)):
         what = "holds a run with other noise levels, estimators or limit"
-        remedy = "add --extend to extend it"
+        remedy = "add " + EXTEND + " to extend it"
         if info.until_decided is not None and until is None:
             what = "holds a run that is sampled until its gates are decided"
-            remedy = "add --until-decided or its --gate"
-        raise RunError(str(folder.path), what, f"{remedy}, or choose another --out")
+            remedy = "add " + UNTIL_DECIDED + " or its " + GATE
+        raise RunError(str(folder.path), what, remedy + ", or choose another " + OUT)
     return info
 
 
@@ -123,13 +126,13 @@ def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Li
         what = "was made with other weights" + (
             " or other code" if now.model.format == IN_MEMORY else ""
         )
-        raise AnotherRunError(where, what, "choose another --out")
+        raise AnotherRunError(where, what, "choose another " + OUT)
     here = now.device
     if kind_of(old.device) != kind_of(here):
         raise AnotherRunError(
             where,
             f"was begun on {old.device}, and this device draws other noise",
-            "choose another --out",
+            "choose another " + OUT,
         )
     then = old.versions
     versions = now.versions
@@ -168,7 +171,7 @@ def refuse_other_results(
             raise AnotherRunError(
                 where,
                 f"the files of its noise {label} have changed since",
-                "restore them, or choose another --out",
+                "restore them, or choose another " + OUT,
             )
         if now != entry:
             raise _other_noise(where, label)
@@ -206,7 +209,7 @@ def refuse_other_data(
         known = state.images()
         if (lost := next((name for name in known if name not in seen), None)) is not None:
             raise AnotherRunError(
-                where, f"no longer has the sample {lost!r} of the run", "choose another --out"
+                where, f"no longer has the sample {lost!r} of the run", "choose another " + OUT
             )
         known |= dict.fromkeys((skip.sample_id for skip in old.skipped), "")
         if (
@@ -215,14 +218,14 @@ def refuse_other_data(
             and (new := next((name for name in seen if name not in known), None)) is not None
         ):
             what = f"has the sample {new!r}, which the finished run does not have"
-            raise AnotherRunError(where, what, "extend the run, or choose another --out")
+            raise AnotherRunError(where, what, "extend the run, or choose another " + OUT)
     for sample_id, *before in state.labels(seen):
         if (*before,) != seen[sample_id]:
             what = "image" if seen[sample_id][0] != before[0] else "label"
             raise AnotherRunError(
                 f"{where}: {sample_id}",
                 f"this {what} has changed since the run began",
-                "choose another --out",
+                "choose another " + OUT,
             )
 
 
@@ -291,7 +294,7 @@ def _joined(
 def _other_noise(where: str, label: str) -> RunError:
     what = f"has run the noise {label} with other options"
     return AnotherRunError(
-        where, what, "give the new one a name of its own, or choose another --out"
+        where, what, "give the new one a name of its own, or choose another " + OUT
     )
 
 

@@ -12,6 +12,7 @@ from robaudit.errors import DataError, RobauditError, SpecError
 from robaudit.levels import LevelName
 from robaudit.noise.noise import shape_of
 from robaudit.noise.process import NoiseProcess
+from robaudit.settings import AS_GIVEN, ESTIMATE
 from robaudit.text import count
 
 _ROUNDING = 1e-6  # of pixels
@@ -48,10 +49,8 @@ def accepted(findings: Iterable[Finding], *, as_given: bool) -> tuple[str, ...]:
     texts = []
     for finding in findings:
         if isinstance(finding, RobauditError) and not as_given:
-            override = (
-                "audit this as it is given: run.as_given: true, or robaudit estimate --as-given"
-            )
-            raise type(finding)(finding.where, finding.what, f"{finding.remedy}, or {override}")
+            override = "audit this as it is given: run.as_given: true, or " + (ESTIMATE + AS_GIVEN)
+            raise type(finding)(finding.where, finding.what, finding.remedy + ", or " + override)
         texts.append(str(finding))
     return tuple(texts)
 

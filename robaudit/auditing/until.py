@@ -27,6 +27,7 @@ from robaudit.runs.folder import (
 )
 from robaudit.runs.info import UntilDecided
 from robaudit.runs.run import Run
+from robaudit.settings import GATE, OUT, UNTIL_DECIDED
 from robaudit.spec.gate_grammar import Gate
 from robaudit.spec.model import AuditSpec, identity
 
@@ -133,9 +134,9 @@ def sample_until_decided(
 
     if not gates:
         raise SpecError(
-            "--until-decided",
+            UNTIL_DECIDED,
             "the spec has no gates",
-            'add --gate "mean(sigma=0.05) >= 0.9", or gates: to the spec',
+            "add " + GATE + ' "mean(sigma=0.05) >= 0.9", or gates: to the spec',
         )
     total = 0.95 if confidence is None else confidence
     check_confidence(total)
@@ -191,7 +192,7 @@ def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
     info = folder.info()
     until = info.until_decided
     if until is None:
-        remedy = "decide gates on it with robaudit gate, or choose another --out"
+        remedy = "decide gates on it with robaudit gate, or choose another " + OUT
         raise RunError(str(out), "holds a run that was not sampled for gates", remedy)
     refuse_other_gates(out, info, spec.gates)
     return until

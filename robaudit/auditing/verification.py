@@ -38,6 +38,7 @@ from robaudit.runs.info import RowBits, device_type, kind_of
 from robaudit.runs.rows import Row, bits_of
 from robaudit.runs.run import Run
 from robaudit.runs.state import NAME as STATE
+from robaudit.settings import DEVICE
 
 # tolerances
 _RELATIVE = 5e-4
@@ -127,7 +128,7 @@ def verify(
     if samples == 0:
         return Verification(0, 0, 0, tuple(differences), altered)
     made_on = run.info.device
-    chosen = pick_device(device or device_type(made_on), "--device")
+    chosen = pick_device(device or device_type(made_on), DEVICE.words)
     if kind_of(device_name(chosen)) != kind_of(made_on):
         what = f"was made on {made_on}, and {device_name(chosen)} draws other noise"
         raise RunError(str(run.path), what, f"verify it on {kind_of(made_on)}")

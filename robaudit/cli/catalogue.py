@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from robaudit.cli.options import OUTPUT, SummaryFormatOption
+from robaudit.cli.options import (
+    SummaryFormatOption,
+)
 from robaudit.errors import RobauditError, SpecError
+from robaudit.settings import OUTPUT
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from robaudit.engine.estimator import Estimator
+
+_CLASSES = 10
+"""The number of classes for which costs are stated."""
 
 Entry = Mapping[str, str]
 """An installed component as text: ``name``, ``summary``, and more by kind."""
@@ -22,6 +31,7 @@ What = Literal["overview", "estimators", "noises", "datasets", "formats", "objec
 
 
 def _version(value: bool) -> None:
+    """Print the version and end the program, if ``--version`` is given."""
     if value:
         from importlib.metadata import version
 
@@ -66,6 +76,7 @@ def list_(
     if what == "schema":
         typer.echo(_schema(for_), nl=False)
         return
+    # The default of --for says nothing, so only another value is a mistake.
     if for_ != "spec":
         raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_}")
     lists = {
@@ -75,40 +86,31 @@ def list_(
         "formats": _formats,
         "objectives": _objectives,
     }
+    listed: dict[str, list[Entry]] = {}
     if what == "overview":
-        listed: dict[str, list[Entry]] = {
-            kind: [_brief(kind, entry) for entry in entries()] for kind, entries in lists.items()
-        }
+        for kind, entries in lists.items():
+            listed[kind] = [_brief(kind, entry) for entry in entries()]
     else:
-        listed = {what: list(lists[what]())}
+        listed[what] = list(lists[what]())
     if format_ == "json":
-        typer.echo(json.dumps([entry for part in listed.values() for entry in part], indent=2))
+        # One list: in the overview each entry names its kind.
+        typer.echo(json.dumps(list(chain.from_iterable(listed.values())), indent=2))
     else:
         _print_table(listed)
 
 
 def _brief(kind: str, entry: Entry) -> Entry:
+    """An entry of the overview."""
     return {"of": kind, "name": entry["name"], "summary": entry["summary"]}
 
 
 def _estimators() -> Iterator[Entry]:
-    from pydantic import ValidationError
-
+    """The installed estimators, those of plugins included."""
+    # Here and in the other lists, because components import torch when they are loaded.
     from robaudit.engine import registry
-    from robaudit.plugins import blaming
 
     for name in sorted(registry.registered()):
         cls = registry.load(name)
-        try:
-            with blaming(f"estimator {name}", cls):
-                forwards, backwards = cls().passes(10)
-            passes = "pass" if forwards + backwards == 1 else "passes"
-            cost = (
-                f"{forwards:,} forward{f', {backwards:,} backward' if backwards else ''} "
-                f"{passes} an image, with 10 classes"
-            )
-        except ValidationError:  # an option has no default
-            cost = "depends on its options"
         yield {
             "name": name,
             "summary": cls.summary,
@@ -116,19 +118,44 @@ def _estimators() -> Iterator[Entry]:
             "quantity": cls.quantity.name,
             "unit": cls.quantity.unit,
             "needs": ", ".join(sorted(str(need.name).lower() for need in cls.needs)) or "nothing",
-            "cost": cost,
+            "cost": _cost(name, cls),
             "interval": cls.interval.text,
             "options": _options(cls),
             "source": cls.source,
         }
 
 
+def _cost(name: str, cls: type[Estimator]) -> str:
+    """The passes of an estimator with its default options.
+
+    Raises:
+        PluginError: it cannot say.
+    """
+    from pydantic import ValidationError
+
+    from robaudit.plugins import blaming
+
+    try:
+        with blaming(f"estimator {name}", cls):
+            forwards, backwards = cls().passes(_CLASSES)
+    except ValidationError:
+        # An option has no default.
+        return "depends on its options"
+    number = f"{forwards:,} forward"
+    if backwards:
+        number += f", {backwards:,} backward"
+    passes = "pass" if forwards + backwards == 1 else "passes"
+    return f"{number} {passes} an image, with {_CLASSES} classes"
+
+
 def _noises() -> Iterator[Entry]:
+    """The installed kinds of noise."""
     from robaudit.noise import installed
 
     for name in sorted(installed.registered()):
         cls = installed.load(name)
         level = f"{cls.level_name}, {cls.least:g} to {cls.most:g}"
+        # Every noise has these two.
         options = _options(cls, "name", "clip")
         yield {
             "name": name,
@@ -141,6 +168,7 @@ def _noises() -> Iterator[Entry]:
 
 
 def _datasets() -> Iterator[Entry]:
+    """The installed kinds of data set."""
     from robaudit.spec.model import dataset_kind, dataset_kinds
 
     for name in dataset_kinds():
@@ -149,6 +177,7 @@ def _datasets() -> Iterator[Entry]:
 
 
 def _formats() -> Iterator[Entry]:
+    """The formats of models."""
     from robaudit.models.load_model import FORMATS
 
     for form in FORMATS:
@@ -157,6 +186,7 @@ def _formats() -> Iterator[Entry]:
             "summary": _first_line(form.load).removeprefix("Load "),
             "files": ", ".join(form.suffixes),
         }
+    # Folders of these libraries are recognised by their files, before any format.
     yield {
         "name": "timm",
         "summary": "a folder that timm has saved",
@@ -170,10 +200,16 @@ def _formats() -> Iterator[Entry]:
 
 
 def _objectives() -> Iterator[Entry]:
+    """The installed objectives of training.
+
+    Raises:
+        RobauditError: a plugin is no objective.
+    """
     from robaudit.plugins import OBJECTIVES, installed, load_object
 
     for name in sorted(installed(OBJECTIVES, "objective")):
         cls: Any = load_object(OBJECTIVES, "objective", name, type)
+        # The class of objectives is in a family, which the command line does not import.
         if not hasattr(cls, "summary") or not hasattr(cls, "model_fields"):
             what = f"{cls.__module__}:{cls.__qualname__} is not an objective"
             raise RobauditError(f"objective {name}", what, "fix or uninstall the plugin")
@@ -181,18 +217,22 @@ def _objectives() -> Iterator[Entry]:
 
 
 def _first_line(described: object) -> str:
+    """The first line of a docstring, as a summary."""
     return (described.__doc__ or "").partition("\n")[0].rstrip(".").replace("`", "")
 
 
 def _options(cls: type[BaseModel], *but: str) -> str:
-    """The options of a class with their defaults."""
-    return ", ".join(
-        f"{key} (required)"
-        if field.is_required()
-        else f"{key}={json.dumps(field.get_default(call_default_factory=True))}"
-        for key, field in cls.model_fields.items()
-        if key not in but
-    )
+    """The options of a class with their defaults, except some."""
+    options = []
+    for key, field in cls.model_fields.items():
+        if key in but:
+            continue
+        if field.is_required():
+            options.append(f"{key} (required)")
+        else:
+            default = field.get_default(call_default_factory=True)
+            options.append(f"{key}={json.dumps(default)}")
+    return ", ".join(options)
 
 
 def _print_table(lists: Mapping[str, Sequence[Entry]]) -> None:
@@ -206,17 +246,17 @@ def _print_table(lists: Mapping[str, Sequence[Entry]]) -> None:
     table.add_column(no_wrap=True, min_width=20)
     table.add_column()
     for kind, entries in lists.items():
-        more = f"  (options and more: robaudit list {kind})" if len(lists) > 1 else ""
-        table.add_row(Text(kind, "bold"), Text(more.strip(), "dim"))
+        hint = f"  (options and more: robaudit list {kind})" if len(lists) > 1 else ""
+        table.add_row(Text(kind, "bold"), Text(hint.strip(), "dim"))
         for entry in entries:
             facts = [
                 f"\n{key}: {text}"
                 for key, text in entry.items()
                 if key not in ("of", "name", "summary") and text
             ]
-            table.add_row(
-                Text(f"  {entry['name']}"), Text(entry["summary"]).append("".join(facts), "dim")
-            )
+            description = Text(entry["summary"]).append("".join(facts), "dim")
+            table.add_row(Text(f"  {entry['name']}"), description)
+            # An entry with all its facts takes several lines, so a gap follows.
             if len(lists) == 1:
                 table.add_row()
         if len(lists) > 1:
@@ -225,8 +265,12 @@ def _print_table(lists: Mapping[str, Sequence[Entry]]) -> None:
 
 
 def _schema(document: str) -> str:
-    """The schema of the spec with the options of every installed estimator, or of a command's JSON
-    output."""
+    """A JSON schema.
+
+    Args:
+        document: ``spec``: of the spec, with the options of every installed estimator and noise;
+            otherwise of the JSON that this command writes.
+    """
     if document != "spec":
         from robaudit.report.ci.document import published
 
@@ -236,11 +280,8 @@ def _schema(document: str) -> str:
     from robaudit.spec.schema import spec_schema
 
     classes = {name: registry.load(name) for name in registry.registered()}
-    kinds = {name: noise_kinds.load(name) for name in noise_kinds.registered()}
-    return (
-        json.dumps(
-            spec_schema(classes, {name: (kind.level_name, kind) for name, kind in kinds.items()}),
-            indent=2,
-        )
-        + "\n"
-    )
+    kinds = {}
+    for name in noise_kinds.registered():
+        kind = noise_kinds.load(name)
+        kinds[name] = (kind.level_name, kind)
+    return json.dumps(spec_schema(classes, kinds), indent=2) + "\n"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from robaudit import settings
 from robaudit.cli.options import (
-    GATES,
-    OUTPUT,
     ConfidenceOption,
     EstimatorFilter,
     InconclusiveOption,
@@ -21,14 +20,18 @@ from robaudit.cli.options import (
     SigmaFilter,
     ThresholdOption,
     levels,
+    option,
 )
 from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robaudit.gates.decide import Verdict
+    from robaudit.compare.result import Comparison
+    from robaudit.gates.decide import Decision, Verdict
     from robaudit.runs.run import Run
+
+Format = Literal["table", "csv", "json", "md", "junit", "github"]
 
 
 def compare(
@@ -36,10 +39,8 @@ def compare(
     new: Annotated[Path, typer.Argument(metavar="NEW", help="A run folder on the same samples.")],
     gates: Annotated[
         list[str] | None,
-        typer.Option(
-            "--gate",
-            metavar="GATE",
-            rich_help_panel=GATES,
+        option(
+            settings.GATE,
             help='A condition to meet: "mean_drop(sigma=0.05) <= 0.01" (repeatable).',
         ),
     ] = None,
@@ -52,10 +53,7 @@ def compare(
     point: PointOption = False,
     confidence: ConfidenceOption = None,
     inconclusive: InconclusiveOption = None,
-    format_: Annotated[
-        Literal["table", "csv", "json", "md", "junit", "github"],
-        typer.Option("--format", rich_help_panel=OUTPUT, help="Output format."),
-    ] = "table",
+    format_: Annotated[Format, option(settings.FORMAT)] = "table",
     output: OutputOption = None,
 ) -> None:
     """Compare a new run with a base run, sample by sample and on the same noise draws: exit code 0,
@@ -66,20 +64,10 @@ def compare(
 
     Example: robaudit compare runs/old runs/new --gate "mean_drop(estimator=mc, sigma=0.05) <= 0.01"
     """
-    from rich.text import Text
-
-    from robaudit.cli.console import leading_warnings, show
-    from robaudit.cli.gate import summarise
-    from robaudit.cli.output_streams import check_output, emit
+    from robaudit.cli.output_streams import check_output
     from robaudit.compare.difference import compare as compare_runs
     from robaudit.compare.gate_changes import QUANTITIES, decide
     from robaudit.gates.decide import EXIT_CODES, overall
-    from robaudit.gates.decision_text import lines
-    from robaudit.report.ci.document import CompareDocument, Subject, json_text
-    from robaudit.report.ci.github import github, step_summary
-    from robaudit.report.ci.junit import junit
-    from robaudit.report.comparison_tables import comparison_tables, csv_text
-    from robaudit.report.tables import Terminal, markdown_text
     from robaudit.runs.run import read_run
     from robaudit.spec.gate_grammar import parse_gate
 
@@ -89,58 +77,95 @@ def compare(
             "there is no gate to report",
             'add one, for example --gate "mean_drop <= 0.01"',
         )
-    chosen = levels(noise, level, sigma)
-    conditions = [parse_gate(text, QUANTITIES, "--gate") for text in gates or ()]
+    # Everything that can be refused without reading the runs, which may be large.
+    level_choice = levels(noise, level, sigma)
+    conditions = [parse_gate(text, QUANTITIES, settings.GATE.flag) for text in gates or ()]
     if output is not None:
         check_output(output)
-    runs = base_run, new_run = read_run(base, kept=True), read_run(new, kept=True)
-    confidence = _confidence(runs, confidence)
+    # With the draws that kept the class: two runs are compared draw by draw.
+    base_run = read_run(base, kept=True)
+    new_run = read_run(new, kept=True)
     comparison = compare_runs(
         base_run,
         new_run,
         estimators=estimator or (),
-        levels=chosen,
+        levels=level_choice,
         below=threshold,
-        confidence=confidence,
+        confidence=_confidence((base_run, new_run), confidence),
     )
     decisions = decide(comparison, conditions, population=population, point=point)
     counts_as: Verdict = inconclusive or "inconclusive"
-    subject = Subject.of(
-        new_run.info, "compare", Subject.of(base_run.info, "compare"), comparison.left_out()
-    )
-    names = new_run.class_names or base_run.class_names
-    tables = list(comparison_tables(comparison, base_run.info, new_run.info, names))
-    if format_ == "table":
-        verdicts = [Text(line) for _, line in lines(decisions, counts_as)] if decisions else []
-        show(*leading_warnings(runs, in_table=True), Terminal(tables), *verdicts, to=output)
-    elif format_ == "csv":
-        emit(csv_text(comparison), output)
-    elif format_ == "json":
-        emit(
-            json_text(
-                CompareDocument.of(decisions, subject, counts_as, comparison=comparison).document(
-                    names
-                )
-            ),
-            output,
-        )
-    elif format_ == "md":
-        markdown = (
-            "\n" + step_summary(decisions, subject, inconclusive=counts_as) if decisions else ""
-        )
-        emit((markdown_text(tables) + markdown).encode(), output)
-    elif format_ == "junit":
-        emit(junit(decisions, subject, inconclusive=counts_as), output)
-    else:
-        emit(github(decisions, subject, inconclusive=counts_as).encode(), output)
-        summarise(decisions, subject, counts_as, markdown_text(tables))
+    _write(base_run, new_run, comparison, decisions, counts_as, format_, output)
+    # Without gates a difference is information, and the command succeeds.
     if decisions:
         raise typer.Exit(EXIT_CODES[overall(decisions, counts_as)])
 
 
+def _write(
+    base: Run,
+    new: Run,
+    comparison: Comparison,
+    decisions: Sequence[Decision],
+    counts_as: Verdict,
+    format_: Format,
+    output: Path | None,
+) -> None:
+    """Print the comparison and the gates, or write them to the file of ``-o``.
+
+    Args:
+        base: the reference.
+        new: the run compared with it.
+        comparison: of the two.
+        decisions: on the gates; may be empty.
+        counts_as: what an inconclusive gate counts as.
+        format_: of the output.
+        output: the file; None: standard output.
+    """
+    from rich.text import Text
+
+    from robaudit.cli.console import leading_warnings, show
+    from robaudit.cli.gate import summarise
+    from robaudit.cli.output_streams import emit
+    from robaudit.gates.decision_text import lines
+    from robaudit.report.ci.document import CompareDocument, Subject, json_text
+    from robaudit.report.ci.github import github, step_summary
+    from robaudit.report.ci.junit import junit
+    from robaudit.report.comparison_tables import comparison_tables, csv_text
+    from robaudit.report.tables import Terminal, markdown_text
+
+    base_subject = Subject.of(base.info, "compare")
+    subject = Subject.of(new.info, "compare", base_subject, comparison.left_out())
+    names = new.class_names or base.class_names
+    tables = list(comparison_tables(comparison, base.info, new.info, names))
+    if format_ == "table":
+        warnings = leading_warnings((base, new), in_table=True)
+        verdicts = [Text(line) for _, line in lines(decisions, counts_as)] if decisions else []
+        show(*warnings, Terminal(tables), *verdicts, to=output)
+    elif format_ == "csv":
+        emit(csv_text(comparison), output)
+    elif format_ == "json":
+        document = CompareDocument.of(decisions, subject, counts_as, comparison=comparison)
+        emit(json_text(document.document(names)), output)
+    elif format_ == "md":
+        markdown = markdown_text(tables)
+        if decisions:
+            markdown += "\n" + step_summary(decisions, subject, inconclusive=counts_as)
+        # As bytes: Markdown escapes what it holds.
+        emit(markdown.encode(), output)
+    elif format_ == "junit":
+        emit(junit(decisions, subject, inconclusive=counts_as), output)
+    else:
+        # As bytes: its lines are commands, and what they hold is escaped.
+        emit(github(decisions, subject, inconclusive=counts_as).encode(), output)
+        summarise(decisions, subject, counts_as, markdown_text(tables))
+
+
 def _confidence(runs: Sequence[Run], option: float | None) -> float:
-    """The confidence of ``--confidence``, else of one interim analysis if a run was sampled until
-    its gates were decided, else 0.95."""
+    """The confidence of the intervals, and a note where a run chooses it.
+
+    It is the value of ``--confidence``, else that of one interim analysis if a run was sampled
+    until its gates were decided, else 0.95.
+    """
     from robaudit.cli.console import say
     from robaudit.gates.sources import confidence_of
 

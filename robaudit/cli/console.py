@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from robaudit.runs.run import Run
 
 _WIDTH_WITHOUT_TERMINAL = 120
+"""Columns of a table in a file or a pipe, where rich would take 80 and break most tables."""
 
 
 class _Harmless(RenderHook):
@@ -54,29 +55,38 @@ class _Harmless(RenderHook):
 
 
 class _HarmlessText:
+    """A renderable whose text steers neither a terminal nor a CI system."""
+
     def __init__(self, inner: ConsoleRenderable) -> None:
         self._inner = inner
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for part in console.render(self._inner, options):
+            # Control segments are rich's own, such as moving the cursor of a progress bar.
             yield part if part.control else Segment(harmless(part.text), part.style)
 
 
 def _console(**settings: Any) -> Console:
+    """A console that prints harmless text, and colours only what robaudit colours."""
     console = Console(highlight=False, **settings)
     console.push_render_hook(_Harmless())
     return console
 
 
 def output() -> Console:
-    """Standard output, for tables: as wide as the terminal, or 120 columns without one (COLUMNS
-    overrides)."""
-    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDTH_WITHOUT_TERMINAL
+    """Standard output, for tables: as wide as the terminal, or 120 columns without one.
+
+    The variable ``COLUMNS`` overrides both.
+    """
+    # Without a width, rich asks the terminal, or reads COLUMNS.
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    width = None if known else _WIDTH_WITHOUT_TERMINAL
     return _console(width=width, soft_wrap=False)
 
 
 def messages() -> Console:
     """Standard error, for notes, warnings and progress, which are dropped once nothing reads it."""
+    # A long line is left to the terminal, so that paths can be copied whole.
     return _console(file=cast("IO[str]", StandardError()), soft_wrap=True)
 
 
@@ -86,8 +96,11 @@ def say(text: str) -> None:
 
 
 def plain_text(*renderables: RenderableType) -> str:
-    """Tables and lines as text for a file: 120 columns, without colours; lines (``Text``) are never
-    broken."""
+    """Tables and lines as text for a file: 120 columns, without colours.
+
+    Lines (``Text``) are never broken.
+    """
+    # The stream is never read; it keeps rich from asking about the real terminal.
     console = Console(
         file=io.StringIO(), width=_WIDTH_WITHOUT_TERMINAL, highlight=False, color_system=None
     )
@@ -114,22 +127,24 @@ def show(*renderables: RenderableType, to: Path | None = None) -> None:
 
 def _print(console: Console, renderables: Sequence[RenderableType]) -> None:
     for renderable in renderables:
+        # Tables are laid out for the width; lines are left to the terminal.
         console.print(renderable, soft_wrap=isinstance(renderable, Text))
 
 
 def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
-    """The warnings of runs, which precede everything else: as lines above a table, otherwise
-    printed to standard error.
+    """The warnings of runs, which precede everything else.
+
+    Above a table they are returned as its first lines; otherwise they are printed to standard
+    error.
 
     Args:
         runs: where there are several, each line names its run.
         in_table: whether a table follows; other formats have standard output to themselves.
     """
-    warnings = [(run.info.name, text) for run in runs for text in run.info.warnings]
-    lines = [
-        printable(f"warning: {f'{name}: ' if len(runs) > 1 else ''}{text}")
-        for name, text in warnings
-    ]
+    lines = []
+    for run in runs:
+        name = f"{run.info.name}: " if len(runs) > 1 else ""
+        lines += [printable(f"warning: {name}{text}") for text in run.info.warnings]
     if in_table:
         return [Text(line, "yellow") for line in lines]
     for line in lines:
@@ -171,6 +186,7 @@ class Reporter(Listener):
         self._progress = AuditProgress(0, 0, clock=clock)
         self._bar: Progress | None = None
         self._stage: Status | None = None
+        # When the last line was printed, where nothing can be drawn.
         self._last = clock()
         self._stop = False
         self._previous_handler: Any = None
@@ -199,32 +215,41 @@ class Reporter(Listener):
         """Show the current stage: beside the bar, or with a spinner before there is a bar."""
         self._progress.doing(what)
         if self._bar is None and self._draws():
+            # rich shows one live display at a time.
             self._end_stage()
             self._stage = self._console.status(Text(printable(what)), spinner="line")
             self._stage.start()
+        # Once an audit has begun, its lines of progress name the stage.
         elif not self._progress.total and self._due():
             self._console.print(printable(what), markup=False)
 
     def begin(self, total: int, done: int) -> None:
         """Start the progress display."""
         self._end_stage()
-        on_main_thread = threading.current_thread() is threading.main_thread()
-        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as of a background job
-        if self._patient and on_main_thread and not ignored and self._previous_handler is None:
+        if self._may_handle_interrupts():
             self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
+        # A finished run has a note of its own.
         if 0 < done < total:
             self.note(f"resuming: {done} of {total} {self._unit} are already on disk")
-        self._bar = (
-            audit_bar(self._console, self._clock, self._action)
-            if done < total and self._draws()
-            else None
-        )
+        self._bar = None
+        if done < total and self._draws():
+            self._bar = audit_bar(self._console, self._clock, self._action)
         self._progress = AuditProgress(
             total, done, self._bar, self._clock, action=self._action, unit=self._unit
         )
         self._last = self._clock()
         if self._bar is not None:
             self._bar.start()
+
+    def _may_handle_interrupts(self) -> bool:
+        """Whether Ctrl-C is to ask for the end of the current part, and does not do so yet."""
+        if not self._patient or self._previous_handler is not None:
+            return False
+        # Python sets handlers on the main thread only.
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        # Ignored in a background job: it stays so.
+        return signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
     def working(self, share: float) -> None:
         """Show that this share of the work is done."""
@@ -252,18 +277,17 @@ class Reporter(Listener):
         return self._stop
 
     def _draws(self) -> bool:
-        """Whether a bar or a spinner can be drawn; FORCE_COLOR only pretends that there is a
-        terminal."""
-        return not self._quiet and self._console.is_interactive and self._console.file.isatty()
+        """Whether a bar or a spinner can be drawn."""
+        # FORCE_COLOR makes rich believe in a terminal, so the file is asked, too.
+        on_terminal = self._console.is_interactive and self._console.file.isatty()
+        return on_terminal and not self._quiet
 
     def _due(self) -> bool:
         """Whether it is time for a line, where nothing can be drawn."""
-        if (
-            self._quiet
-            or self._bar is not None
-            or self._draws()
-            or self._clock() - self._last < SECONDS_BETWEEN_LINES
-        ):
+        drawn = self._bar is not None or self._draws()
+        if self._quiet or drawn:
+            return False
+        if self._clock() - self._last < SECONDS_BETWEEN_LINES:
             return False
         self._last = self._clock()
         return True
@@ -279,8 +303,10 @@ class Reporter(Listener):
             stage.stop()
 
     def _interrupted(self, *_: object) -> None:
+        """Handle Ctrl-C: the first asks to stop, the second interrupts."""
         if self._stop:
             raise KeyboardInterrupt
+        # The audit asks stop_asked() between its parts.
         self._stop = True
         self._console.print("finishing the current part; press Ctrl-C again to stop at once")
 
@@ -288,6 +314,7 @@ class Reporter(Listener):
 @contextlib.contextmanager
 def starting(what: str = "starting", *, quiet: bool = False) -> Iterator[None]:
     """Show the stage of a block that takes seconds, such as importing torch."""
+    # A spinner appears only on a terminal; elsewhere seconds are not worth a line.
     with Reporter(quiet=quiet) as reporter:
         reporter.doing(what)
         yield

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 _MODELS = {"ordinary": "ordinary", "noise_trained": "trained with noise"}
+"""The specs of the demo, with the names of their models in tables."""
 _WORST = 3
+"""Samples in the list of the least robust."""
 
 
 def demo(
@@ -55,33 +57,37 @@ def demo(
     with Reporter() as reporter:
         for name, spec in specs.items():
             audit(spec, out=folders[name], listener=reporter)
+    # With the draws that kept the class: the two are compared draw by draw.
     runs = {title: read_run(folders[name], kept=True) for name, title in _MODELS.items()}
     ordinary, trained = runs.values()
     section = SummarySection()
     request = SectionRequest(label=tuple(runs))
-    console.print(Terminal(section.shown(section.find(list(runs.values()), request), request)))
+    entries = section.find(list(runs.values()), request)
+    console.print(Terminal(section.shown(entries, request)))
+    # The last rows are of the strongest noise.
     rows = list(ordinary.table.values())[-1]
+    sigma = f"{rows.key.at.level:g}"
     console.print(
-        f"The digits that flip most with noise of sigma {rows.key.at.level:g}, without training "
-        "against it:\n"
+        f"The digits that flip most with noise of sigma {sigma}, without training against it:\n"
     )
     console.print(Terminal([flags_table(flag(rows, bottom=_WORST), ordinary.class_names)]))
+    # Beside the two runs.
     page = folders["ordinary"].with_name("demo-report.html")
     try:
         report(list(folders.values()), output=page)
-    except RobauditError as error:  # the extra with matplotlib and Jinja is not installed
+    except RobauditError as error:
+        # The extra with matplotlib and Jinja is not installed.
         console.print(f"No report: {escape(error.what)}; {escape(error.remedy)}")
     console.rule("next steps", align="left")
-    for what, command in (
-        *([("The report with pictures:", str(page))] if page.exists() else []),
-        ("Its tables again:", f"robaudit show {ordinary.path} --with {trained.path}"),
-        (
-            "Classes that are less robust:",
-            f"robaudit bias-report {trained.path} --sigma {rows.key.at.level:g}",
-        ),
-        ("Each difference, class by class:", f"robaudit compare {ordinary.path} {trained.path}"),
-        ("The spec behind it:", str(specs["ordinary"])),
-        ("Your own model:", "robaudit init --model model.pt --data images/"),
-    ):
-        # a broken command cannot be copied
+    commands = {
+        "Its tables again:": f"robaudit show {ordinary.path} --with {trained.path}",
+        "Classes that are less robust:": f"robaudit bias-report {trained.path} --sigma {sigma}",
+        "Each difference, class by class:": f"robaudit compare {ordinary.path} {trained.path}",
+        "The spec behind it:": str(specs["ordinary"]),
+        "Your own model:": "robaudit init --model model.pt --data images/",
+    }
+    if page.exists():
+        commands = {"The report with pictures:": str(page), **commands}
+    for what, command in commands.items():
+        # Not broken at the edge of the terminal, so that it can be copied.
         console.print(escape(f"{what:34}{command}"), soft_wrap=True)

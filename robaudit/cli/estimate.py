@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from robaudit import settings
 from robaudit.cli.options import (
-    GATES,
-    OUTPUT,
-    RUNNING,
-    SPEC,
     ConfidenceOption,
     GatesOption,
     InconclusiveOption,
@@ -28,19 +25,21 @@ from robaudit.cli.options import (
     StrictOption,
     TrustOption,
     levels,
+    option,
 )
 from robaudit.errors import RobauditError, SpecError
+from robaudit.settings import Setting
+from robaudit.spec.origin import Location
 
 if TYPE_CHECKING:
     from robaudit.auditing.audit import Kept
-    from robaudit.auditing.until import Audit
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.runs.info import UntilDecided
     from robaudit.runs.run import Run
     from robaudit.spec.model import AuditSpec
 
 _LAST_STEP = 10.0
-"""Seconds that the current step of an audit may take after its time is over."""
+"""Seconds that the current step may take after the time of the audit is over (docs/trust.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +65,45 @@ class _Files:
         from robaudit.cli.output_streams import check_output
         from robaudit.cli.report import check_report
 
+        # Resolved, because two links may lead to one file.
         taken = {spec.resolve(): "the spec"}
-        for option, file in self._named:
-            if (same := taken.get(file.resolve())) is not None:
-                raise SpecError(f"{option} {file}", f"is also {same}", "name another file")
-            taken[file.resolve()] = f"the file of {option}"
+        for setting, file in self._named():
+            owner = taken.get(file.resolve())
+            if owner is not None:
+                raise SpecError(f"{setting.flag} {file}", f"is also {owner}", "name another file")
+            taken[file.resolve()] = f"the file of {setting.flag}"
         for file in self.reports:
-            check_report(file, option="--report", by_name=True)
+            check_report(file, flag=settings.REPORT.flag, by_name=True)
         if self.junit is not None:
             check_output(self.junit)
 
     def remove(self) -> None:
-        """Remove the files of an earlier audit, which would pass for this one's if it ended
-        early."""
-        for _, file in self._named:
-            if file.is_file():
-                try:
-                    file.resolve().unlink()
-                except OSError as error:
-                    raise RobauditError(
-                        str(file),
-                        f"cannot be replaced: {error.strerror or error}",
-                        "name another file",
-                    ) from error
+        """Remove the files of an earlier audit.
 
-    @property
-    def _named(self) -> Sequence[tuple[str, Path]]:
+        If this audit ended early, they would pass for its own.
+
+        Raises:
+            RobauditError: a file cannot be removed.
+        """
+        for _, file in self._named():
+            if not file.is_file():
+                continue
+            try:
+                # The target of a link, so that the link stays.
+                file.resolve().unlink()
+            except OSError as error:
+                raise RobauditError(
+                    str(file),
+                    f"cannot be replaced: {error.strerror or error}",
+                    "name another file",
+                ) from error
+
+    def _named(self) -> list[tuple[Setting, Path]]:
         """The files with their options."""
-        return [
-            *(("--report", file) for file in self.reports),
-            *([] if self.junit is None else [("--junit", self.junit)]),
-        ]
+        named = [(settings.REPORT, file) for file in self.reports]
+        if self.junit is not None:
+            named.append((settings.JUNIT, self.junit))
+        return named
 
     def write(
         self,
@@ -107,8 +114,15 @@ class _Files:
         *,
         quiet: bool,
     ) -> None:
-        """Write the files, and note on standard error what a report lacks; ``decisions``: None
-        without gates."""
+        """Write the files, and note on standard error what a report lacks.
+
+        Args:
+            run: the finished run.
+            spec: what was audited.
+            decisions: on the gates; None without gates.
+            inconclusive: what an inconclusive gate counts as.
+            quiet: print no notes.
+        """
         from robaudit.cli.console import Reporter
         from robaudit.cli.output_streams import write_output
         from robaudit.cli.report import write_reports
@@ -117,10 +131,8 @@ class _Files:
             from robaudit.report.ci.document import Subject
             from robaudit.report.ci.junit import junit
 
-            write_output(
-                self.junit,
-                [junit(decisions, Subject.of(run.info, "estimate"), inconclusive=inconclusive)],
-            )
+            subject = Subject.of(run.info, "estimate")
+            write_output(self.junit, [junit(decisions, subject, inconclusive=inconclusive)])
         if self.reports:
             from robaudit.report.gallery import ImageSource
 
@@ -130,185 +142,146 @@ class _Files:
                     reporter.note(problem)
 
 
+@dataclass(frozen=True, slots=True)
+class _GateOptions:
+    """The gates of the command line, and how they are decided.
+
+    Attributes:
+        written: the conditions of ``--gate``.
+        until_decided: decide the gates of the spec, if ``written`` is empty.
+        population: decide for the population of the images.
+        point: let a value without an interval decide.
+        inconclusive: what an inconclusive gate counts as; None: itself.
+        confidence: of the intervals; None: the usual one.
+        strict: add the gate on warnings.
+    """
+
+    written: Sequence[str]
+    until_decided: bool
+    population: bool
+    point: bool
+    inconclusive: Verdict | None
+    confidence: float | None
+    strict: bool
+
+    @property
+    def decides(self) -> bool:
+        """Whether the audit decides gates."""
+        return bool(self.written) or self.until_decided
+
+    def refuse_without_gates(self, junit: Path | None) -> None:
+        """Refuse options about gates where the audit decides none.
+
+        Raises:
+            SpecError: such an option is given.
+        """
+        if self.decides:
+            return
+        about_gates: Mapping[Setting, object] = {
+            settings.POPULATION: self.population,
+            settings.POINT: self.point,
+            settings.INCONCLUSIVE: self.inconclusive,
+            settings.CONFIDENCE: self.confidence,
+            settings.STRICT: self.strict,
+            settings.JUNIT: junit,
+        }
+        for setting, value in about_gates.items():
+            if value not in (None, False):
+                raise SpecError(
+                    setting,
+                    "needs gates",
+                    "add --gate, or --until-decided for the gates of the spec",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Audit:
+    """Audits of this command: one, or with gates one for each interim analysis.
+
+    Attributes:
+        command: the command line, for the record of the run.
+        trust: allow Python code that the spec names.
+        on_error: what to do at an unreadable sample.
+        extend: add to the run in the folder.
+        fresh: refuse a folder that exists.
+        ray_address: the head node of a Ray cluster.
+        budget: seconds that a new run may take; None: as long as it takes.
+        quiet: print only warnings and errors.
+    """
+
+    command: str
+    trust: bool
+    on_error: Literal["stop", "skip"]
+    extend: bool
+    fresh: bool
+    ray_address: str | None
+    budget: float | None
+    quiet: bool
+
+    def __call__(
+        self,
+        spec: AuditSpec,
+        folder: Path | None,
+        until: UntilDecided | None = None,
+        kept: Kept | None = None,
+    ) -> Run:
+        """Audit a spec, with a progress bar on standard error.
+
+        Raises:
+            RobauditError: the audit is refused.
+        """
+        from robaudit.auditing.audit import audit
+        from robaudit.cli.console import Reporter
+
+        with Reporter(quiet=self.quiet) as reporter:
+            return audit(
+                spec,
+                out=folder,
+                trust=self.trust,
+                on_error=self.on_error,
+                extend=self.extend,
+                fresh=self.fresh,
+                listener=reporter,
+                command=self.command,
+                ray_address=self.ray_address,
+                budget=self.budget,
+                until=until,
+                kept=kept,
+            )
+
+
 def estimate(
     spec: SpecArgument,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            rich_help_panel=OUTPUT,
-            help="Run folder. Default: runs/<spec name>-<hash8>.",
-        ),
-    ] = None,
-    sigma: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="X",
-            rich_help_panel=SPEC,
-            help="Standard deviation of the noise, for example 0.05 or 8/255, instead of the "
-            "spec's (repeatable).",
-        ),
-    ] = None,
-    noise: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=SPEC,
-            help="Only this noise of the spec, by its label (repeatable).",
-        ),
-    ] = None,
-    level: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="X",
-            rich_help_panel=SPEC,
-            help="Level of the noise (photons, severity, ...) instead of the spec's (repeatable).",
-        ),
-    ] = None,
-    estimator: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=SPEC,
-            help="Estimator instead of the spec's (repeatable).",
-        ),
-    ] = None,
+    out: Annotated[Path | None, option(settings.OUT)] = None,
+    sigma: Annotated[list[str] | None, option(settings.SIGMAS)] = None,
+    noise: Annotated[list[str] | None, option(settings.NOISES)] = None,
+    level: Annotated[list[str] | None, option(settings.LEVELS)] = None,
+    estimator: Annotated[list[str] | None, option(settings.ESTIMATORS)] = None,
     set_: SetOption = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DEVICE",
-            rich_help_panel=RUNNING,
-            help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto.",
-        ),
-    ] = None,
-    engine: Annotated[
-        Literal["local", "ray"] | None,
-        typer.Option(
-            rich_help_panel="Ray",
-            help="Compute on this machine, or with the workers of a Ray cluster.",
-        ),
-    ] = None,
-    ray_address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            rich_help_panel="Ray",
-            help="With --engine ray: the head node, or auto. Default: RAY_ADDRESS, or this "
-            "machine alone.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", rich_help_panel=SPEC, help="Audit only the first N samples."
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            rich_help_panel=RUNNING,
-            help="Lower draws, then images, of a new run so that it takes about this long at "
-            "most: 90s, 10m, 2h, 1h30m.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", rich_help_panel=SPEC, help="Seed of the noise."),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            rich_help_panel="Ray",
-            help="With --engine ray: number of workers. Default: as many as fit.",
-        ),
-    ] = None,
-    gpus_per_worker: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="X",
-            rich_help_panel="Ray",
-            help="With --engine ray: GPUs of each worker. Default: 1 where the cluster has any.",
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            rich_help_panel=RUNNING,
-            help="Limit main memory, for example 4GB. Default: what is free.",
-        ),
-    ] = None,
-    deterministic: Annotated[
-        bool,
-        typer.Option(
-            "--deterministic",
-            rich_help_panel=RUNNING,
-            help="On CUDA: use deterministic algorithms, so that runs agree bit for bit.",
-        ),
-    ] = False,
-    as_given: Annotated[
-        bool,
-        typer.Option(
-            "--as-given",
-            rich_help_panel=SPEC,
-            help="Accept input that cannot be meant, such as pixels of 0 to 255 or sigma 8, with "
-            "a warning.",
-        ),
-    ] = False,
+    device: Annotated[str | None, option(settings.DEVICE)] = None,
+    engine: Annotated[Literal["local", "ray"] | None, option(settings.ENGINE)] = None,
+    ray_address: Annotated[str | None, option(settings.RAY_ADDRESS)] = None,
+    limit: Annotated[int | None, option(settings.LIMIT)] = None,
+    budget: Annotated[str | None, option(settings.BUDGET)] = None,
+    seed: Annotated[int | None, option(settings.SEED)] = None,
+    workers: Annotated[int | None, option(settings.WORKERS)] = None,
+    gpus_per_worker: Annotated[float | None, option(settings.GPUS_PER_WORKER)] = None,
+    memory: Annotated[str | None, option(settings.MEMORY)] = None,
+    deterministic: Annotated[bool, option(settings.DETERMINISTIC)] = False,
+    as_given: Annotated[bool, option(settings.AS_GIVEN)] = False,
     trust: TrustOption = False,
     on_error: OnErrorOption = "stop",
-    extend: Annotated[
-        bool,
-        typer.Option(
-            "--extend",
-            rich_help_panel=OUTPUT,
-            help="Extend an existing run by a larger limit, more noise levels or more estimators.",
-        ),
-    ] = False,
-    fresh: Annotated[
-        bool,
-        typer.Option(
-            "--fresh",
-            rich_help_panel=OUTPUT,
-            help="Refuse a run folder that exists already. For pipelines.",
-        ),
-    ] = False,
+    extend: Annotated[bool, option(settings.EXTEND)] = False,
+    fresh: Annotated[bool, option(settings.FRESH)] = False,
     gates: GatesOption = None,
-    until_decided: Annotated[
-        bool,
-        typer.Option(
-            "--until-decided",
-            rich_help_panel=GATES,
-            help="Sample until the gates are decided: --gate's (which implies this) or the spec's.",
-        ),
-    ] = False,
+    until_decided: Annotated[bool, option(settings.UNTIL_DECIDED)] = False,
     population: PopulationOption = False,
     point: PointOption = False,
     inconclusive: InconclusiveOption = None,
     confidence: ConfidenceOption = None,
     strict: StrictOption = False,
-    reports: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--report",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="Also write the report: .html, or .md (repeatable).",
-        ),
-    ] = None,
-    junit: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=OUTPUT, help="With gates: also write them as JUnit XML."
-        ),
-    ] = None,
+    reports: Annotated[list[Path] | None, option(settings.REPORT)] = None,
+    junit: Annotated[Path | None, option(settings.JUNIT)] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Estimate every sample's robustness to noise and write a run folder.
@@ -321,47 +294,39 @@ def estimate(
     Example: robaudit estimate spec.yaml --gate "mean(sigma=0.05) >= 0.9" --report report.html
     --junit gates.xml
     """
-    from robaudit.cli.console import Reporter, say, starting
+    from robaudit.cli.console import starting
     from robaudit.progress import parse_duration
     from robaudit.spec.read import load_spec
-    from robaudit.text import count
 
-    deciding = bool(gates) or until_decided
-    about_gates = {
-        **{"--population": population, "--point": point, "--inconclusive": inconclusive},
-        **{"--confidence": confidence, "--strict": strict, "--junit": junit},
-    }
-    for option, value in about_gates.items():
-        if not deciding and value not in (None, False):
-            raise SpecError(
-                option, "needs gates", "add --gate, or --until-decided for the gates of the spec"
-            )
-    if extend and deciding:
-        raise SpecError(
-            "--extend",
-            "cannot be combined with sampling until gates are decided",
-            "extend first, then run robaudit gate RUN",
-        )
-    if extend and fresh:
-        raise SpecError("--fresh", "refuses the run that --extend needs", "leave one of them out")
-    if budget is not None and (extend or deciding):
-        other = "--extend" if extend else "sampling until gates are decided"
-        raise SpecError(
-            "--budget", f"cannot be combined with {other}", "lower --limit or the draws instead"
-        )
+    gate_options = _GateOptions(
+        written=gates or (),
+        until_decided=until_decided,
+        population=population,
+        point=point,
+        inconclusive=inconclusive,
+        confidence=confidence,
+        strict=strict,
+    )
+    # Mistakes in the command come first: they are answered before torch is imported.
+    gate_options.refuse_without_gates(junit)
+    _refuse_combinations(
+        deciding=gate_options.decides, extend=extend, fresh=fresh, budget=budget is not None
+    )
     seconds = None if budget is None else parse_duration(budget)
     files = _Files(tuple(reports or ()), junit, trust)
-    levels(noise, level, sigma)  # here the message names the option; the spec's would name a line
-    overrides: dict[tuple[int | str, ...], Any] = {
-        ("dataset", "limit"): limit,
-        ("run", "seed"): seed,
-        ("run", "device"): device,
-        ("run", "engine"): engine,
-        ("run", "workers"): workers,
-        ("run", "gpus_per_worker"): gpus_per_worker,
-        ("run", "memory"): memory,
-        ("run", "deterministic"): deterministic or None,
-        ("run", "as_given"): as_given or None,
+    # The spec checks levels, too, but names its line; here the message names the option.
+    levels(noise, level, sigma)
+    keys: Mapping[Setting, object] = {
+        settings.LIMIT: limit,
+        settings.SEED: seed,
+        settings.DEVICE: device,
+        settings.ENGINE: engine,
+        settings.WORKERS: workers,
+        settings.GPUS_PER_WORKER: gpus_per_worker,
+        settings.MEMORY: memory,
+        # A switch that is off leaves the value of the spec.
+        settings.DETERMINISTIC: deterministic or None,
+        settings.AS_GIVEN: as_given or None,
     }
     audit_spec = load_spec(
         spec,
@@ -370,75 +335,105 @@ def estimate(
         noises=noise or (),
         levels=level or (),
         estimators=estimator or (),
-        overrides={key: value for key, value in overrides.items() if value is not None},
+        overrides=_by_place(keys),
     )
     files.check(spec)
+    # From here on it takes seconds, so the terminal says so.
     with starting(quiet=quiet):
-        from robaudit.auditing.audit import audit
+        # This imports torch, which takes seconds.
+        import robaudit.auditing.audit  # noqa: F401
         from robaudit.auditing.environment import command_line
         from robaudit.models.pretrained import filled
 
         audit_spec = filled(audit_spec)
+    # Only now: a command that was refused leaves the reports of an earlier audit alone.
     files.remove()
-    command = command_line(sys.argv[1:])
+    audit = _Audit(
+        command=command_line(sys.argv[1:]),
+        trust=trust,
+        on_error=on_error,
+        extend=extend,
+        # With gates it is checked once, before the first interim analysis.
+        fresh=fresh and not gate_options.decides,
+        ray_address=ray_address,
+        budget=seconds,
+        quiet=quiet,
+    )
+    if gate_options.decides:
+        raise typer.Exit(_until_decided(audit_spec, out, audit, files, gate_options, fresh=fresh))
+    _once(audit_spec, out, audit, files)
 
-    def audited(
-        wanted: AuditSpec,
-        folder: Path | None,
-        until: UntilDecided | None = None,
-        kept: Kept | None = None,
-    ) -> Run:
-        with Reporter(quiet=quiet) as reporter:
-            return audit(
-                wanted,
-                out=folder,
-                trust=trust,
-                on_error=on_error,
-                extend=extend,
-                fresh=fresh
-                and not deciding,  # otherwise checked once, before the first interim analysis
-                listener=reporter,
-                command=command,
-                ray_address=ray_address,
-                budget=seconds,
-                until=until,
-                kept=kept,
-            )
 
-    from robaudit.gates.sources import refuse_beyond
+def _refuse_combinations(*, deciding: bool, extend: bool, fresh: bool, budget: bool) -> None:
+    """Refuse options that contradict each other.
 
-    if deciding:
-        code = _until_decided(
-            *(audit_spec, out, audited, files, gates or ()),
-            population=population,
-            point=point,
-            confidence=confidence,
-            strict=strict,
-            counts_as=inconclusive or "inconclusive",
-            fresh=fresh,
-            quiet=quiet,
+    Args:
+        deciding: whether the audit decides gates.
+        extend: whether ``--extend`` is given.
+        fresh: whether ``--fresh`` is given.
+        budget: whether ``--budget`` is given.
+
+    Raises:
+        SpecError: two of them do not go together.
+    """
+    if extend and deciding:
+        raise SpecError(
+            settings.EXTEND,
+            "cannot be combined with sampling until gates are decided",
+            "extend first, then run robaudit gate RUN",
         )
-        raise typer.Exit(code)
-    if not extend:  # a run to extend may have further results
-        refuse_beyond(audit_spec)
-    with _within(seconds):
-        run = audited(audit_spec, out)
-    files.write(run, audit_spec, None, quiet=quiet)
-    if quiet:
-        return
+    if extend and fresh:
+        raise SpecError(
+            settings.FRESH, "refuses the run that --extend needs", "leave one of them out"
+        )
+    if budget and (extend or deciding):
+        other = "--extend" if extend else "sampling until gates are decided"
+        raise SpecError(
+            settings.BUDGET,
+            f"cannot be combined with {other}",
+            "lower --limit or the draws instead",
+        )
+
+
+def _by_place(values: Mapping[Setting, object]) -> dict[Location, object]:
+    """The values that are given, by the key of the spec that each replaces."""
+    return {setting.place: value for setting, value in values.items() if value is not None}
+
+
+def _once(spec: AuditSpec, out: Path | None, audit: _Audit, files: _Files) -> None:
+    """Audit once, write the files and print the run.
+
+    Raises:
+        RobauditError: the audit is refused.
+    """
+    from robaudit.cli.console import say
     from robaudit.cli.reading import print_run
+    from robaudit.gates.sources import refuse_beyond
+    from robaudit.text import count
 
+    # A run to extend may have results that the spec no longer names.
+    if not audit.extend:
+        refuse_beyond(spec)
+    with _within(audit.budget):
+        run = audit(spec, out)
+    # Before the summary is printed, whose reader may leave.
+    files.write(run, spec, None, quiet=audit.quiet)
+    if audit.quiet:
+        return
     print_run(run)
-    if audit_spec.gates:
-        say(
-            f"the spec has {count(len(audit_spec.gates), 'gate')}; to decide: robaudit gate "
-            f"{run.path}"
-        )
+    if spec.gates:
+        number = count(len(spec.gates), "gate")
+        say(f"the spec has {number}; to decide: robaudit gate {run.path}")
 
 
 def _within(budget: float | None) -> AbstractContextManager[None]:
-    """End the process if an audit is still busy although its budget was over a while ago: its
-    network may never return."""
+    """End the process if an audit is still busy long after its budget.
+
+    The audit itself looks at the clock between its steps. This is for a network that never returns.
+
+    Args:
+        budget: seconds; None: no limit.
+    """
     from robaudit.auditing.expected import LATEST
     from robaudit.cli.signals import ended_by_clock
 
@@ -453,14 +448,11 @@ def _within(budget: float | None) -> AbstractContextManager[None]:
 def _until_decided(
     spec: AuditSpec,
     out: Path | None,
-    audit: Audit,
+    audit: _Audit,
     files: _Files,
-    written: Sequence[str],
+    gate_options: _GateOptions,
     *,
-    strict: bool,
-    counts_as: Verdict,
-    quiet: bool,
-    **how: Any,
+    fresh: bool,
 ) -> int:
     """Sample until the gates are decided, print the run and the gates, and return the exit code.
 
@@ -476,18 +468,30 @@ def _until_decided(
     from robaudit.gates.sources import parsed
     from robaudit.report.ci.document import Subject
 
-    gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)
-    on_analysis = None if quiet else _say_analysis
-    outcome = sample_until_decided(spec, gates, out, audit, on_analysis=on_analysis, **how)
-    files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=quiet)
-    if not quiet:
+    # The gates of the command replace those of the spec.
+    gates = parsed(gate_options.written, settings.GATE.flag) or parsed(spec.gates, "gates")
+    outcome = sample_until_decided(
+        spec,
+        with_strict(gates, gate_options.strict),
+        out,
+        audit,
+        on_analysis=None if audit.quiet else _say_analysis,
+        population=gate_options.population,
+        point=gate_options.point,
+        confidence=gate_options.confidence,
+        fresh=fresh,
+    )
+    counts_as: Verdict = gate_options.inconclusive or "inconclusive"
+    files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=audit.quiet)
+    if not audit.quiet:
+        # Empty after a single analysis, of all draws.
         if outcome.draws:
             say(f"{sum(outcome.draws):,} draws per image in all; a single run has {outcome.most:,}")
+        # The gates still count if the reader of the summary leaves.
         with reader_may_leave():
             print_run(outcome.run)
-    return report_gates(
-        outcome.decisions, counts_as, "text", None, Subject.of(outcome.run.info, "estimate")
-    )
+    subject = Subject.of(outcome.run.info, "estimate")
+    return report_gates(outcome.decisions, counts_as, "text", None, subject)
 
 
 def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:
@@ -496,5 +500,6 @@ def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:
     from robaudit.gates.decision_text import lines
 
     say(f"interim analysis after {draws:,} of {most:,} draws per image:")
+    # The last line is about all gates together, and there is no such verdict yet.
     for _, line in lines(decisions)[:-1]:
         say(f"  {line}")

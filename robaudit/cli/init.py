@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from robaudit.cli.options import RUNNING, SPEC, SetOption, TrustOption
+from robaudit.cli.options import SetOption, TrustOption
 from robaudit.errors import RobauditError, SpecError
 from robaudit.plugins import reference
+from robaudit.settings import RUNNING, SPEC
 
 if TYPE_CHECKING:
     from robaudit.spec.model import AuditSpec
@@ -25,8 +27,7 @@ def init(
             metavar="PATH",
             rich_help_panel=_MODEL,
             help="The trained model: a .pt, .pth, .pt2, .safetensors or .onnx file, a folder "
-            "that timm or Transformers saved, "
-            "or module:function that returns it.",
+            "that timm or Transformers saved, or module:function that returns it.",
         ),
     ],
     data: Annotated[
@@ -68,10 +69,13 @@ def init(
         int,
         typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="How many images to audit."),
     ] = 500,
-    samples: Annotated[
+    draws: Annotated[
         int,
         typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Noisy copies of each image."),
     ] = 1000,
+    samples: Annotated[
+        int | None, typer.Option(min=1, hidden=True, help="The former name of --draws.")
+    ] = None,
     gate: Annotated[
         str | None,
         typer.Option(
@@ -102,43 +106,29 @@ def init(
     from robaudit.cli.console import say
     from robaudit.cli.output_streams import emit
     from robaudit.files import write_atomically
-    from robaudit.spec.first_spec import dataset_section, levels, normalisation, spec_text
-    from robaudit.spec.read import apply_setting, load_spec
+    from robaudit.spec.first_spec import dataset_section, levels
+    from robaudit.spec.read import apply_setting
 
-    if spec.exists() and not force:
-        raise RobauditError(str(spec), "already exists", "name another file, or add --force")
-    base = spec.absolute().parent
-    if not base.is_dir():
-        raise RobauditError(
-            str(spec), "its folder does not exist", "create it first, or name another file"
-        )
+    base = _folder_of(spec, force=force)
+    # The model comes first: its own files may say the rest.
     section, source = _model_section(_known_file(model, base), architecture, base)
     dataset = dataset_section(data, base, limit)
-    mean, std = normalisation(normalise or "none")
-    if mean or (
-        source and normalise is not None
-    ):  # none, although the model's own files say otherwise
-        section |= {"mean": list(mean), "std": list(std)}
-    chosen = levels(sigma)
+    section |= _normalisation(normalise, known=bool(source))
+    chosen_levels = levels(sigma)
     least = _share(gate)
     document: dict[str, Any] = {
         "model": section,
         "dataset": dataset,
-        "noise": {"sigma": chosen},
-        "estimators": [{reference(): {"draws": samples}}],
-        **(
-            {}
-            if least is None
-            else {"gates": [f"mean(sigma={level}) >= {least!r}" for level in chosen]}
-        ),
+        "noise": {"sigma": chosen_levels},
+        "estimators": [{reference(): {"draws": draws if samples is None else samples}}],
     }
+    if least is not None:
+        document["gates"] = [f"mean(sigma={level}) >= {least!r}" for level in chosen_levels]
+    # Last, so that they win over the options.
     for setting in set_ or ():
         apply_setting(document, setting)
-    written = load_spec(spec, text=spec_text(document))  # never write an invalid spec
-    if "sample" in dataset and _count_images(written) <= limit:
-        del dataset["sample"]  # the subset would be all of them
-    text = spec_text(document, source.replace(f"{base}/", ""))
-    written = load_spec(spec, text=text)
+    # Paths in a spec are relative to its folder.
+    text, written = _spec_text(spec, document, source.replace(f"{base}/", ""), limit)
     _check_levels(written)
     if not no_check:
         _check(written, trust=trust)
@@ -146,7 +136,71 @@ def init(
     say(f"wrote {spec}")
     command = f"robaudit estimate {spec}{' --trust' if trust else ''}"
     gated = "" if least is None else f", then robaudit gate RUN; or both: {command} --until-decided"
+    # To standard output: it is the result of the command, and the notes are not.
     emit(f"next: {command}{gated}\n", None)
+
+
+def _folder_of(spec: Path, *, force: bool) -> Path:
+    """The folder of the spec to write, the base of its relative paths.
+
+    Raises:
+        RobauditError: the file exists and is not to be overwritten, or there is no such folder.
+    """
+    if spec.exists() and not force:
+        raise RobauditError(str(spec), "already exists", "name another file, or add --force")
+    base = spec.absolute().parent
+    if not base.is_dir():
+        raise RobauditError(
+            str(spec), "its folder does not exist", "create it first, or name another file"
+        )
+    return base
+
+
+def _normalisation(name: str | None, *, known: bool) -> dict[str, Sequence[float]]:
+    """Mean and std for the ``model`` section; empty where the spec need not state them.
+
+    Args:
+        name: the value of ``--normalise``.
+        known: whether the model's own files state a normalisation.
+
+    Raises:
+        SpecError: the name is unknown.
+    """
+    from robaudit.spec.first_spec import normalisation
+
+    mean, std = normalisation(name or "none")
+    # An explicit "none" replaces what the model's own files say.
+    replaces = known and name is not None
+    if not mean and not replaces:
+        return {}
+    return {"mean": list(mean), "std": list(std)}
+
+
+def _spec_text(
+    spec: Path, document: dict[str, Any], source: str, limit: int
+) -> tuple[str, AuditSpec]:
+    """The text of the spec, and the spec that an audit would read from it.
+
+    Args:
+        spec: the file, for messages.
+        document: the sections; a random subset of all images is removed.
+        source: the model's own files that complete the ``model`` section, or ''.
+        limit: the size of a random subset.
+
+    Raises:
+        RobauditError: the spec is not valid, or the data cannot be read.
+    """
+    from robaudit.spec.first_spec import spec_text
+    from robaudit.spec.read import load_spec
+
+    # Read before anything is written, so that no invalid spec is ever on disk.
+    written = load_spec(spec, text=spec_text(document))
+    dataset = document["dataset"]
+    if "sample" in dataset and _count_images(written) <= limit:
+        # The subset would be all of them.
+        del dataset["sample"]
+    text = spec_text(document, source)
+    return text, load_spec(spec, text=text)
 
 
 def _known_file(text: str, base: Path) -> str:
@@ -160,8 +214,9 @@ def _known_file(text: str, base: Path) -> str:
     text = str(expanded(text))
     if (base / text).exists() or _is_own_code(text):
         return text
+    # It may be the name of an architecture, which has no weights.
     if ":" in text:
-        from robaudit.models.architectures import FAMILIES  # imports torch
+        from robaudit.models.architectures import FAMILIES  # here, because it imports torch
 
         if text.startswith(FAMILIES):
             remedy = f"give the file of its weights: --model FILE --architecture {text}"
@@ -177,7 +232,7 @@ def _is_own_code(text: str) -> bool:
     """Whether the text names the user's own class or function: module:Class."""
     if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", text) is None:
         return False
-    from robaudit.models.architectures import FAMILIES  # imports torch
+    from robaudit.models.architectures import FAMILIES  # here, because it imports torch
 
     return not text.startswith(FAMILIES)
 
@@ -195,14 +250,17 @@ def _model_section(path: str, architecture: str | None, base: Path) -> tuple[dic
     if _is_own_code(path):
         return {"format": "python", "architecture": path}, ""
     known = describe(ModelSpec(path=path, architecture=architecture), base)
-    if architecture is None and known is None and needs_architecture(base / path):
+    # Weights alone do not say which network they belong to.
+    unnamed = architecture is None and known is None
+    if unnamed and needs_architecture(base / path):
         remedy = "add --architecture torchvision:resnet18 or module:Class"
         raise SpecError(f"--model {path}", "needs its architecture", remedy)
-    section = (
-        {"path": path} if architecture is None else {"path": path, "architecture": architecture}
-    )
-    source = "" if known is None or not (known.input or known.unknown) else known.source
-    return section, source
+    section = {"path": path}
+    if architecture is not None:
+        section["architecture"] = architecture
+    if known is None or not (known.input or known.unknown):
+        return section, ""
+    return section, known.source
 
 
 def _count_images(spec: AuditSpec) -> int:
@@ -213,20 +271,22 @@ def _count_images(spec: AuditSpec) -> int:
     """
     from robaudit.datasets.open_dataset import open_dataset
 
-    return len(
-        open_dataset(
-            spec.dataset.model_copy(update={"sample": None}), base_dir=spec.base_dir, trust=False
-        )
-    )
+    whole = spec.dataset.model_copy(update={"sample": None})
+    return len(open_dataset(whole, base_dir=spec.base_dir, trust=False))
 
 
 def _share(text: str | None) -> float | None:
+    """The share of ``--gate``.
+
+    Raises:
+        SpecError: it is not a number above 0 and at most 1.
+    """
     if text is None:
         return None
     try:
         share = float(text)
     except ValueError:
-        share = -1.0
+        share = -1.0  # refused below, with the same words as a number out of range
     if not 0.0 < share <= 1.0:
         raise SpecError(
             f"--gate {text}",
@@ -247,10 +307,10 @@ def _check_levels(spec: AuditSpec) -> None:
     from robaudit.auditing.units import accepted, level_findings
     from robaudit.noise.installed import build
 
-    accepted(
-        level_findings(build(spec.noise, spec.base_dir, spec.origin), torch.zeros(1, 8, 8), ""),
-        as_given=spec.run.as_given,
-    )
+    noises = build(spec.noise, spec.base_dir, spec.origin)
+    # The findings are about levels; any image with pixels in [0, 1] will do.
+    pixels = torch.zeros(1, 8, 8)
+    accepted(level_findings(noises, pixels, ""), as_given=spec.run.as_given)
 
 
 def _check(spec: AuditSpec, *, trust: bool) -> None:
@@ -271,6 +331,6 @@ def _check(spec: AuditSpec, *, trust: bool) -> None:
         except RobauditError:
             say("nothing was written; to edit the spec by hand, write it with --no-check")
             raise
-        reporter.note(
-            measure_speed(ready).expected(ready.tasks, [len(ready.data)] * len(ready.tasks)).text
-        )
+        speed = measure_speed(ready)
+        images = [len(ready.data)] * len(ready.tasks)
+        reporter.note(speed.expected(ready.tasks, images).text)

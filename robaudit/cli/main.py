@@ -7,16 +7,15 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from robaudit.cli.signals import INTERRUPTED, TERMINATED, ended_by_signals
 
-if TYPE_CHECKING:
-    pass
-
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of a full or failing disk, which the user can mend."""
 _RUN_MODELS = ("demo", "init", "estimate", "validate", "verify", "train")
 """Commands that run a network, which may never return."""
+_RESUMABLE_COMMANDS = ("estimate", "demo")
 _RESUMABLE = "; finished work is on disk: run the same command again to continue"
 
 
@@ -30,26 +29,36 @@ def main() -> NoReturn:
     try:
         from robaudit.system import keep_freed_memory, share_cores
 
+        # Before torch is imported: OpenMP reads its settings when it is loaded.
         share_cores()
         keep_freed_memory()
         warnings.showwarning = _show_warning
-        command = sys.argv[1] if len(sys.argv) > 1 else ""
-        with ended_by_signals(_last_words, _resumable(), watched=command in _RUN_MODELS):
+        watched = _command() in _RUN_MODELS
+        with ended_by_signals(_last_words, _resumable(), watched=watched):
             _run()
-    except Exception as error:  # noqa: BLE001  otherwise Python would exit with 1
+    except Exception as error:  # noqa: BLE001
+        # Otherwise Python would exit with 1, the code of a failed gate.
         _internal(error)
 
 
+def _command() -> str:
+    """The first word of the command line, before the parser reads it."""
+    return sys.argv[1] if len(sys.argv) > 1 else ""
+
+
 def _run() -> NoReturn:
+    """Parse the command line, run the command, and exit with its code."""
     import typer
 
-    from robaudit.cli.output_streams import discard_output, prepare_output
+    from robaudit.cli.output_streams import prepare_output
     from robaudit.errors import RobauditError
 
     prepare_output()
     _refuse_empty()
     _refuse_deleted_folder()
+    code: object
     try:
+        # Inside the block, because a plugin's command may raise when it is loaded.
         from robaudit.cli.parser import program
 
         code = program()(prog_name="robaudit", standalone_mode=False)
@@ -58,40 +67,56 @@ def _run() -> NoReturn:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except SystemExit as exit_:
-        if exit_.code == TERMINATED:
-            _fail(_last_words(TERMINATED), TERMINATED)
-        if isinstance(
-            exit_.__context__, BrokenPipeError
-        ):  # typer and rich exit like this when the reader of a pipe is gone
-            sys.exit(0)
-        if not _completing():
-            _fail(
-                "error: code of the model, the data set or a plugin called sys.exit before the "
-                "command ended; let it return or raise",
-                2,
-            )
-        code = exit_.code
+        code = _code_of(exit_)
     except OSError as error:
-        if error.filename is not None and not os.environ.get("ROBAUDIT_TRACEBACK"):
-            _fail(f"error: {error.filename}: {error.strerror}", 2)
-        if (
-            error.errno in _DISK_ERRORS
-        ):  # errors about files name them, so this one is about printed text
-            discard_output()
-            _fail(f"error: standard output: {error.strerror}", 2)
-        _internal(error)
-    except Exception as error:  # noqa: BLE001  reported in one line: wrong usage, or a bug in robaudit
-        if hasattr(error, "format_message"):  # a usage error of the argument parser
+        _refuse_operation(error)
+    except Exception as error:  # noqa: BLE001
+        # A usage error of the argument parser; anything else is a bug in robaudit.
+        if hasattr(error, "format_message"):
             _fail(f"error: {_usage(error)}", 2)
         _internal(error)
     if code == INTERRUPTED:  # typer turns an interrupt into this code
         _fail(_last_words(INTERRUPTED), INTERRUPTED)
+    # A command returns None, and typer the code of typer.Exit.
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _code_of(exit_: SystemExit) -> object:
+    """The exit code of a SystemExit from inside a command; some end the program here."""
+    if exit_.code == TERMINATED:
+        _fail(_last_words(TERMINATED), TERMINATED)
+    # typer and rich exit like this when the reader of a pipe is gone.
+    if isinstance(exit_.__context__, BrokenPipeError):
+        sys.exit(0)
+    if not _completing():
+        # Our own commands raise typer.Exit. A 0 from foreign code would pass for a finished audit.
+        _fail(
+            "error: code of the model, the data set or a plugin called sys.exit before the "
+            "command ended; let it return or raise",
+            2,
+        )
+    return exit_.code
+
+
+def _refuse_operation(error: OSError) -> NoReturn:
+    """End the program after an error of the operating system."""
+    from robaudit.cli.output_streams import discard_output
+
+    if error.filename is not None and not os.environ.get("ROBAUDIT_TRACEBACK"):
+        _fail(f"error: {error.filename}: {error.strerror}", 2)
+    # Errors about files name them, so this one is about printed text.
+    if error.errno in _DISK_ERRORS:
+        # Python flushes standard output at exit, and would fail again.
+        discard_output()
+        _fail(f"error: standard output: {error.strerror}", 2)
+    _internal(error)
+
+
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning of a library or a network on one line that steers nothing: a model file may
-    choose its words."""
+    """Print a warning of a library or a network on one line.
+
+    Control characters are escaped: a model file may choose the words of a warning.
+    """
     from robaudit.cli.output_streams import StandardError
     from robaudit.text import harmless
 
@@ -99,11 +124,13 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _refuse_empty() -> None:
-    """Refuse an empty argument, as an unset variable of a shell leaves it, before it is taken for
-    the working folder."""
+    """Refuse an empty argument, as an unset variable of a shell leaves it.
+
+    An empty path would be taken for the working folder.
+    """
     if "" in sys.argv[1:]:
-        before = sys.argv[sys.argv.index("", 1) - 1]
-        what = f"{before}: the value" if before.startswith("-") else "an argument"
+        previous = sys.argv[sys.argv.index("", 1) - 1]
+        what = f"{previous}: the value" if previous.startswith("-") else "an argument"
         _fail(f"error: {what} is empty; is a shell variable unset?", 2)
 
 
@@ -130,26 +157,27 @@ def _last_words(code: int) -> str:
 
 def _resumable() -> str:
     """How to go on after an interrupted command; empty where nothing can be resumed."""
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
+    return _RESUMABLE if _command() in _RESUMABLE_COMMANDS else ""
 
 
 def _usage(error: Any) -> str:
     """The parser's message in one line, with the help to consult."""
     context = getattr(error, "ctx", None)
-    # where the parser does not name the command
-    typed = [word for word in sys.argv[1:2] if not word.startswith("-")]
-    command = context.command_path if context is not None else " ".join(["robaudit", *typed])
-    message = (
-        " ".join(str(error.format_message()).split())
-        .rstrip(".")
-        .replace("Value error, ", "")
-        .replace("Input should", "must")
-    )
+    if context is not None:
+        command = context.command_path
+    else:
+        # The parser failed before it knew the command.
+        typed = _command()
+        command = "robaudit" if typed.startswith("-") or not typed else f"robaudit {typed}"
+    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    # Values are checked by pydantic, whose phrases do not fit into a line of ours.
+    message = message.replace("Value error, ", "").replace("Input should", "must")
     message = message.partition(", unable to parse string as")[0]
     return f"{message or 'no command given'}; see {command} --help"
 
 
 def _internal(error: Exception) -> NoReturn:
+    """End the program after a bug in robaudit, with exit code 3."""
     if os.environ.get("ROBAUDIT_TRACEBACK"):
         import traceback
 
@@ -161,6 +189,7 @@ def _internal(error: Exception) -> NoReturn:
 
 
 def _fail(line: str, code: int) -> NoReturn:
+    """Print a line to standard error and exit."""
     from robaudit.cli.output_streams import StandardError
     from robaudit.text import harmless
 

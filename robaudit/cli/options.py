@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from robaudit import settings
 from robaudit.errors import SpecError
 from robaudit.levels import LevelChoice
+from robaudit.settings import Setting
 
 if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
 
 
-RESULTS, GATES, SPEC, RUNNING, OUTPUT = (
-    "Which results",
-    "Gates",
-    "The spec",
-    "How it runs",
-    "Output",
-)
-"""Groups of options on the help pages."""
+def option(setting: Setting, **changes: Any) -> Any:
+    """A setting as an option that typer parses.
+
+    Args:
+        setting: gives the flags, the help, the metavar, the panel and the smallest value.
+        changes: further arguments of ``typer.Option``, or others in place of the setting's.
+    """
+    # Without the flag, typer would add --no-... to a switch.
+    flags = (setting.flag, setting.short) if setting.short else (setting.flag,)
+    declared = {
+        "help": setting.help,
+        "metavar": setting.metavar,
+        "rich_help_panel": setting.panel,
+        "min": setting.least,
+    }
+    return typer.Option(*flags, **{**declared, **changes})
+
+
+def _finite_threshold(value: float | None) -> float | None:
+    """The value of ``--threshold``, unless it is NaN or infinite.
+
+    Raises:
+        SpecError: it is.
+    """
+    from robaudit.spec.fields import number
+
+    return None if value is None else number(settings.THRESHOLD.flag, value)
+
 
 SpecArgument = Annotated[
     Path,
@@ -31,112 +53,26 @@ RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder written by robaudit estimate.")
 ]
 
-EstimatorFilter = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--estimator",
-        metavar="NAME",
-        rich_help_panel=RESULTS,
-        help="Only this estimator, or one of its results: NAME:q=100 (repeatable).",
-    ),
-]
-NoiseFilter = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--noise",
-        metavar="NAME",
-        rich_help_panel=RESULTS,
-        help="Only this noise, by its label (repeatable).",
-    ),
-]
-LevelFilter = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--level",
-        metavar="X",
-        rich_help_panel=RESULTS,
-        help="Only this noise level, in its own unit: photons, severity, ... (repeatable).",
-    ),
-]
-SigmaFilter = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sigma",
-        metavar="X",
-        rich_help_panel=RESULTS,
-        help="Only this sigma, for example 0.05 or 8/255 (repeatable).",
-    ),
-]
+# Which results of a run.
+EstimatorFilter = Annotated[list[str] | None, option(settings.ESTIMATOR)]
+NoiseFilter = Annotated[list[str] | None, option(settings.NOISE)]
+LevelFilter = Annotated[list[str] | None, option(settings.LEVEL)]
+SigmaFilter = Annotated[list[str] | None, option(settings.SIGMA)]
+ThresholdOption = Annotated[float | None, option(settings.THRESHOLD, callback=_finite_threshold)]
+LabelOption = Annotated[list[str] | None, option(settings.LABEL)]
 
+# Where results go.
+FormatOption = Annotated[Literal["table", "csv", "json", "md", "latex"], option(settings.FORMAT)]
+SummaryFormatOption = Annotated[Literal["text", "json"], option(settings.FORMAT)]
+OutputOption = Annotated[Path | None, option(settings.OUTPUT_FILE)]
+QuietOption = Annotated[bool, option(settings.QUIET)]
 
-def _finite_threshold(value: float | None) -> float | None:
-    from robaudit.spec.fields import number
+# What is audited, and how.
+SetOption = Annotated[list[str] | None, option(settings.SET)]
+TrustOption = Annotated[bool, option(settings.TRUST)]
+OnErrorOption = Annotated[Literal["stop", "skip"], option(settings.ON_ERROR)]
 
-    return None if value is None else number("--threshold", value)
-
-
-ThresholdOption = Annotated[
-    float | None,
-    typer.Option(
-        "--threshold",
-        metavar="X",
-        callback=_finite_threshold,
-        rich_help_panel=RESULTS,
-        help="Samples with a value below this are not robust (above it, for losses). Default: "
-        "the quantity's own; 0.5 for probabilities "
-        "(by class 0.9).",
-    ),
-]
-
-LabelOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--label",
-        metavar="NAME",
-        rich_help_panel=RESULTS,
-        help="Name of the first run; repeat for the others.",
-    ),
-]
-FormatOption = Annotated[
-    Literal["table", "csv", "json", "md", "latex"],
-    typer.Option("--format", rich_help_panel=OUTPUT, help="Output format."),
-]
-SummaryFormatOption = Annotated[
-    Literal["text", "json"], typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")
-]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Write to this file instead of standard output.",
-    ),
-]
-QuietOption = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Print only warnings and errors."),
-]
-
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        rich_help_panel=SPEC,
-        help="Set any value of the spec, for example run.seed=3 or model.mean=[0.5] (repeatable).",
-    ),
-]
-TrustOption = Annotated[
-    bool,
-    typer.Option(
-        "--trust",
-        rich_help_panel=SPEC,
-        help="Allow Python code that the spec names (module:function), and every operator in a "
-        "model file.",
-    ),
-]
+# The images of a run, for commands that show some.
 DataOption = Annotated[
     Path | None,
     typer.Option(
@@ -154,66 +90,16 @@ DataTrustOption = Annotated[
         help="With --data: allow that spec to run Python code (module:function).",
     ),
 ]
-OnErrorOption = Annotated[
-    Literal["stop", "skip"],
-    typer.Option(
-        "--on-error",
-        rich_help_panel=RUNNING,
-        help="What to do at an unreadable sample: stop, or skip and list it.",
-    ),
-]
 
-GatesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--gate",
-        metavar="GATE",
-        rich_help_panel=GATES,
-        help='A condition to meet: "mean(sigma=0.05) >= 0.9" (repeatable).',
-    ),
-]
-PopulationOption = Annotated[
-    bool,
-    typer.Option(
-        "--population",
-        rich_help_panel=GATES,
-        help="Decide for the population that these images are a sample of, not for these images "
-        "only.",
-    ),
-]
-PointOption = Annotated[
-    bool,
-    typer.Option(
-        "--point",
-        rich_help_panel=GATES,
-        help="Let values whose interval does not cover their whole error decide a gate.",
-    ),
-]
+# Gates.
+GatesOption = Annotated[list[str] | None, option(settings.GATE)]
+PopulationOption = Annotated[bool, option(settings.POPULATION)]
+PointOption = Annotated[bool, option(settings.POINT)]
 InconclusiveOption = Annotated[
-    Literal["pass", "fail", "inconclusive"] | None,
-    typer.Option(
-        "--inconclusive",
-        rich_help_panel=GATES,
-        help="How to count an inconclusive gate. Default: inconclusive (exit code 4).",
-    ),
+    Literal["pass", "fail", "inconclusive"] | None, option(settings.INCONCLUSIVE)
 ]
-StrictOption = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        rich_help_panel=GATES,
-        help="Fail if the run has warnings (adds the gate warnings <= 0).",
-    ),
-]
-ConfidenceOption = Annotated[
-    float | None,
-    typer.Option(
-        "--confidence",
-        metavar="P",
-        rich_help_panel=GATES,
-        help="Confidence level of the intervals. Default: 0.95.",
-    ),
-]
+StrictOption = Annotated[bool, option(settings.STRICT)]
+ConfidenceOption = Annotated[float | None, option(settings.CONFIDENCE)]
 
 
 def image_source(data: Path | None, trust: bool) -> ImageSource | None:
@@ -248,8 +134,8 @@ def levels(
     """
     from robaudit.spec.fields import level
 
-    chosen = (
-        tuple(level(flag, text) for text in texts or ())
-        for flag, texts in (("--level", numbers), ("--sigma", sigmas))
+    return LevelChoice(
+        tuple(noises or ()),
+        tuple(level(settings.LEVEL.flag, text) for text in numbers or ()),
+        tuple(level(settings.SIGMA.flag, text) for text in sigmas or ()),
     )
-    return LevelChoice(tuple(noises or ()), *chosen)

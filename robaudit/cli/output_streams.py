@@ -47,10 +47,12 @@ class StandardError(io.TextIOBase):
 
 def _standard_error() -> Any:
     """The stream behind :class:`StandardError`; None where the process was started without one."""
-    return getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # a progress display wraps it
+    # A progress display replaces sys.stderr by a wrapper.
+    return getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
 
 def _attempt(method: str, *arguments: str) -> None:
+    """Call a method of standard error; if that fails, drop this and everything later."""
     stream = _standard_error()
     if stream is None:
         return
@@ -61,6 +63,8 @@ def _attempt(method: str, *arguments: str) -> None:
 
 
 def _discard(stream: Any) -> None:
+    """Make a stream write to ``/dev/null``; it keeps its number, so child processes follow."""
+    # ValueError: the stream is closed, or has no number.
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nowhere, stream.fileno())
@@ -74,7 +78,8 @@ def prepare_output() -> None:
     still counts. A character that its encoding lacks becomes an escape.
     """
     if sys.stdout is None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # so that no other file gets the free number 1
+        # Number 1 is free, and would otherwise go to the next file that is opened.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
         sys.stdout = os.fdopen(nowhere, "w", encoding="utf-8")
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -87,8 +92,10 @@ def discard_output() -> None:
 
 @contextlib.contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Continue when the reader of standard output is gone, as in ``robaudit gate ... | head -1``:
-    the exit code still counts."""
+    """Continue when the reader of standard output is gone, as in ``robaudit gate ... | head -1``.
+
+    The exit code still counts.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -100,16 +107,21 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def put(texts: Iterable[str | bytes]) -> None:
-    """Write to standard output: text made harmless, in whole lines; bytes, whose format escapes
-    what it holds, as they are."""
+    """Write to standard output.
+
+    Args:
+        texts: text is made harmless, and is in whole lines; bytes are written as they are: their
+            format escapes what it holds.
+    """
+    # Files of JSON and CSV are UTF-8 in every locale; a terminal may know less.
     encoding = (sys.stdout.encoding if sys.stdout.isatty() else None) or "utf-8"
+    # Text printed before is still in the buffer above this one.
     sys.stdout.flush()
     for piece in texts:
-        sys.stdout.buffer.write(
-            harmless(piece).encode(encoding, "backslashreplace")
-            if isinstance(piece, str)
-            else piece
-        )
+        content = piece
+        if isinstance(content, str):
+            content = harmless(content).encode(encoding, "backslashreplace")
+        sys.stdout.buffer.write(content)
     sys.stdout.flush()
 
 
@@ -141,12 +153,14 @@ def check_output(path: Path) -> None:
         )
     if path.exists() and not os.access(path, os.W_OK):
         raise RobauditError(str(path), "is write-protected", "name another file")
+    # Pipes and devices are written to in place.
     if path.is_file() or not path.exists():
         import tempfile
 
+        # The new file is made beside the old one and renamed, so the folder must take files.
         try:
             with tempfile.TemporaryFile(dir=path.resolve().parent):
-                pass  # the file itself is made beside the old one, too
+                pass
         except OSError as error:
             raise RobauditError(
                 str(path), f"cannot be written: {error.strerror or error}", "name another file"
@@ -154,8 +168,9 @@ def check_output(path: Path) -> None:
 
 
 def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
-    """Write the whole file of ``-o`` or nothing; pipes and devices are not replaced, but written to
-    piece by piece.
+    """Write the whole file of ``-o`` or nothing.
+
+    Pipes and devices are not replaced, but written to piece by piece.
 
     Raises:
         RobauditError: it cannot be written; an existing file is left as it was.
@@ -167,6 +182,7 @@ def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
         try:
             with path.open("wb") as device:
                 for piece in pieces:
+                    # It may be a terminal.
                     device.write(harmless(piece).encode() if isinstance(piece, str) else piece)
         except BrokenPipeError:
             return  # its reader has seen enough
@@ -175,6 +191,7 @@ def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
                 str(path), f"cannot be written: {error.strerror or error}", "name another file"
             ) from error
         return
+    # A link stays, and its target is replaced.
     target = path.resolve() if path.is_symlink() else path
     with writing(target) as sink:
         for piece in pieces:
@@ -182,8 +199,9 @@ def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
 
 
 def append_step_summary(text: str) -> str | None:
-    """Append Markdown, as much as fits, to the file that ``$GITHUB_STEP_SUMMARY`` names; do nothing
-    if the variable is not set.
+    """Append Markdown, as much as fits, to the file that ``$GITHUB_STEP_SUMMARY`` names.
+
+    Nothing is done if the variable is not set.
 
     Returns:
         Why it could not be written, for a warning (the gates are decided all the same); None on
@@ -197,6 +215,7 @@ def append_step_summary(text: str) -> str | None:
         return None
     path = Path(name)
     try:
+        # Earlier commands of the same step may have written to the file.
         size = path.stat().st_size if path.exists() else 0
         with path.open("ab") as file:
             file.write(within(text, max(0, LARGEST - size), LEFT_OUT).encode())

@@ -42,16 +42,16 @@ class Program(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name; while a shell completes a line, ``show`` with all its options."""
-        return (
-            _show()
-            if cmd_name == _SHOW and ctx.resilient_parsing
-            else super().get_command(ctx, cmd_name)
-        )
+        if cmd_name == _SHOW and ctx.resilient_parsing:
+            return _show()
+        return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is called."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, (_show() if name == _SHOW else command), rest
+        if name == _SHOW:
+            command = _show()
+        return name, command, rest
 
 
 @functools.cache
@@ -64,6 +64,7 @@ def program() -> TyperGroup:
         epilog="Start with: robaudit demo",
         cls=Program,
         no_args_is_help=True,
+        # main() prints errors in one line of its own.
         pretty_exceptions_enable=False,
         context_settings=_HELP,
     )
@@ -85,8 +86,10 @@ def program() -> TyperGroup:
     for name, command in core.items():
         _add(app, name, command)
     for name in names_in(COMMANDS):
-        if name not in (*core, _LIST):  # a plugin does not replace a command of ours
+        # A plugin does not replace a command of ours.
+        if name not in (*core, _LIST):
             _add_plugin(app, name)
+    # Last on the help page: it is about the program itself.
     _add(app, _LIST, catalogue.list_)
     return cast("TyperGroup", get_command(app))
 
@@ -107,20 +110,20 @@ def _show() -> Any:
 
 
 def _add_plugin(app: typer.Typer, name: str) -> None:
-    """Add the command of a plugin; a broken one says what is wrong when it is called, and leaves
-    the other commands alone."""
+    """Add the command of a plugin.
+
+    A broken one says what is wrong when it is called, and leaves the other commands alone.
+    """
     try:
         command = load_object(COMMANDS, "command", name, FunctionType)
         _add(app, name, _blamed(name, command))
     except RobauditError as error:
         _add(app, name, _refusing(error))
-    except Exception as error:  # noqa: BLE001  whatever typer makes of its parameters
+    except Exception as error:  # noqa: BLE001
+        # typer raises exceptions of many types for parameters that it does not understand.
         what = f"typer cannot read it: {type(error).__name__}: {error}"
-        _add(
-            app,
-            name,
-            _refusing(RobauditError(f"command {name}", what, "fix or uninstall the plugin")),
-        )
+        refusal = RobauditError(f"command {name}", what, "fix or uninstall the plugin")
+        _add(app, name, _refusing(refusal))
 
 
 def _blamed(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
@@ -146,12 +149,15 @@ def _refusing(error: RobauditError) -> Callable[..., Any]:
 
 def _add(app: typer.Typer, name: str, command: Callable[..., Any]) -> None:
     """Add a command with its docstring as help."""
-    if not hasattr(command, "__signature__"):  # which has the types already
+    # The command of show has a signature with types; the others have annotations as text.
+    if not hasattr(command, "__signature__"):
         command.__annotations__ = get_type_hints(command, include_extras=True)
     for hint in command.__annotations__.values():
-        if get_args(hint)[:1] == (bool,):
-            get_args(hint)[1].metavar = ""  # typer would print a type for a switch
-    paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
-    app.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(
-        command
-    )
+        type_and_option = get_args(hint)
+        if type_and_option[:1] == (bool,):
+            # typer would print a type for a switch.
+            type_and_option[1].metavar = ""
+    # Docstrings are wrapped for the source; on a help page the terminal wraps paragraphs.
+    text = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:")
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    app.command(name, help="\n\n".join(paragraphs))(command)

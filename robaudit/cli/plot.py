@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from robaudit import settings
 from robaudit.cli.options import (
     DataOption,
     EstimatorFilter,
@@ -19,6 +20,7 @@ from robaudit.cli.options import (
     ThresholdOption,
     image_source,
     levels,
+    option,
 )
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.report.pictures import FORMATS, kinds_of_picture
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 
 _MOST_PREVIEWED = 8
+"""Images in a picture of noise; more do not fit into it."""
+_PREVIEWED = 2
 _NOISE = "noise"
 """The kind of picture that is about a spec."""
 _KINDS_OF: Mapping[str, Sequence[str]] = {
@@ -37,8 +41,10 @@ _KINDS_OF: Mapping[str, Sequence[str]] = {
     "--set": (_NOISE,),
     "--data": (FLAGGED,),
 }
-"""The kinds that an option applies to; ``--estimator`` applies to all but noise, options not listed
-to all."""
+"""The kinds that an option applies to.
+
+``--estimator`` applies to all kinds but noise, and options that are not listed to all kinds.
+"""
 
 
 def plot(
@@ -77,13 +83,7 @@ def plot(
             help="How many. Default: flagged 12, noise 2.",
         ),
     ] = None,
-    width: Annotated[
-        float,
-        typer.Option(
-            metavar="INCHES",
-            help="Width of the figure: 3.3 is a column of a paper, with letters of 7 points.",
-        ),
-    ] = 7.0,
+    width: Annotated[float, option(settings.WIDTH)] = 7.0,
     no_title: Annotated[
         bool, typer.Option("--no-title", help="Leave out the title above the figure.")
     ] = False,
@@ -109,14 +109,9 @@ def plot(
 
     Example: robaudit plot runs/old runs/new --kind levels --width 3.3 --no-title -o levels.pdf
     """
-    ending = output.suffix.lower()
-    if ending[1:] not in FORMATS:
+    format_ = output.suffix.lower().removeprefix(".")
+    if format_ not in FORMATS:
         raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
-    kinds = kinds_of_picture()
-    if kind not in (*kinds, _NOISE):
-        raise SpecError(
-            f"--kind {kind}", "there is no such picture", did_you_mean(kind, (*kinds, _NOISE))
-        )
     options = {
         "--threshold": threshold,
         "--max-images": max_images,
@@ -124,42 +119,64 @@ def plot(
         "--estimator": estimator or None,
         "--data": data,
     }
-    for option, value in options.items():
-        if value is not None and kind not in _KINDS_OF.get(option, kinds):
-            known = " or ".join(_KINDS_OF[option]) if option in _KINDS_OF else "the others"
-            raise SpecError(option, f"does not apply to --kind {kind}", f"use it with {known}")
+    _check_kind(kind, options)
     if kind == _NOISE and len(runs) > 1:
         raise SpecError("--kind noise", f"shows one spec, not {len(runs)}", "name one")
     from robaudit.cli.output_streams import check_output, write_output
 
+    # All that can be refused is refused before anything is read.
     check_output(output)
     from robaudit.report.pictures import can_draw
 
+    # Before the runs are read, which may take a while.
     can_draw(required=True, where=f"-o {output}")
     from robaudit.report.pictures.kinds import drawing_of, look_of, picture
 
-    look = look_of(width, title=not no_title, caption=not no_caption)
-    chosen = levels(noise, level, sigma)
+    size = look_of(width, title=not no_title, caption=not no_caption)
+    # Checked for a spec, too: here the message names the option.
+    chosen_levels = levels(noise, level, sigma)
     if kind == _NOISE:
-        drawing = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
+        drawing = _noise(runs[0], noise, level, sigma, max_images or _PREVIEWED, set_, trust=trust)
     else:
         from robaudit.report.sections import SectionRequest
         from robaudit.runs.run import read_run
 
         request = SectionRequest(
             estimators=tuple(estimator or ()),
-            levels=chosen,
+            levels=chosen_levels,
             threshold=threshold,
             data=image_source(data, trust),
             bottom=max_images,
             label=tuple(label or ()),
         )
         drawing = drawing_of(kind, [read_run(run) for run in runs], request)
+    # What differs between the runs, such as their images, which the figure alone does not show.
     if drawing.apart:
         from robaudit.cli.console import say
 
         say(f"note: {drawing.apart}")
-    write_output(output, [picture(drawing, ending[1:], look)])
+    write_output(output, [picture(drawing, format_, size)])
+
+
+def _check_kind(kind: str, options: Mapping[str, object]) -> None:
+    """Refuse an unknown kind of picture, and options that do not apply to it.
+
+    Args:
+        kind: the value of ``--kind``.
+        options: their values by flag; None: not given.
+
+    Raises:
+        SpecError: the kind is unknown, or an option does not apply.
+    """
+    kinds = kinds_of_picture()
+    if kind not in (*kinds, _NOISE):
+        raise SpecError(
+            f"--kind {kind}", "there is no such picture", did_you_mean(kind, (*kinds, _NOISE))
+        )
+    for flag, value in options.items():
+        if value is not None and kind not in _KINDS_OF.get(flag, kinds):
+            known = " or ".join(_KINDS_OF[flag]) if flag in _KINDS_OF else "the others"
+            raise SpecError(flag, f"does not apply to --kind {kind}", f"use it with {known}")
 
 
 def _noise(
@@ -168,12 +185,13 @@ def _noise(
     level: list[str] | None,
     sigma: list[str] | None,
     images: int,
-    settings: list[str] | None,
+    changes: list[str] | None,
     *,
     trust: bool,
 ) -> Drawing:
-    """The first images of a spec's data set, clean and under the first draw of each of its noises
-    at each level; without the model.
+    """The first images of a spec's data set, clean and under its noises; without the model.
+
+    Each noise is shown at each level, with its first draw.
 
     Raises:
         RobauditError: the spec has no noise at any level, the noise does not fit the images, or
@@ -181,13 +199,15 @@ def _noise(
     """
     from robaudit.spec.read import load_spec
 
+    # The option allows more, for the picture of flagged samples.
     if images > _MOST_PREVIEWED:
         raise SpecError(
             f"--max-images {images}", "does not fit the picture", f"give at most {_MOST_PREVIEWED}"
         )
     written = load_spec(
-        path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ()
+        path, settings=changes or (), sigmas=sigma or (), noises=noise or (), levels=level or ()
     )
+    # After the spec is known to be valid, because they import torch.
     from robaudit.auditing.prepare import check_noises
     from robaudit.datasets.dataset import first_samples
     from robaudit.datasets.open_dataset import open_dataset
@@ -196,9 +216,8 @@ def _noise(
     from robaudit.report.pictures.noise import drawing
 
     spec = filled(written)
-    noises = tuple(
-        process for process in build(spec.noise, spec.base_dir, spec.origin) if process.levels
-    )
+    processes = build(spec.noise, spec.base_dir, spec.origin)
+    noises = tuple(process for process in processes if process.levels)
     if not noises:
         raise SpecError(
             str(path),
@@ -206,5 +225,7 @@ def _noise(
             "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05",
         )
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
-    check_noises(noises, next(first_samples(dataset, 1, skip_bad=False)).pixels, dataset)
+    # As an audit does, so that a preview does not show what an audit refuses.
+    first = next(first_samples(dataset, 1, skip_bad=False))
+    check_noises(noises, first.pixels, dataset)
     return drawing(noises, dataset, images, spec.run.seed)

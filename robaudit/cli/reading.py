@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from robaudit import settings
 from robaudit.cli.options import (
-    RESULTS,
     DataOption,
     DataTrustOption,
     EstimatorFilter,
@@ -27,6 +27,7 @@ from robaudit.cli.options import (
     ThresholdOption,
     image_source,
     levels,
+    option,
 )
 from robaudit.errors import RobauditError, SpecError
 from robaudit.report.sections import (
@@ -51,58 +52,26 @@ if TYPE_CHECKING:
 
 
 ShowFormat = Literal["table", "csv", "json", "md", "latex", "parquet"]
-_CLASSES = "Section classes"
-_FLAGGED = "Sections flagged and sample"
 
-ByOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="label|predicted|COLUMN",
-        rich_help_panel=_CLASSES,
-        help="Group samples by their label, the predicted class, or a column of the data set. "
-        "Default: label, where there are labels.",
-    ),
-]
+ByOption = Annotated[str | None, option(settings.BY)]
 ColumnsOption = Annotated[
     Path | None,
     typer.Option(
         "--data",
         metavar="SPEC.yaml",
-        rich_help_panel=_CLASSES,
+        rich_help_panel=settings.SECTION_CLASSES,
         help="With --by COLUMN: read the column from this spec's data set instead of the run's "
         "own.",
     ),
 ]
-BottomOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        rich_help_panel=_FLAGGED,
-        help="List the N least robust samples, whether or not they are below the threshold.",
-    ),
-]
-OnlyOption = Annotated[
-    Literal["correct", "wrong"] | None,
-    typer.Option(
-        rich_help_panel=_FLAGGED,
-        help="Only samples classified correctly, or wrongly, without noise.",
-    ),
-]
+BottomOption = Annotated[int | None, option(settings.BOTTOM)]
+OnlyOption = Annotated[Literal["correct", "wrong"] | None, option(settings.ONLY)]
 
 
 def show(
     run: RunArgument,
     section: str = SUMMARY,
-    with_: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--with",
-            metavar="RUN",
-            rich_help_panel=RESULTS,
-            help="Show this run side by side with RUN (repeatable).",
-        ),
-    ] = None,
+    with_: Annotated[list[Path] | None, option(settings.WITH)] = None,
     label: LabelOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
@@ -113,20 +82,11 @@ def show(
     data: ColumnsOption = None,
     bottom: BottomOption = None,
     only: OnlyOption = None,
-    id_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--id",
-            metavar="ID",
-            rich_help_panel=_FLAGGED,
-            help="sample: this image, with its intervals (repeatable).",
-        ),
-    ] = None,
+    id_: Annotated[list[str] | None, option(settings.ID)] = None,
     format_: Annotated[
         ShowFormat | None,
-        typer.Option(
-            "--format",
-            rich_help_panel="Output",
+        option(
+            settings.FORMAT,
             help="Output format; parquet only for rows. Default: by the suffix of -o, else table "
             "(rows: csv).",
         ),
@@ -142,8 +102,6 @@ def show(
 
     Example: robaudit show runs/spec-1a2b3c4d certified --radius 0.5 --with runs/other-5e6f7a8b
     """
-    given = {name: texts for name, texts in options.items() if texts}
-    known = {option.name: option for option in section_options()} if given else {}
     request = SectionRequest(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
@@ -154,40 +112,61 @@ def show(
         bottom=bottom,
         id=tuple(id_ or ()),
         label=tuple(label or ()),
-        options={name: known[name].read(texts, f"--{name}") for name, texts in given.items()},
+        options=_read_section_options(options),
     )
     _show(section, [run, *(with_ or ())], request, format_, output)
 
 
-def show_with_section_options() -> Callable[..., None]:
-    """:func:`show` with the installed sections in its help, and with their options in place of
-    ``**options``, as typer reads them."""
+def _read_section_options(written: Mapping[str, list[str] | None]) -> dict[str, Any]:
+    """The values of the options that only one section has, as that section reads them.
 
+    Raises:
+        SpecError: a value is not valid.
+    """
+    given = {name: texts for name, texts in written.items() if texts}
+    if not given:
+        # Without options no section is imported.
+        return {}
+    known = {section_option.name: section_option for section_option in section_options()}
+    return {name: known[name].read(texts, f"--{name}") for name, texts in given.items()}
+
+
+def show_with_section_options() -> Callable[..., None]:
+    """The command ``show`` as typer reads it.
+
+    It has the installed sections in its help, and their options in place of ``**options``.
+    """
+
+    # wraps gives it the name and the docstring, which become the command's help.
     @functools.wraps(show)
     def command(**values: Any) -> None:
         show(**values)
 
-    written = inspect.signature(show, eval_str=True).parameters
-    parameters = {
-        name: one for name, one in written.items() if one.kind is not inspect.Parameter.VAR_KEYWORD
-    }
+    parameters = dict(inspect.signature(show, eval_str=True).parameters)
+    del parameters["options"]
     names = section_names()
-    known = typer.Argument(
+    section_argument = typer.Argument(
         metavar="SECTION", help=f"What to show: {', '.join(names)}.", autocompletion=lambda: names
     )
-    parameters["section"] = parameters["section"].replace(annotation=Annotated[str, known])
-    for option, section in section_options().items():
-        typed = typer.Option(
-            metavar=option.metavar, rich_help_panel=f"Section {section}", help=option.help
+    parameters["section"] = parameters["section"].replace(
+        annotation=Annotated[str, section_argument]
+    )
+    for section_option, section in section_options().items():
+        declared = typer.Option(
+            metavar=section_option.metavar,
+            rich_help_panel=f"Section {section}",
+            help=section_option.help,
         )
-        parameters[option.name] = inspect.Parameter(
-            option.name,
+        parameters[section_option.name] = inspect.Parameter(
+            section_option.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[list[str] | None, typed],
+            annotation=Annotated[list[str] | None, declared],
         )
-    setattr(command, "__signature__", inspect.Signature(list(parameters.values())))  # noqa: B010  a function's own attribute
-    command.__annotations__ = {name: one.annotation for name, one in parameters.items()}
+    # typer reads the signature and the annotations; both must agree.
+    signature = inspect.Signature(list(parameters.values()))
+    setattr(command, "__signature__", signature)  # noqa: B010  mypy knows no such attribute
+    command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     return command
 
 
@@ -211,9 +190,13 @@ def bias_report(
 
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
-    chosen = levels(noise, level, sigma)
     request = SectionRequest(
-        tuple(estimator or ()), chosen, threshold, by, image_source(data, False)
+        estimators=tuple(estimator or ()),
+        levels=levels(noise, level, sigma),
+        threshold=threshold,
+        by=by,
+        # Not trusted: a data set of Python code is refused.
+        data=image_source(data, False),
     )
     _show(CLASSES, [run], request, format_, output)
 
@@ -256,20 +239,22 @@ def flag_samples(
         bottom=bottom,
     )
     entries = _show(FLAGGED, [run], request, format_, output)
+    # The list is printed first; pictures need the data set, which may be gone.
     if images is not None:
         from robaudit.cli.console import say
         from robaudit.report.gallery import write_gallery
 
-        say(
-            f"{write_gallery(entries[0].run, [entry.record for entry in entries], images, source)} pictures in {images}"
-        )
+        records = [entry.record for entry in entries]
+        pictures = write_gallery(entries[0].run, records, images, source)
+        say(f"{pictures} pictures in {images}")
 
 
 def print_run(run: Run) -> None:
     """Print the summary of a run, and how to show its other sections."""
     from robaudit.cli.console import output
 
-    output().print(_terminal(SUMMARY, [run], SectionRequest())[0])
+    table, _ = _terminal(SUMMARY, [run], SectionRequest())
+    output().print(table)
 
 
 def _show(
@@ -279,15 +264,28 @@ def _show(
     format_: ShowFormat | None,
     to: Path | None,
 ) -> list[Entry[Any]]:
-    """Print a section of some runs, or write it to a file; return its entries."""
+    """Print a section of some runs, or write it to a file; return its entries.
+
+    Args:
+        name: the section.
+        paths: the run folders.
+        request: the options of the section.
+        format_: None: by the suffix of the file.
+        to: the file; None: standard output.
+
+    Raises:
+        RobauditError: a run, an option or the file is refused.
+    """
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.output_streams import check_output, emit
     from robaudit.report.tables import latex_text, markdown_text
     from robaudit.runs.run import read_run
 
+    # Mistakes in the command come first, before a run is read.
     refuse_unused(name, request)
     if to is not None:
         check_output(to)
+    # An explicit format wins over the suffix.
     form = format_ or _by_suffix(to, "csv" if name == ROWS else "table")
     if name == ROWS:
         _write_rows(paths, request, form, to)
@@ -296,30 +294,34 @@ def _show(
         raise SpecError(
             "--format parquet", f"does not apply to the section {name}", "use it with rows"
         )
+    # Comparing runs needs to know which draws kept the class, and that takes memory.
     runs = [read_run(path, kept=len(paths) > 1) for path in paths]
     if form == "table":
         table, entries = _terminal(name, runs, request)
+        # The head of a summary has the warnings already.
         warnings = [] if name == SUMMARY else leading_warnings(runs, in_table=True)
         show(*warnings, table, to=to)
         return entries
     section = section_of(name)
     entries = section.find(runs, request)
-    texts: dict[str, Callable[[], str]] = {
-        "csv": lambda: section_csv(name, entries, request),
-        "json": lambda: section_json(name, entries, request),
-        "md": lambda: markdown_text(section.shown(entries, request)),
-        "latex": lambda: latex_text(section.shown(entries, request)),
-    }
+    # To standard error, as the output may be read by a program.
     leading_warnings(runs, in_table=False)
-    emit(texts[form](), to)
+    if form == "csv":
+        text = section_csv(name, entries, request)
+    elif form == "json":
+        text = section_json(name, entries, request)
+    elif form == "md":
+        text = markdown_text(section.shown(entries, request))
+    else:
+        text = latex_text(section.shown(entries, request))
+    emit(text, to)
     return entries
 
 
 def _terminal(
     name: str, runs: Sequence[Run], request: SectionRequest
 ) -> tuple[Terminal, list[Entry[Any]]]:
-    """The tables of a section, around a summary also its head and foot, and the section's
-    entries."""
+    """The tables of a section, and its entries; a summary also has a head and a foot."""
     from robaudit.report.tables import Terminal
 
     section = section_of(name)
@@ -329,11 +331,13 @@ def _terminal(
         from robaudit.report.summary_section import foot_table, head_table
 
         several = len(runs) > 1
-        heads = [
-            replace(head_table(entry.run), heading=entry.name if several else "")
-            for entry in entries
-        ]
-        tables = [*heads, *tables, *([] if several else [foot_table(runs[0])])]
+        heads = []
+        for entry in entries:
+            heading = entry.name if several else ""
+            heads.append(replace(head_table(entry.run), heading=heading))
+        # The foot names the commands that show more of one run.
+        foot = [] if several else [foot_table(runs[0])]
+        tables = [*heads, *tables, *foot]
     return Terminal(tables), entries
 
 
@@ -352,9 +356,46 @@ def _write_rows(paths: Sequence[Path], request: SectionRequest, form: str, to: P
     from robaudit.runs.run import Run, chosen, read_run
     from robaudit.runs.serialise import rows_csv, rows_json
 
+    _refuse_for_rows(paths, form, to)
+    (path,) = paths
+    folder = RunFolder(path)
+    info = folder.info()
+    if info.complete:
+        run = read_run(path, kept=form == "json")
+    else:
+        run = Run(path, info, folder.rows_so_far())
+    rows: Iterable[Row] = run.rows
+    if request.estimators or request.levels:
+        keys = dict.fromkeys(map(GroupKey.of, rows))
+        wanted_keys = set(chosen(keys, request.estimators, request.levels, str(path)))
+        rows = (row for row in run.rows if GroupKey.of(row) in wanted_keys)
+    names = info.data.class_names
+    # Piece by piece: the rows of a large run do not fit into memory as one text.
+    pieces: Iterable[str | bytes]
+    if form == "parquet":
+        pieces = parquet_pieces(rows, names, where="--format parquet")
+    elif form == "csv":
+        pieces = rows_csv(rows, names)
+    else:
+        pieces = rows_json(rows)
+    if to is None:
+        put(pieces)
+    else:
+        write_output(to, pieces)
+    if not info.complete:
+        say(f"note: {path} is unfinished: these are the {len(run.rows)} rows it has so far")
+
+
+def _refuse_for_rows(paths: Sequence[Path], form: str, to: Path | None) -> None:
+    """Refuse what the section rows cannot do.
+
+    Raises:
+        SpecError: several runs or a table are requested.
+        RobauditError: a Parquet file would go to a terminal.
+    """
     if len(paths) > 1:
         raise SpecError(
-            "--with",
+            settings.WITH,
             "does not apply to the section rows",
             "write the rows of each run to a file of its own",
         )
@@ -362,36 +403,13 @@ def _write_rows(paths: Sequence[Path], request: SectionRequest, form: str, to: P
         raise SpecError(
             f"--format {form}", "does not apply to the section rows", "choose csv, json or parquet"
         )
-    if form == "parquet" and to is None and sys.stdout.isatty():
+    on_terminal = to is None and sys.stdout.isatty()
+    if form == "parquet" and on_terminal:
         raise RobauditError(
             "--format parquet",
             "a Parquet file cannot be shown on a terminal",
             "name a file with -o",
         )
-    (path,) = paths
-    folder = RunFolder(path)
-    info = folder.info()
-    finished = info.complete
-    run = read_run(path, kept=form == "json") if finished else Run(path, info, folder.rows_so_far())
-    rows: Iterable[Row] = run.rows
-    if request.estimators or request.levels:
-        wanted = set(
-            chosen(
-                dict.fromkeys(map(GroupKey.of, rows)), request.estimators, request.levels, str(path)
-            )
-        )
-        rows = (row for row in run.rows if GroupKey.of(row) in wanted)
-    names = info.data.class_names
-    pieces = dict[str, Callable[[], Iterable[str | bytes]]]()
-    pieces["parquet"] = lambda: parquet_pieces(rows, names, where="--format parquet")
-    pieces["csv"] = lambda: rows_csv(rows, names)
-    pieces["json"] = lambda: rows_json(rows)
-    if to is None:
-        put(pieces[form]())
-    else:
-        write_output(to, pieces[form]())
-    if not finished:
-        say(f"note: {path} is unfinished: these are the {len(run.rows)} rows it has so far")
 
 
 _SUFFIXES = {"csv": "csv", "json": "json", "md": "md", "tex": "latex", "parquet": "parquet"}
@@ -406,6 +424,7 @@ def _by_suffix(to: Path | None, other: str) -> str:
     suffix = "" if to is None else to.suffix.lower().removeprefix(".")
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
+    # Names of plain text say nothing about the format.
     if suffix in ("", "txt", "log", "text", "out"):
         return other
     known = ", ".join(f".{known_suffix}" for known_suffix in _SUFFIXES)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from robaudit.cli.options import (
-    OUTPUT,
     DataOption,
     DataTrustOption,
     EstimatorFilter,
@@ -22,13 +21,18 @@ from robaudit.cli.options import (
     ThresholdOption,
     image_source,
     levels,
+    option,
 )
+from robaudit.settings import FORMAT, OUTPUT
 
 if TYPE_CHECKING:
     from robaudit.gates.decide import Decision
     from robaudit.report.gallery import ImageSource
     from robaudit.report.html.content import Content
     from robaudit.runs.run import Run
+
+_HTML = (".html", ".htm")
+_MARKDOWN = (".md", ".markdown")
 
 SHOWN = 60
 """How many flagged samples a report shows for each estimator and noise level by default."""
@@ -42,9 +46,8 @@ def report(
     output: OutputOption = None,
     format_: Annotated[
         Literal["html", "md"] | None,
-        typer.Option(
-            "--format",
-            rich_help_panel=OUTPUT,
+        option(
+            FORMAT,
             help="html, or md for a pull request. Default: by the suffix of -o, else html.",
         ),
     ] = None,
@@ -92,14 +95,20 @@ def report(
     markdown = check_report(output, format_)
     source = image_source(data, trust)
     request = SectionRequest(
-        tuple(estimator or ()), levels(noise, level, sigma), threshold, label=tuple(label or ())
+        estimators=tuple(estimator or ()),
+        levels=levels(noise, level, sigma),
+        threshold=threshold,
+        label=tuple(label or ()),
     )
-    content = gather([read_run(run, kept=len(runs) > 1) for run in runs], request, most=max_images)
+    # Comparing runs needs to know which draws kept the class, and that takes memory.
+    opened = [read_run(run, kept=len(runs) > 1) for run in runs]
+    content = gather(opened, request, most=max_images)
     text, missing = _rendered(content, markdown, title=title, images=not no_images, source=source)
     with Reporter() as reporter:
         for problem in (*content.problems, *missing):
             reporter.note(problem)
         if output is None:
+            # As bytes: the page escapes what it holds, and is UTF-8 by its own words.
             put([text.encode()])
             return
         write_output(output, [text])
@@ -107,16 +116,18 @@ def report(
 
 
 def check_report(
-    output: Path | None, format_: str | None = None, option: str = "-o", *, by_name: bool = False
+    output: Path | None, format_: str | None = None, flag: str = "-o", *, by_name: bool = False
 ) -> bool:
-    """Refuse a report that cannot be written, before any work is done; return whether it is
-    Markdown, by the format or the file's name.
+    """Refuse a report that cannot be written, before any work is done.
 
     Args:
         output: the file; None: standard output.
         format_: as typed; None: by the file's name, else HTML.
-        option: the option that names the file.
+        flag: the option that names the file.
         by_name: the suffix must say the format, as no option does.
+
+    Returns:
+        Whether it is Markdown, by the format or the file's name.
 
     Raises:
         RobauditError: the file cannot be written or is of another kind, a page would go to a
@@ -128,19 +139,19 @@ def check_report(
     suffix = "" if output is None else output.suffix.lower()
     if output is not None:
         check_output(output)
-    unfit = (
-        suffix not in (".html", ".htm", ".md", ".markdown")
-        if by_name
-        else suffix in (".pdf", ".png", ".svg")
-    )
+    unfit = suffix in (".pdf", ".png", ".svg")
+    if by_name:
+        unfit = suffix not in (*_HTML, *_MARKDOWN)
+    # Any other suffix becomes HTML.
     if format_ is None and unfit:
         raise RobauditError(
-            f"{option} {output}",
+            f"{flag} {output}",
             "a report is HTML or Markdown",
             "name a file that ends in .html or .md; robaudit plot makes pictures",
         )
-    if format_ == "md" or (format_ is None and suffix in (".md", ".markdown")):
+    if format_ == "md" or (format_ is None and suffix in _MARKDOWN):
         return True
+    # A pipe may take it: robaudit report RUN > page.html.
     if output is None and sys.stdout.isatty():
         raise RobauditError(
             "robaudit report",
@@ -149,19 +160,19 @@ def check_report(
         )
     from robaudit.report.html.render import environment
 
-    environment()  # reports a missing package
+    # It raises if the package for pages is not installed.
+    environment()
     return False
 
 
 def write_reports(
     run: Run, files: Sequence[Path], decisions: Sequence[Decision] | None, source: ImageSource
 ) -> list[str]:
-    """Write the report of one run to files that :func:`check_report` has passed, with the gates as
-    they were decided.
+    """Write the report of one run, with its gates as they were decided, to some files.
 
     Args:
         run: the run.
-        files: the files to write.
+        files: the files to write; :func:`check_report` has passed them.
         decisions: on the run's gates; None: decide its spec's gates.
         source: where to read the images.
 
@@ -171,6 +182,7 @@ def write_reports(
     from robaudit.cli.output_streams import write_output
     from robaudit.report.html.content import gather
 
+    # Once for all files: HTML and Markdown show the same content.
     content = gather([run], decisions=decisions)
     problems = list(content.problems)
     for file in files:

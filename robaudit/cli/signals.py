@@ -1,4 +1,9 @@
-"""How signals and the clock end the program: in good order, or at once where it does not answer."""
+"""How signals and the clock end the program: in good order, or at once where it does not answer.
+
+Three mechanisms follow each other. A handler raises an exception in the main thread. If that does
+not end the program, a thread does (:class:`Watch`), and if no thread can run, another process does
+(:mod:`robaudit.cli.watchdog`).
+"""
 
 from __future__ import annotations
 
@@ -27,8 +32,7 @@ _SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 
 
 class Watch:
-    """A guard of this process: it ends it after a second signal, or a deadline, whatever it is
-    doing.
+    """Ends this process after a second signal or a deadline, whatever the process is doing.
 
     Python runs the handlers of signals between its own instructions only, and a network may compute
     without end. So a thread ends the process in the usual way, and where compiled code keeps all
@@ -43,8 +47,10 @@ class Watch:
         self._last_words = last_words
         self._over = threading.Event()
         script = str(Path(__file__).with_name("watchdog.py"))
+        # -I and -S: nothing of the user's environment or of site-packages is run or waited for.
+        command = [sys.executable, "-I", "-S", script, str(os.getpid()), resumable]
         self._guard = subprocess.Popen(  # noqa: S603  our own file
-            [sys.executable, "-I", "-S", script, str(os.getpid()), resumable],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -52,6 +58,7 @@ class Watch:
         )
         self._to_guard = cast("IO[bytes]", self._guard.stdin)
         self._from_guard = cast("IO[bytes]", self._guard.stdout)
+        # Python writes each signal's number there; a full pipe must not block it.
         os.set_blocking(self._to_guard.fileno(), False)
         self._before = signal.set_wakeup_fd(self._to_guard.fileno(), warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._listen, daemon=True)
@@ -61,23 +68,23 @@ class Watch:
         """End the guard."""
         self._over.set()
         signal.set_wakeup_fd(self._before)
-        self._to_guard.close()  # with it the guard ends, and with its output the thread
+        # The guard ends with its input, and the thread with the guard's output.
+        self._to_guard.close()
         self._guard.wait()
         self._thread.join()
         self._from_guard.close()
 
     def set_deadline(self, seconds: float) -> None:
         """Kill this process after so many seconds; 0: never."""
+        # The guard may be gone; the timer of ended_by_clock remains.
         with contextlib.suppress(OSError):
             self._to_guard.write(bytes([DEADLINE]) + struct.pack("<d", seconds))
 
     def _listen(self) -> None:
-        """Wait for the number of a second signal, and end the process if it does not end by
-        itself."""
+        """Wait for the number of a second signal, and end the process if it still runs."""
         number = self._from_guard.read(1)
-        if (
-            not number and not self._over.is_set()
-        ):  # the guard is gone: signals are written to nowhere
+        if not number and not self._over.is_set():
+            # The guard is gone, and a signal would print a warning about its closed pipe.
             with contextlib.suppress(OSError):
                 nowhere = os.open(os.devnull, os.O_WRONLY | os.O_NONBLOCK)
                 os.dup2(nowhere, self._to_guard.fileno(), inheritable=False)
@@ -109,16 +116,19 @@ def ended_by_signals(
         watched: whether the block may run code that does not return; without, no process is
             started.
     """
+    # Only the main thread may set handlers.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     previous = signal.getsignal(signal.SIGTERM)
-    heeded = previous not in (signal.SIG_IGN, None)
-    if heeded:
+    # None: a handler that was not set from Python, which could not be restored.
+    handled = previous not in (signal.SIG_IGN, None)
+    if handled:
         signal.signal(signal.SIGTERM, _end)
     watch = None
     if watched:
-        with contextlib.suppress(OSError):  # no process can be started: the usual handlers remain
+        # If no process can be started, the usual handlers remain.
+        with contextlib.suppress(OSError):
             watch = Watch(last_words, resumable)
             _watches.append(watch)
     try:
@@ -127,12 +137,12 @@ def ended_by_signals(
         if watch is not None:
             _watches.remove(watch)
             watch.close()
-        if heeded:
+        if handled:
             signal.signal(signal.SIGTERM, previous)
 
 
 def _end(number: int, _: object) -> None:
-    """End in good order; the next SIGTERM kills."""
+    """Handle SIGTERM: end in good order; the next SIGTERM kills."""
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(TERMINATED)
 
@@ -150,8 +160,10 @@ def ended_by_clock(seconds: float | None, line: str, code: int) -> Iterator[None
         yield
         return
     timer = threading.Timer(seconds, end_at_once, (line, code))
+    # A daemon does not keep the program from ending.
     timer.daemon = True
     timer.start()
+    # The guard comes later than the timer, whose line and exit code are better.
     for watch in _watches:
         watch.set_deadline(seconds + GRACE)
     try:
@@ -169,8 +181,10 @@ def end_at_once(line: str, code: int) -> None:
         line: without control characters.
         code: the exit code.
     """
+    # Not through sys.stderr: another thread may hold its lock.
     with contextlib.suppress(OSError):
         if os.isatty(2):
             os.write(2, _SHOW_CURSOR)
         os.write(2, f"{line}\n".encode())
+    # Without handlers and destructors, any of which may wait.
     os._exit(code)

@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from robaudit.cli.options import (
-    OUTPUT,
-    RUNNING,
     OnErrorOption,
     QuietOption,
     SetOption,
@@ -18,6 +16,7 @@ from robaudit.cli.options import (
     SummaryFormatOption,
     TrustOption,
 )
+from robaudit.settings import OUTPUT, RUNNING
 
 
 def validate(
@@ -67,20 +66,23 @@ def validate(
     from robaudit.cli.console import Reporter, output, starting
     from robaudit.spec.read import load_spec
 
-    asked_spec = load_spec(spec, settings=set_ or ())
+    audit_spec = load_spec(spec, settings=set_ or ())
     with starting(quiet=quiet):
+        # These import torch, which takes seconds.
         from robaudit.auditing.environment import command_line
         from robaudit.cli.output_streams import put
         from robaudit.report.tables import Terminal
         from robaudit.report.validation import validation_tables
         from robaudit.runs.serialise import document_json
-        from robaudit.validation.against_reference import validate as run
+        from robaudit.validation.against_reference import validate as run_study
         from robaudit.validation.output_files import check_folder, default_out, document, write
-    folder = out or default_out(asked_spec)
+    folder = out or default_out(audit_spec)
+    # Before the work of minutes.
     check_folder(folder)
+    # Not patient: nothing is on disk until the end, so there is no part worth waiting for.
     with Reporter(quiet=quiet, patient=False) as reporter:
-        study = run(
-            asked_spec,
+        study = run_study(
+            audit_spec,
             images=images,
             draws=reference_draws,
             trust=trust,

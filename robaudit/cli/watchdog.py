@@ -15,46 +15,58 @@ import sys
 import time
 
 GRACE = 0.9
-"""Seconds after the second signal."""
+"""Seconds after the second signal, a little more than the process gives itself."""
 DEADLINE = 255
-"""The byte before a deadline: eight bytes follow, with the seconds from now as a double; 0:
-none."""
+"""The byte before a deadline, which is no signal's number.
+
+Eight bytes follow, with the seconds from now as a double; 0: none.
+"""
+_MESSAGE = 9
+"""Bytes of a deadline, with the byte before it."""
 
 
 def main() -> None:
-    """Watch the process that is this one's parent."""
+    """Watch the process that is this one's parent, until the input ends or the process is killed.
+
+    The arguments of the program are the number of the process, and the end of the line to print if
+    it is killed.
+    """
     pid = int(sys.argv[1])
     resumable = sys.argv[2]
     received = b""
-    seen = 0
+    signals = 0
     end = None
     line = ""
     while True:
         wait = None if end is None else max(0.0, end - time.monotonic())
-        if not select.select([0], [], [], wait)[0]:
+        readable, _, _ = select.select([0], [], [], wait)
+        if not readable:
             kill(pid, line)
             return
         part = os.read(0, 4096)
         if not part:
+            # The process has closed the pipe, or has ended.
             return
         received += part
         while received:
             if received[0] == DEADLINE:
-                if len(received) < 9:
+                if len(received) < _MESSAGE:
+                    # The rest comes with the next read.
                     break
-                (seconds,) = struct.unpack("<d", received[1:9])
+                (seconds,) = struct.unpack("<d", received[1:_MESSAGE])
                 end = time.monotonic() + seconds if seconds else None
                 line = (
                     "error: --budget: was over a while ago, and the model still computes"
                     + resumable
                 )
-                received = received[9:]
+                received = received[_MESSAGE:]
                 continue
             number = received[0]
             received = received[1:]
+            # Python reports every signal that it handles.
             if number in (signal.SIGINT, signal.SIGTERM):
-                seen += 1
-                if seen == 2:
+                signals += 1
+                if signals == 2:
                     os.write(1, bytes([number]))
                     end = time.monotonic() + GRACE
                     line = ("interrupted" if number == signal.SIGINT else "terminated") + resumable
@@ -63,6 +75,7 @@ def main() -> None:
 def kill(pid: int, line: str) -> None:
     """Kill the process, and say why."""
     os.kill(pid, signal.SIGKILL)
+    # Only then the line, so that nothing of the process follows it.
     os.write(2, f"{line}\n".encode())
 
 

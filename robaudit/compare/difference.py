@@ -44,6 +44,7 @@ from robaudit.numerics.intervals import paired_difference, share_variance
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, chosen
 from robaudit.runs.table import Columns, alike, antithetic
+from robaudit.settings import THRESHOLD
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.text import known_name
 
@@ -208,7 +209,7 @@ def compare_group(
     if below is None:
         below = usual_threshold(group.quantity)
     else:
-        check_threshold(below, group.quantity, "--threshold", str(group.key))
+        check_threshold(below, group.quantity, THRESHOLD.words, str(group.key))
     # Without a discordant draw alone, the interval is about +- log(2 / alpha) / n: equal outcomes
     # of two models prove nothing. Only the same model has no difference.
     no_change = not group.changes.any() and not group.shared[:, 1:].any()

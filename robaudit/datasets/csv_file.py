@@ -16,6 +16,7 @@ from robaudit.datasets.dataset import boundary, different, find
 from robaudit.datasets.image_set import ImageSet
 from robaudit.datasets.listing import METADATA, USUAL_LABELS, USUAL_PATHS, usual
 from robaudit.errors import DataError, did_you_mean
+from robaudit.settings import BY
 from robaudit.spec.model import FilesSpec
 from robaudit.text import first_line
 
@@ -154,9 +155,9 @@ def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str
         raise DataError(spec.path, f"has no column {path!r} in its first line", remedy)
     for use, name in uses.items():
         if name is not None and name not in header and (use, name) != ("id", "id"):
-            option = "--by" if use == "other" else f"{use}_column"
+            option = BY.words if use == "other" else f"{use}_column"
             raise DataError(
-                spec.path, f"has no column {name!r}", f"{option}: {did_you_mean(name, header)}"
+                spec.path, f"has no column {name!r}", option + f": {did_you_mean(name, header)}"
             )
         if name is not None and header.count(name) > 1:
             raise DataError(spec.path, f"has the column {name!r} twice", "keep one")

@@ -35,6 +35,7 @@ from robaudit.datasets.listing import (
 )
 from robaudit.errors import DataError, did_you_mean, needs_extra
 from robaudit.files import expanded
+from robaudit.settings import BY
 from robaudit.spec.model import FilesSpec
 from robaudit.text import clipped, first_line
 
@@ -180,7 +181,8 @@ class HfSpec(FilesSpec):
         """
         (table, *_) = self._table(base_dir)
         where = self.path
-        name = _column("--by", name, ("class", "number", "text"), (), _kinds(table), where) or name
+        fits = ("class", "number", "text")
+        name = _column(BY.words, name, fits, (), _kinds(table), where) or name
         classes = getattr(table.features[name], "names", None)
         return [
             "" if value is None else str(value if classes is None else classes[value])
@@ -417,7 +419,7 @@ def _column(
             raise DataError(
                 where,
                 f"has no column {value!r} (columns: {_shown(kinds)})",
-                f"{option}: {did_you_mean(value, kinds)}",
+                option + f": {did_you_mean(value, kinds)}",
             )
     for wanted in ("image", "bytes", "class") if column is None else ():
         hits = [name for name, kind in kinds.items() if kind == wanted and wanted in fits]
@@ -425,7 +427,7 @@ def _column(
             raise DataError(
                 where,
                 f"has {len(hits)} columns of kind {wanted}: {_shown(hits)}",
-                f"choose one: {option}: {hits[0]}",
+                "choose one: " + option + f": {hits[0]}",
             )
         if hits:
             return hits[0]
@@ -436,7 +438,7 @@ def _column(
         raise DataError(
             where,
             f"the column {column!r} is not of kind {' or '.join(fits)}",
-            f"set {option}; columns: {_shown(kinds)}",
+            "set " + option + f"; columns: {_shown(kinds)}",
         )
     return column
 

@@ -17,6 +17,7 @@ from robaudit.datasets.class_names import label_array, text_labels
 from robaudit.datasets.dataset import find
 from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, did_you_mean
+from robaudit.settings import BY
 from robaudit.spec.fields import Positive
 from robaudit.spec.model import BaseDatasetSpec
 from robaudit.text import first_line
@@ -82,7 +83,7 @@ class NpzSpec(BaseDatasetSpec):
         Raises:
             DataError: there is no array of this name, or it has another shape.
         """
-        values = _array(find(self.path, base_dir, "file"), self.path, name, "--by")
+        values = _array(find(self.path, base_dir, "file"), self.path, name, BY.words)
         if values.ndim != 1:
             raise DataError(
                 self.path,
@@ -121,9 +122,9 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
                     or "none"
                 )
                 null = " (null where there are no labels)" if option == "labels_key" else ""
-                remedy = "; ".join(
-                    filter(None, (f"set {option}{null}", did_you_mean(key, members)))
-                )
+                remedy = "set " + option + null
+                if similar := did_you_mean(key, members):
+                    remedy += "; " + similar
                 raise DataError(where, f"has no array {key!r} (it has: {listed})", remedy)
             size = archive.getinfo(members[key]).file_size
             free = psutil.virtual_memory().available

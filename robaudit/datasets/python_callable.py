@@ -11,6 +11,7 @@ from pydantic import Field
 from robaudit.datasets.dataset import Dataset
 from robaudit.errors import DataError
 from robaudit.python_code import describe, user_function
+from robaudit.settings import TRUST
 from robaudit.spec.model import BaseDatasetSpec
 
 
@@ -36,7 +37,9 @@ class PythonDatasetSpec(BaseDatasetSpec):
 
         if not trust:
             remedy = (
-                "pass --trust if you trust the code, or write the images to a .npz file (kind npz)"
+                "pass "
+                + TRUST
+                + " if you trust the code, or write the images to a .npz file (kind npz)"
             )
             raise DataError(self.target, "is Python code, which runs only when trusted", remedy)
         with user_function(self.target, base_dir, partial(DataError, self.target)) as function:

@@ -21,6 +21,7 @@ from robaudit.numerics.image_intervals import these_images
 from robaudit.plugins import STATISTICS, BrokenContractError, blaming, entry_point, shown
 from robaudit.records import Inline, Record, published
 from robaudit.runs.run import Run
+from robaudit.settings import POINT, joined
 from robaudit.spec.gate_grammar import NO_WARNINGS, Gate
 
 Verdict = Literal["pass", "fail", "inconclusive"]
@@ -217,14 +218,14 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
             verdict = judge(gate.relation, gate.threshold, estimate.value, estimate.value)
             sentence = f"point estimate: {unknown}"
         else:
-            sentence = f"{unknown} (--point: let the value decide)"
+            sentence = f"{unknown} (" + POINT + ": let the value decide)"
     evidence = [remark for remark in (*measured.remarks, *remarks, sentence) if remark]
     return Decision(
         gate=gate,
         estimate=estimate,
         confidence=basis.confidence,
         verdict=verdict,
-        evidence="; ".join(evidence),
+        evidence=joined("; ", evidence),
         more=more,
         classes=measured.classes,
         images=measured.images,

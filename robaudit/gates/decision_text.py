@@ -14,6 +14,7 @@ from robaudit.estimates import Covers, Estimate
 from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.gates.measure import ClassPart
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES
+from robaudit.settings import POPULATION, changed
 from robaudit.text import clipped, printable
 
 # Decimals of a number: usually, and at most where fewer would move it across the threshold.
@@ -126,7 +127,9 @@ def _subject(decision: Decision) -> str:
         subject = f"{decision.about}, {decision.estimate.method}"
     else:
         subject = decision.about
-    return f"{subject}; {printable(decision.evidence)}" if decision.evidence else subject
+    if not decision.evidence:
+        return subject
+    return subject + "; " + changed(decision.evidence, printable)
 
 
 def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
@@ -153,7 +156,7 @@ def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
     if confidences:
         scope = f"; intervals {' and '.join(confidences)} %, each gate alone"
     if any(decision.estimate.covers is Covers.MEASUREMENT for decision in decisions):
-        scope += f"; for {THESE_IMAGES} only (--population: for {LIKE_THESE})"
+        scope += f"; for {THESE_IMAGES} only (" + POPULATION + f": for {LIKE_THESE})"
     gates = "gate" if len(decisions) == 1 else "gates"
     return (
         f"{overall(decisions, inconclusive)}: of {len(decisions)} {gates} {counted}{taken}{scope}"

@@ -14,6 +14,7 @@ from typing import Literal
 import yaml
 
 from robaudit.errors import ModelError
+from robaudit.settings import TRUST
 
 Operator = tuple[str, str]
 """Namespace (ONNX: domain) and name."""
@@ -24,7 +25,7 @@ METHODS = "*"
 Part = Literal["torch", "onnx"]
 """A part of the list: for TorchScript and .pt2, or for ONNX."""
 
-WITHOUT = "export it without, or pass --trust if you trust the file"
+WITHOUT = "export it without, or pass " + TRUST + " if you trust the file"
 """The remedy for what needs trust."""
 LIST = Path(__file__).with_name("operators.yaml")
 

@@ -14,6 +14,7 @@ from robaudit.errors import ModelError
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.formats import Format, LoadedNetwork, Source, file_sha256
 from robaudit.python_code import describe, user_function
+from robaudit.settings import TRUST
 
 
 class CallableNetwork(nn.Module):
@@ -91,7 +92,7 @@ def call_target(source: Source, *, with_path: bool = False) -> object:
         raise ModelError(
             f"architecture {target}",
             "is Python code and would run on this machine",
-            "pass --trust if you trust it, or convert the model to TorchScript, .pt2 or "
+            "pass " + TRUST + " if you trust it, or convert the model to TorchScript, .pt2 or "
             "safetensors with a torchvision: architecture",
         )
     options: dict[str, Any] = dict(source.spec.architecture_options)

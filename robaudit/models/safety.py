@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import torch
 
 from robaudit.errors import ModelError
+from robaudit.settings import TRUST
 
 _MOST_EXPANSION = 50
 _FREE_BYTES = 2**26
@@ -99,8 +100,7 @@ def refusal(error: BaseException, where: str) -> ModelError:
             where,
             f"holds a pickled Python object ({named}), which would run code when loaded",
             "export it with torch.jit.script or torch.export.save, save its state_dict() as "
-            "safetensors, "
-            "or load it with your own function: format: python and --trust",
+            "safetensors, or load it with your own function: format: python and " + TRUST,
         )
     text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
     reason = next(

@@ -17,6 +17,7 @@ from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.formats import Source
 from robaudit.models.model_files import CONFIG, read_object
 from robaudit.models.size import rehearsed
+from robaudit.settings import TRUST
 from robaudit.text import clipped, count, first_line
 
 TRANSFORMERS = "transformers:"
@@ -177,7 +178,8 @@ def refuse_unlisted(config: Mapping[str, Any], path: Path) -> None:
     )
     remedy = (
         "correct it, or load the network with your own function (format: python and "
-        "--trust); code that a folder brings along never runs"
+        + TRUST
+        + "); code that a folder brings along never runs"
     )
     raise ModelError(str(path), what, remedy)
 

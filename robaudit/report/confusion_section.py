@@ -25,6 +25,7 @@ from robaudit.report.principal_result import one_result, same_result
 from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.runs.run import Run
+from robaudit.settings import BY
 from robaudit.stats.confusion_matrix import Confusion, Turn, confusions
 from robaudit.text import class_name, count, known_name
 
@@ -60,7 +61,7 @@ class ConfusionSection(Section[Confusion]):
         if request.by in (None, "label", "predicted"):
             return confusions(run, request.estimators, request.levels, request.by)
         raise SpecError(
-            f"--by {request.by}",
+            BY + f" {request.by}",
             "does not apply to the section confusion",
             "use label or predicted",
         )

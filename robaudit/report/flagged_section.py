@@ -21,6 +21,7 @@ from robaudit.report.summary_section import about
 from robaudit.report.tables import Cell, Column, Table, Tone, cells
 from robaudit.runs.run import Run
 from robaudit.runs.table import with_values
+from robaudit.settings import BOTTOM, THRESHOLD
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
 from robaudit.text import Names, class_name, count
 
@@ -60,7 +61,7 @@ class FlaggedSection(Section[Flagged]):
                 check_threshold(
                     request.threshold,
                     run.quantities[name],
-                    f"--threshold {request.threshold:g}",
+                    THRESHOLD + f" {request.threshold:g}",
                     name,
                 )
         listed = [
@@ -83,7 +84,7 @@ class FlaggedSection(Section[Flagged]):
             raise SpecError(
                 "flagged",
                 f"{lacking} has no usual threshold",
-                "give --threshold, or list the least robust with --bottom 10",
+                "give " + THRESHOLD + ", or list the least robust with " + BOTTOM + " 10",
             )
         return listed
 

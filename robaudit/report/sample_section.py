@@ -14,6 +14,7 @@ from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
+from robaudit.settings import BOTTOM, ID
 from robaudit.stats.spectrum import HEADS, Line, SampleSpectrum, Spectrum, spectrum
 from robaudit.text import Names, class_name, count, known_name, printable, shortened
 
@@ -39,8 +40,8 @@ class SampleSection(Section[Spectrum]):
         """
         if request.id and request.bottom is not None:
             raise SpecError(
-                "--bottom",
-                "counts the least robust images, and --id names images",
+                BOTTOM,
+                "counts the least robust images, and " + ID + " names images",
                 "leave one of them out",
             )
         return [spectrum(run, request.bottom, request.id)]

@@ -13,6 +13,7 @@ from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.plugins import SECTIONS, blaming, class_of, names_in
 from robaudit.report.typed import TypedTable
+from robaudit.settings import ESTIMATOR, LABEL, LEVEL, NOISE, SIGMA, Setting
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class SectionRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-_FLAGS = {"estimators": "--estimator", "levels": "--noise, --level, --sigma"}
+_FLAGS = {"estimators": ESTIMATOR.words, "levels": NOISE + ", " + LEVEL + ", " + SIGMA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,7 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
     """
     if len(labels) > len(runs):
         raise SpecError(
-            f"--label {labels[-1]}",
+            LABEL + f" {labels[-1]}",
             f"has no run: {count(len(runs), 'run')} shown",
             "give a label for each run, or fewer",
         )
@@ -371,7 +372,7 @@ def refuse_unused(name: str, request: SectionRequest) -> None:
                 for other, section in {**working_sections(), ROWS: None}.items()
                 if part in _used(section)
             ]
-            flag = _FLAGS.get(part, f"--{part.replace('_', '-')}")
+            flag = _FLAGS.get(part, Setting(part).words)
             raise SpecError(
                 flag, f"does not apply to the section {name}", f"use it with {', '.join(known)}"
             )

@@ -22,6 +22,7 @@ from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
 from robaudit.runs.serialise import SCHEMA_VERSION
 from robaudit.runs.state import NAME, State, damaged, no_guard
+from robaudit.settings import FRESH, OUT
 from robaudit.spec.gate_grammar import QUANTITIES, parse_gate
 
 RUNS = Path("runs")
@@ -59,13 +60,13 @@ class Lock:
             raise RunError(
                 str(self.folder),
                 f"cannot be read: {error.strerror or error}",
-                "choose another --out",
+                "choose another " + OUT,
             ) from error
         if about is None or (about.st_dev, about.st_ino) != self.file:
             raise RunError(
                 str(self.folder),
                 "was removed or replaced while robaudit was writing here",
-                "choose another --out",
+                "choose another " + OUT,
             )
 
 
@@ -83,7 +84,7 @@ def locked(folder: Path) -> Iterator[Lock]:
         )
     except OSError as error:
         raise RunError(
-            str(folder), f"cannot be written: {error.strerror or error}", "choose another --out"
+            str(folder), f"cannot be written: {error.strerror or error}", "choose another " + OUT
         ) from error
     _lock_handles.add(handle)
     try:
@@ -93,11 +94,11 @@ def locked(folder: Path) -> Iterator[Lock]:
             raise RunError(
                 str(folder),
                 "another robaudit is writing here",
-                "wait for it, or choose another --out",
+                "wait for it, or choose another " + OUT,
             ) from error
         except OSError as error:
             raise RunError(
-                str(folder), f"cannot be locked: {error.strerror or error}", "choose another --out"
+                str(folder), f"cannot be locked: {error.strerror or error}", "choose another " + OUT
             ) from error
         about = os.fstat(handle)
         lock = Lock(folder, (about.st_dev, about.st_ino))
@@ -158,7 +159,7 @@ class RunFolder:
             raise RunError(
                 str(self.path),
                 f"cannot be used as a run folder: {error.strerror or error}",
-                "choose another --out",
+                "choose another " + OUT,
             ) from error
         others = sorted(
             name
@@ -169,7 +170,7 @@ class RunFolder:
             raise RunError(
                 str(self.path),
                 f"is not a run folder, and not empty (it contains {others[0]})",
-                "choose another --out",
+                "choose another " + OUT,
             )
 
     def create(self) -> None:
@@ -184,7 +185,7 @@ class RunFolder:
             raise RunError(
                 str(self.path),
                 f"cannot be used as a run folder: {error.strerror or error}",
-                "choose another --out",
+                "choose another " + OUT,
             ) from error
 
     def info(self) -> RunInfo:
@@ -293,7 +294,7 @@ def in_runs(name: str, out: Path | None = None) -> Path:
             raise RunError(
                 str(path),
                 "is a symbolic link, which the default folder must not be",
-                "name the folder with --out",
+                "name the folder with " + OUT,
             )
     return RUNS / name
 
@@ -307,8 +308,8 @@ def refuse_existing(folder: Path) -> None:
     if os.path.lexists(folder):
         raise RunError(
             str(folder),
-            "is there already, and --fresh starts a new run",
-            "delete it, or choose another --out",
+            "is there already, and " + FRESH + " starts a new run",
+            "delete it, or choose another " + OUT,
         )
 
 
@@ -336,5 +337,5 @@ def sampled_for_other_gates(folder: Path) -> RunError:
     return RunError(
         str(folder),
         "was sampled for other gates",
-        "decide gates on it with robaudit gate RUN GATE, or choose another --out",
+        "decide gates on it with robaudit gate RUN GATE, or choose another " + OUT,
     )

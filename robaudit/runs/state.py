@@ -59,6 +59,7 @@ from robaudit.names import ResultName
 from robaudit.runs.info import Skip
 from robaudit.runs.rows import Row, read_line
 from robaudit.runs.serialise import packed, row_text, unpacked
+from robaudit.settings import OUT
 from robaudit.spec.model import EstimatorSpec
 from robaudit.text import clipped
 
@@ -711,7 +712,7 @@ def _refuse_unexpected_files(path: Path) -> None:
             raise RunError(
                 str(name),
                 "cannot be read: it is not a regular file",
-                "delete it, or choose another --out",
+                "delete it, or choose another " + OUT,
             )
     with suppress(FileNotFoundError):
         if journal.read_bytes().endswith(_SUPER_JOURNAL):

@@ -17,7 +17,7 @@ class OwnPreparation:
     Attributes:
         source: the file or entry, for messages.
         keys: mean, std, and the keys of image files.
-        trained: whether they describe these weights, and not only their architecture.
+        trained: whether they describe these weights; otherwise they describe the architecture.
     """
 
     source: str
@@ -30,14 +30,14 @@ class Origin:
     """The origin of a spec.
 
     Attributes:
-        where: the file, for messages, or ''.
+        where: the file, for messages; empty without one.
         folder: base of relative paths in the spec.
         name: the audit's name, the stem of the file.
         lines: line numbers in the file, by location.
         moved: locations in the file by location in the validated spec, where they differ.
-        arguments: whether there is no file, and messages name a function's arguments instead.
+        arguments: the spec comes from the arguments of a function; messages name these.
         taken: lines for the user about values from the model's own files.
-        own: how these prepare images, where they say so.
+        own: how the model's own files prepare images, where they say so.
     """
 
     where: str = ""
@@ -52,34 +52,37 @@ class Origin:
     def location(self, location: Sequence[int | str]) -> Location:
         """A location in the validated spec as a location in the file."""
         parts = tuple(location)
-        length = next((n for n in range(len(parts), 0, -1) if parts[:n] in self.moved), 0)
-        return (*self.moved[parts[:length]], *parts[length:]) if length else parts
+        # The longest known beginning: an entry of a list may have moved within its section.
+        for length in range(len(parts), 0, -1):
+            moved = self.moved.get(parts[:length])
+            if moved is not None:
+                return (*moved, *parts[length:])
+        return parts
 
     def line(self, location: Location) -> str:
-        """The file and the line of a location, or of the nearest enclosing part; or the
-        argument."""
+        """The file and the line of a location, or the argument of a function.
+
+        A location without a line has that of the nearest part around it.
+        """
         if self.arguments:
             return str(location[0]) if location else self.where
-        number = next(
-            (
-                self.lines[location[:n]]
-                for n in range(len(location), 0, -1)
-                if location[:n] in self.lines
-            ),
-            None,
-        )
-        return f"{self.where}:{number}" if number else self.where
+        for length in range(len(location), 0, -1):
+            number = self.lines.get(location[:length])
+            if number:
+                return f"{self.where}:{number}"
+        return self.where
 
     def place(self, location: Sequence[int | str]) -> str:
         """A part of the validated spec for messages, with its line: "spec.yaml:7: noise.kind"."""
         parts = self.location(location)
         if self.arguments:
             return key_text(parts) or self.where
-        return ": ".join(text for text in (self.line(parts), key_text(parts)) if text)
+        # Either may be empty: a spec without a file, or the whole spec.
+        named = [text for text in (self.line(parts), key_text(parts)) if text]
+        return ": ".join(named)
 
 
 def key_text(location: Sequence[int | str]) -> str:
     """A location as messages show it: estimators[0].mc."""
-    return "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in location
-    ).removeprefix(".")
+    texts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(texts).removeprefix(".")

@@ -18,6 +18,7 @@ from robaudit.quantities import Quantity
 from robaudit.records import Inline, Record
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.runs.table import NO_CLASS, Columns
+from robaudit.settings import BY
 from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, share
 from robaudit.text import known_name
 
@@ -196,7 +197,9 @@ def class_bias(
     index = class_of[class_of != NO_CLASS]
     if not len(everyone):
         what = f"none of the {len(columns)} samples has a {'label' if groups is None else by}"
-        raise NothingLeftError("classes", what, "use --by predicted, or data with labels")
+        raise NothingLeftError(
+            "classes", what, "use " + BY.set_to("predicted") + ", or data with labels"
+        )
     members = {int(label): everyone.take(index == label) for label in np.unique(index)}
     classes = [
         _class_stats(label, rows_, known_name(label, class_names), threshold, quantity)

@@ -21,6 +21,7 @@ from robaudit.records import Inline, Record, published
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
 from robaudit.runs.table import NO_CLASS
+from robaudit.settings import BY
 
 MOST_TURNS = 100
 
@@ -120,7 +121,9 @@ def confusions(
             f"audit with {reference()} at a noise level",
         )
     if by == "label" and not labelled:
-        raise RunError(where, "has no labels", "count by the predicted class: --by predicted")
+        raise RunError(
+            where, "has no labels", "count by the predicted class: " + BY.set_to("predicted")
+        )
     return tuple(_confusion(key, counted[key], kind) for key in chosen if key in counted)
 
 

@@ -16,6 +16,7 @@ from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind, Quantity
 from robaudit.records import Inline, Record
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.runs.table import NO_CLASS, Columns, Ints
+from robaudit.settings import ESTIMATOR, ONLY
 
 _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
 
@@ -130,7 +131,7 @@ def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> No
     if not quantity.low <= below <= quantity.high:
         what = f"{below:.15g} is outside the range of {of}, {quantity.low:g} to {quantity.high:g}"
         raise RobauditError(
-            where, what, "give a threshold in that range, or choose results with --estimator"
+            where, what, "give a threshold in that range, or choose results with " + ESTIMATOR
         )
 
 
@@ -176,7 +177,7 @@ def flag(
         raise NothingLeftError(
             "flagged",
             f"none of the {len(finite)} samples is known to be {only}",
-            "leave --only out",
+            "leave " + ONLY + " out",
         )
     sign = 1.0 if quantity.higher_is_better else -1.0
     values = sign * considered.values

@@ -9,6 +9,7 @@ from robaudit.levels import LevelChoice
 from robaudit.plugins import reference
 from robaudit.quantities import CONFIDENCE
 from robaudit.runs.run import Run, chosen
+from robaudit.settings import Wording
 from robaudit.stats.summary import GroupSummary, summary_of
 
 LevelCurve = tuple[GroupSummary, ...]
@@ -39,7 +40,8 @@ def level_curves(
         raise RunError(
             str(run.path),
             "has no result at a noise level",
-            f"audit with {reference()} at several levels, such as --sigma 0.05 --sigma 0.1",
+            f"audit with {reference()} at several levels, such as "
+            + Wording("--sigma 0.05 --sigma 0.1", "sigma=[0.05, 0.1]"),
         )
     return [
         tuple(sorted(points, key=lambda group: group.key.at.strength)) for points in curves.values()

@@ -31,7 +31,7 @@ def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli, golden: Golden) -> No
         "0.2",
         "--limit",
         "8",
-        "--samples",
+        "--draws",
         "20",
         "--gate",
         "0.5",
@@ -116,7 +116,7 @@ def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli, golden: G
         "dataset.channels=1",
         "--limit",
         "5",
-        "--samples",
+        "--draws",
         "20",
     )
     assert code == 0, err
@@ -124,6 +124,13 @@ def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli, golden: G
     done = run_cli("estimate", "audit.yaml", "--out", "run")
     assert done.code == 0, done.err
     assert "clean accuracy  not measured (no labels)" in done.out
+
+
+def test_the_former_name_of_draws(tmp_path: Path, run_cli: RunCli) -> None:
+    done = run_cli("init", *MODEL, *DIGITS, "--samples", "7", "--no-check")
+    assert done.code == 0, done.err
+    (estimator,) = load_spec(tmp_path / "audit.yaml").estimators
+    assert estimator.options == {"draws": 7}
 
 
 def test_any_key_can_be_set(tmp_path: Path, run_cli: RunCli) -> None:

@@ -25,7 +25,7 @@ def test_a_model_of_timm(timm_home: Path, tmp_path: Path, run_cli: RunCli, golde
         "test_resnet",
         "--data",
         "images",
-        "--samples",
+        "--draws",
         "4",
         "--no-check",
     )

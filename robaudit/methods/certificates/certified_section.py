@@ -34,6 +34,7 @@ from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Entry, Section, SectionOption, SectionRequest, by_name
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.run import Run
+from robaudit.settings import Setting
 from robaudit.spec.fields import number
 from robaudit.text import count
 
@@ -115,7 +116,9 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         """
         if _asked(request) is None:
             raise SpecError(
-                "--radius all", "is too long for a table", "add --format csv or --format json"
+                Setting("radius").set_to("all"),
+                "is too long for a table",
+                "add --format csv or --format json",
             )
         named = _named(entries)
         norms = list(dict.fromkeys(accuracy.certificates.key.norm for _, accuracy in named))

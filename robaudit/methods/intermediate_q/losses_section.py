@@ -48,6 +48,7 @@ from robaudit.report.summary_section import QUANTILE_ENDS, caveats, covered, gro
 from robaudit.report.tables import Column, Table, cells, columns
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
+from robaudit.settings import EXTEND
 from robaudit.stats.summary import GroupSummary
 from robaudit.text import count
 
@@ -95,7 +96,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
             raise RunError(
                 str(run.path),
                 "has no losses by q",
-                "add qnorm_path to its estimators: --extend computes it",
+                "add qnorm_path to its estimators: " + EXTEND + " computes it",
             )
         return [by_level]
 

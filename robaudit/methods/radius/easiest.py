@@ -14,6 +14,7 @@ from robaudit.methods.radius.difficulties import Difficulties, easiest_first
 from robaudit.numerics.image_intervals import Floats
 from robaudit.runs.run import Run
 from robaudit.runs.table import common_places
+from robaudit.settings import EXTEND
 from robaudit.stats.bootstrap import percentiles
 
 _SHARES = tuple(i / 20 for i in range(1, 21))  # of the images, where the curve has a band
@@ -168,7 +169,7 @@ def _errors(
         raise RunError(
             where,
             "has no difficulties to sort the images by",
-            "add difficulty: {target: label}: --extend computes it",
+            "add difficulty: {target: label}: " + EXTEND + " computes it",
         )
     order = easiest_first(difficulties.ease(rows))
     wrong = ~rows.correct

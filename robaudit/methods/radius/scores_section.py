@@ -38,6 +38,7 @@ from robaudit.report.summary_section import about
 from robaudit.report.tables import Column, Table, cells
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
+from robaudit.settings import ONLY
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -145,16 +146,16 @@ def _radii(run: Run, request: SectionRequest) -> list[Radii]:
         return results
     if request.only == "wrong":
         raise SpecError(
-            "--only wrong",
+            ONLY + " wrong",
             "does not apply to the section scores: misclassified images count as 0",
-            "use --only correct",
+            "use " + ONLY + " correct",
         )
     for radii in results:
         if not radii.correct.any():
             raise NothingLeftError(
                 str(run.path),
                 f"{radii.key}: every image is misclassified",
-                "leave --only correct out",
+                "leave " + ONLY + " correct out",
             )
     return [radii.only_correct() for radii in results]
 

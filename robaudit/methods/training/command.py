@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import OUTPUT, RUNNING, SPEC, QuietOption, TrustOption
+from robaudit import settings
+from robaudit.cli.options import QuietOption, TrustOption, option
 
 
 def train(
@@ -19,25 +20,15 @@ def train(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            rich_help_panel=OUTPUT,
-            help="Folder of the results. Default: models/<spec name>.",
-        ),
+        option(settings.OUT, help="Folder of the results. Default: models/<spec name>."),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            rich_help_panel=SPEC,
-            help="Set any value of the spec, for example epochs=2 (repeatable).",
-        ),
+        option(settings.SET, help="Set any value of the spec, for example epochs=2 (repeatable)."),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda, cuda:1 or auto.")
+        str | None,
+        option(settings.DEVICE, help="cpu, cuda, cuda:1 or auto.", metavar=None),
     ] = None,
     trust: TrustOption = False,
     quiet: QuietOption = False,
@@ -55,8 +46,10 @@ def train(
 
     training = load_training(spec, settings=set_ or ())
     with starting(quiet=quiet):
+        # These import torch, which takes seconds.
         from robaudit.methods.training.trainer import AUDIT, RECORD
         from robaudit.methods.training.trainer import train as run
+    # Not patient: Ctrl-C ends training at once, because weights are saved only in the end.
     with Reporter(quiet=quiet, patient=False, action="training", unit="steps") as reporter:
         folder = run(training, out=out, device=device, trust=trust, listener=reporter)
     if not quiet:
@@ -65,6 +58,6 @@ def train(
         console.print(
             f"{'clean accuracy':16}{record['accuracy']:.2%} of {record['accuracy_on']:,} images"
         )
-        console.print(
-            f"{'audit it':16}{escape(f'robaudit estimate {folder / AUDIT}')}", soft_wrap=True
-        )
+        command = escape(f"robaudit estimate {folder / AUDIT}")
+        # Not broken at the edge of the terminal, so that it can be copied.
+        console.print(f"{'audit it':16}{command}", soft_wrap=True)

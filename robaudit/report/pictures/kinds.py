@@ -15,6 +15,7 @@ from robaudit.report.pictures.page import MARGIN, Drawing, PictureSize, flowing
 from robaudit.report.pictures.style import CARD, FAINT, styled
 from robaudit.report.sections import SectionRequest, runs_of, section_of
 from robaudit.runs.run import Run
+from robaudit.settings import WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +64,7 @@ def look_of(width: float, *, title: bool = True, caption: bool = True) -> Pictur
     """
     if not _NARROWEST <= width <= _WIDEST:
         raise RobauditError(
-            f"--width {width:g}",
+            WIDTH + f" {width:g}",
             "does not fit a page",
             f"give {_NARROWEST:g} to {_WIDEST:g} inches",
         )

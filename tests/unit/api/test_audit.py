@@ -81,11 +81,9 @@ def test_the_network_is_left_as_it_was() -> None:
     assert flags == {name: parameter.requires_grad for name, parameter in net.named_parameters()}
     after = net.state_dict()
     assert all(torch.equal(after[name], tensor) for name, (tensor, _, _) in before.items())
-    assert all(
-        (after[name].data_ptr(), after[name].stride()) == where
-        for name, (_, *where_) in before.items()
-        for where in [tuple(where_)]
-    )
+    for name, (_, pointer, stride) in before.items():
+        assert after[name].data_ptr() == pointer
+        assert after[name].stride() == stride
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.*. is deprecated")

@@ -14,25 +14,27 @@ from tests import notebook
 from tests.clock import Clock
 
 
+def code_cells(made: Any) -> list[Any]:
+    return [cell for cell in made.cells if cell.cell_type == "code"]
+
+
 def kinds(made: Any) -> list[list[str]]:
     """For each cell of code, the forms of its outputs."""
-    return [
-        [kind for one in cell.outputs for kind in sorted(one.get("data", {"error": 0}))]
-        for cell in made.cells
-        if cell.cell_type == "code"
-    ]
+    forms: list[list[str]] = []
+    for cell in code_cells(made):
+        forms.append([])
+        for output in cell.outputs:
+            forms[-1] += sorted(output.get("data", {"error": 0}))
+    return forms
 
 
 def words(made: Any) -> list[str]:
     """The lines of all outputs in plain text that hold no number: headings and notes, not
     results."""
-    found = [
-        one.data.get("text/plain", "")
-        for cell in made.cells
-        if cell.cell_type == "code"
-        for one in cell.outputs
-    ]
-    return [line for line in "\n".join(found).splitlines() if not re.search(r"\d", line)]
+    texts: list[str] = []
+    for cell in code_cells(made):
+        texts += [output.data.get("text/plain", "") for output in cell.outputs]
+    return [line for line in "\n".join(texts).splitlines() if not re.search(r"\d", line)]
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ import torch
 from PIL import Image
 
 import robaudit
-from robaudit.api.arguments import in_python
 from robaudit.api.printed import Page
 from robaudit.api.run import Run, read_run
 from robaudit.errors import RobauditError
@@ -63,9 +62,10 @@ def test_rows_as_tables(run: Run) -> None:
     columns = list(read_rows(run.path)[0])
     arrow = run.to_arrow()
     assert (arrow.column_names, arrow.num_rows) == ([*columns, *PARTS, "numbers"], len(run.rows))
+    all_votes = [row.votes for row in run.rows]
     assert arrow["votes"].to_pylist() == [
-        None if (votes := row.votes) is None else {**asdict(votes), "counts": [*votes.counts]}
-        for row in run.rows
+        None if votes is None else {**asdict(votes), "counts": [*votes.counts]}
+        for votes in all_votes
     ]
     frame = run.to_pandas()
     further = {f"numbers.{name}" for row in run.rows for name in row.numbers}
@@ -152,9 +152,9 @@ def test_results_print_as_the_tables_of_the_command_line(
         "gates": (run_cli("gate", run.path).out, run.gate()),
     }
     for printed, results in said.values():
-        assert repr(results).strip() in in_python(
-            "\n".join(line.rstrip() for line in printed.splitlines())
-        )
+        text = "\n".join(line.rstrip() for line in printed.splitlines())
+        text = text.replace("--population", "population=True").replace("--point", "point=True")
+        assert repr(results).strip() in text
 
 
 def test_results_are_tuples(run: Run) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from robaudit.api.run import of_stored
+from robaudit.api.run import from_stored
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.classes_section import bias_table
@@ -240,7 +240,7 @@ def test_a_single_image_has_its_own_interval_everywhere() -> None:
     run = hand_made([replace(mc(1)[0], value=1.0, lower=lower, upper=1.0)])
     own = "1.000 [0.963, 1.000]"
     assert own in "\n".join(shown(overall_tables(summary_of(run)), 160))
-    assert own in repr(of_stored(run))
+    assert own in repr(from_stored(run))
     assert own in "\n".join(
         texts(figure_of(drawing_of("summary", [run], SectionRequest()), look_of(7.0)))
     )
