@@ -142,7 +142,7 @@ def _refuse_unordered(images: object) -> None:
 def _feature_names(features: Mapping[str, Any], label_key: str | None) -> Sequence[str] | None:
     """The class names of a Hugging Face data set: the label column's, or the only column's with
     names."""
-    if label_key in features:
+    if label_key is not None and label_key in features:
         return getattr(features[label_key], "names", None)
     named = [feature for feature in features.values() if hasattr(feature, "names")]
     return named[0].names if len(named) == 1 else None

@@ -129,10 +129,13 @@ class Selected:
         indices = self._indices
         if labels is None:
             return None
-        # A slice is a view; indices would copy the labels.
+        selected: Labels
+        # A slice is a view; an array of indices would copy the labels.
         if isinstance(indices, range):
-            return labels[indices.start : indices.stop : indices.step]
-        return labels[np.asarray(indices)]
+            selected = labels[indices.start : indices.stop : indices.step]
+        else:
+            selected = labels[np.asarray(indices)]
+        return selected
 
     def __getitem__(self, index: int) -> Sample:
         """Read one sample.
