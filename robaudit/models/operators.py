@@ -39,6 +39,9 @@ def allowed(part: Part) -> frozenset[Operator]:
 def check_operators(operators: Iterable[Operator], part: Part, where: str) -> None:
     """Refuse operators that are not on the list.
 
+    An operator could read or write files, print, run other code, or take hostile sizes without a
+    check.
+
     Args:
         operators: of a file.
         part: of the list.
@@ -49,11 +52,10 @@ def check_operators(operators: Iterable[Operator], part: Part, where: str) -> No
     """
     for namespace, name in operators:
         if (namespace, name) not in allowed(part):
-            called = _written(namespace, name)
+            written = _written(namespace, name)[:80]  # a name of the file, of any length
             raise ModelError(
                 where,
-                f"calls {called[:80]!r}, which is not on the list of operators of ordinary "
-                "networks",
+                f"calls {written!r}, which is not on the list of operators of ordinary networks",
                 WITHOUT,
             )
 
