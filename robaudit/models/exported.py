@@ -266,7 +266,7 @@ def _batch_sizes(program: Any, where: str) -> tuple[int, int | None]:
     for node in program.graph.nodes:
         if node.op != "placeholder" or node.name != names[0]:
             continue
-        shape = getattr(node.meta.get("val"), "shape", ())
+        shape: Any = getattr(node.meta.get("val"), "shape", ())
         size: Any = shape[0] if len(shape) else None
         if isinstance(size, int):
             return size, size

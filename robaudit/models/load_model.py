@@ -39,8 +39,8 @@ FORMATS = (
 )
 """The formats, in the order of trial.
 
-A new format is a module with a ``FORMAT``, and its name in `ModelSpec.format`. A TorchScript archive
-has a ``data.pkl``, as a state dict has, and so is tried first.
+A new format is a module with a ``FORMAT``, and its name in `ModelSpec.format`. TorchScript comes
+before state dicts: the archives of both have a ``data.pkl``.
 """
 
 
