@@ -110,9 +110,12 @@ class ShallowCnn(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map images (n, c, h, w) to logits (n, classes)."""
-        hidden = F.max_pool2d(F.relu(self.bn1(self.conv1(images))), 2)
-        hidden = F.max_pool2d(F.relu(self.bn2(self.conv2(hidden))), 2)
-        logits: torch.Tensor = self.fc2(F.relu(self.fc1(hidden.flatten(1))))
+        hidden = F.relu(self.bn1(self.conv1(images)))
+        hidden = F.max_pool2d(hidden, 2)
+        hidden = F.relu(self.bn2(self.conv2(hidden)))
+        hidden = F.max_pool2d(hidden, 2)
+        hidden = F.relu(self.fc1(hidden.flatten(1)))
+        logits: torch.Tensor = self.fc2(hidden)
         return logits
 
 
@@ -134,12 +137,13 @@ class _Block(nn.Module):
         self.extra = (outside - inside) // 2  # channels of zeros, before and after the old ones
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        hidden = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(images)))))
+        hidden = F.relu(self.bn1(self.conv1(images)))
+        hidden = self.bn2(self.conv2(hidden))
         shortcut = images
         if self.stride != 1 or self.extra:
-            shortcut = F.pad(
-                images[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.extra, self.extra)
-            )
+            every_second = images[:, :, :: self.stride, :: self.stride]
+            # The last axis comes first here: nothing for width and height.
+            shortcut = F.pad(every_second, (0, 0, 0, 0, self.extra, self.extra))
         return F.relu(hidden + shortcut)
 
 

@@ -200,7 +200,9 @@ def _is_comment(name: str, value: object, parent: str) -> bool:
 def _operator(target: str) -> Operator:
     """The operator of a call, ``torch.ops.aten.relu.default``; Python code where it is none."""
     parts = _TARGET.fullmatch(target)
-    return ("python", target) if parts is None else (parts[1] or parts[2], parts[3])
+    if parts is None:
+        return ("python", target)
+    return (parts[1] or parts[2], parts[3])
 
 
 def graph_operators(value: object, key: str = "") -> Iterator[Operator]:
@@ -320,7 +322,9 @@ def _weights_only() -> Iterator[None]:
         yield
     finally:
         os.environ.pop(force)
-        os.environ.update({name: value for name, value in before.items() if value is not None})
+        for name, value in before.items():
+            if value is not None:
+                os.environ[name] = value
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from robaudit.models.formats import LoadedNetwork
 
 Model = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
+Arguments = Mapping[str, Any]
+"""The arguments of an operator by name."""
 
 _COPIES = frozenset({"clone", "to_copy", "alias", "detach"})
 """Operations that return their operand, perhaps in another format."""
@@ -143,7 +145,8 @@ class Step:
         gradients = []
         for row in rows.to(self.device):
             # Every image of the pass gets the row; the first one's gradient is taken.
-            weights = row.reshape(1, -1).expand(y.numel() // len(row), -1).reshape(y.shape)
+            copies = y.numel() // len(row)
+            weights = row.reshape(1, -1).expand(copies, -1).reshape(y.shape)
             gradient = torch.autograd.grad(y, x, weights, retain_graph=True)[0]
             gradients.append(gradient.flatten()[: math.prod(operand.shape)])
         return torch.stack(gradients)
@@ -186,7 +189,8 @@ def record(model: Model, image: Tensor) -> Graph:
         return Graph((), 0, "its operations cannot be seen in this format")
     # With fewer, the model would pad, and record that, too.
     images = info.least_batch if isinstance(info, LoadedNetwork) else 1
-    x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
+    batch = image.expand(images, *image.shape)
+    x = batch.detach().clone().requires_grad_(True)
     recorder = _Recorder(x, _leaving_scripts(model))
     # Some operations take hidden shortcuts where gradients are off.
     with torch.enable_grad(), recorder, _Leaving(recorder):
@@ -207,10 +211,12 @@ class _Recorder(TorchDispatchMode):
     def __init__(self, x: Tensor, obstacle: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._images = len(x)
-        self._steps = [self._step("pixels", None, {}, [x])]
+        pixels = self._step("pixels", None, {}, [x])
+        self._steps = [pixels]
         # By the id of a tensor that depends on the pixels: the tensor, so that its id is not used
         # again, the operation that computed it, and its index among the results.
-        self._origins: dict[int, tuple[Tensor, Step, int]] = {id(x): (x, self._steps[0], 0)}
+        self._origins: dict[int, tuple[Tensor, Step, int]] = {}
+        self._origins[id(x)] = (x, pixels, 0)
         # Other tensors that were used, with torch's counts of writes to them.
         self._constants: list[tuple[Tensor, int]] = []
         self.obstacle = obstacle
@@ -221,14 +227,18 @@ class _Recorder(TorchDispatchMode):
 
     def graph(self, logits: Tensor) -> Graph:
         """The operations that a tensor depends on."""
-        needed = {self._origins[id(logits)][1]} if self.holds(logits) else set()
+        needed = set()
+        if self.holds(logits):
+            _, last, _ = self._origins[id(logits)]
+            needed.add(last)
         # Backwards, because operands come before the operations that use them.
         for step in reversed(self._steps):
             if step in needed:
                 needed.update(operand.step for operand in step.operands)
         changed = any(tensor._version != version for tensor, version in self._constants)
         obstacle = self.obstacle or ("it changes a tensor after using it" if changed else "")
-        return Graph([step for step in self._steps if step in needed], logits.shape[-1], obstacle)
+        steps = [step for step in self._steps if step in needed]
+        return Graph(steps, logits.shape[-1], obstacle)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -238,7 +248,7 @@ class _Recorder(TorchDispatchMode):
             self._note(name, func, _by_name(func, args, kwargs or {}), result)
         return result
 
-    def _note(self, name: str, func: Any, values: Mapping[str, Any], result: Any) -> None:
+    def _note(self, name: str, func: Any, values: Arguments, result: Any) -> None:
         """Record an operation.
 
         Args:
@@ -276,7 +286,7 @@ class _Recorder(TorchDispatchMode):
         self.obstacle = self.obstacle or obstacle
 
     def _outdate(
-        self, name: str, func: Any, arguments: Mapping[str, Any], written: Sequence[Tensor]
+        self, name: str, func: Any, arguments: Arguments, written: Sequence[Tensor]
     ) -> None:
         """Mark other tensors in memory that was written to as results of an unknown operation.
 
@@ -315,9 +325,7 @@ class _Recorder(TorchDispatchMode):
         shape = tuple(value.shape)
         return (1, *shape[1:]) if shape and shape[0] == self._images else shape
 
-    def _step(
-        self, name: str, func: Any, arguments: Mapping[str, Any], results: Sequence[Tensor]
-    ) -> Step:
+    def _step(self, name: str, func: Any, arguments: Arguments, results: Sequence[Tensor]) -> Step:
         """An operation with what is known of its results."""
         numbers = [tensor.detach() for tensor in results if tensor.is_floating_point()]
         eps = max((torch.finfo(tensor.dtype).eps for tensor in numbers), default=0.0)
@@ -379,10 +387,11 @@ def _is_written(parameter: Any) -> bool:
     return parameter.alias_info is not None and parameter.alias_info.is_write
 
 
-def _by_name(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _by_name(func: Any, args: Sequence[Any], kwargs: Arguments) -> dict[str, Any]:
     """The arguments of an operator by name, with defaults."""
     parameters = func._schema.arguments
-    values = dict(zip((parameter.name for parameter in parameters), args, strict=False))
+    names = [parameter.name for parameter in parameters]
+    values = dict(zip(names, args, strict=False))
     values.update(kwargs)
     return {
         parameter.name: values.get(parameter.name, parameter.default_value)
@@ -390,7 +399,7 @@ def _by_name(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[
     }
 
 
-def _call(func: Any, arguments: Mapping[str, Any]) -> Any:
+def _call(func: Any, arguments: Arguments) -> Any:
     """Call an operator with arguments by name."""
     positional = []
     by_keyword = {}

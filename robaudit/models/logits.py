@@ -131,7 +131,8 @@ def as_logits(
         )
     while tensor.dim() > 2 and tensor.shape[-1] == 1:
         tensor = tensor.squeeze(-1)
-    if tensor.dim() not in (1, 2) or tensor.shape[0] != images or tensor.shape[-1] == 0:
+    one_row_an_image = tensor.dim() in (1, 2) and tensor.shape[0] == images
+    if not one_row_an_image or tensor.shape[-1] == 0:
         remedy = "it must return logits of shape n x classes"
         if tensor.dim() == 4 and tensor.shape[0] == images:
             remedy += "; a map of scores (segmentation) cannot be audited"
@@ -159,7 +160,8 @@ def _without_masks(logits: torch.Tensor) -> torch.Tensor:
     if logits.requires_grad:
         return logits.clamp_min(NEVER)
     # The lower limit is the largest logit, if this is below NEVER: an image without any class.
-    return torch.clamp(logits, min=logits.amax(1, keepdim=True).clamp_max(NEVER))
+    lowest = logits.amax(1, keepdim=True).clamp_max(NEVER)
+    return torch.clamp(logits, min=lowest)
 
 
 class LogitModel(nn.Module):
@@ -346,8 +348,10 @@ class LogitModel(nn.Module):
         parts = []
         for part in torch.split(inputs, most):
             # The last batch is filled with copies of its last image.
-            padding = part[-1:].expand(max(least - len(part), 0), *part.shape[1:])
-            parts.append(self._once(torch.cat([part, padding]))[: len(part)])
+            missing = max(least - len(part), 0)
+            padding = part[-1:].expand(missing, *part.shape[1:])
+            logits = self._once(torch.cat([part, padding]))
+            parts.append(logits[: len(part)])
         return torch.cat(parts)
 
     def _once(self, inputs: torch.Tensor) -> torch.Tensor:

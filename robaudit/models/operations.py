@@ -52,12 +52,20 @@ class Reach(NamedTuple):
 
 def _added(parts: Sequence[Reach]) -> Reach:
     """The reach of a sum, by the triangle inequality."""
-    return Reach(math.fsum(part.l2 for part in parts), math.fsum(part.linf for part in parts))
+    l2 = math.fsum(part.l2 for part in parts)
+    linf = math.fsum(part.linf for part in parts)
+    return Reach(l2, linf)
 
 
 def _joined(parts: Sequence[Reach]) -> Reach:
     """The reach of a tensor that takes each value from some part."""
-    return Reach(math.hypot(*(part.l2 for part in parts)), max(part.linf for part in parts))
+    l2 = math.hypot(*(part.l2 for part in parts))
+    linf = max(part.linf for part in parts)
+    return Reach(l2, linf)
+
+
+NormsOf = Callable[[Step, Operand], Norms]
+"""The norms of an operation as a function of one operand."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Rule:
         unless: the reason why an operation with these arguments has no rule, or ''.
     """
 
-    norms: Callable[[Step, Operand], Norms]
+    norms: NormsOf
     affine: bool = False
     moves: Callable[[Step, Operand], bool] = lambda _step, _operand: False
     several: Callable[[Sequence[Reach]], Reach] | None = None
@@ -119,12 +127,12 @@ def is_affine(step: Step) -> bool:
         return False
 
 
-def _always(factor: float) -> Callable[[Step, Operand], Norms]:
+def _always(factor: float) -> NormsOf:
     """The same norms for all arguments."""
     return lambda _step, _operand: _ONE.times(factor)
 
 
-def _slope(largest: Callable[[Step], float]) -> Callable[[Step, Operand], Norms]:
+def _slope(largest: Callable[[Step], float]) -> NormsOf:
     """The norms of a function of single values, from sup |f'|."""
     return lambda step, _: _ONE.times(largest(step))
 
@@ -200,7 +208,8 @@ def _product(step: Step, operand: Operand) -> Norms:
 
 def _repeated(step: Step, operand: Operand) -> Norms:
     """The norms of repeating an operand until it has the shape of the result."""
-    return Norms(math.sqrt(math.prod(step.shape) / math.prod(operand.shape)), 1.0, 1.0)
+    copies = math.prod(step.shape) / math.prod(operand.shape)
+    return Norms(math.sqrt(copies), 1.0, 1.0)
 
 
 def _term(step: Step, operand: Operand) -> Norms:
@@ -244,7 +253,8 @@ def channel_scale(step: Step) -> Tensor:
 
 def _batch_norm(step: Step, _: Operand) -> Norms:
     # Fewer than four operations round: the sum, the root and the quotient.
-    return _ONE.times(rounded_up(float(channel_scale(step).abs().amax()), 4))
+    largest = float(channel_scale(step).abs().amax())
+    return _ONE.times(rounded_up(largest, 4))
 
 
 def _no_batch_norm(step: Step) -> str:
@@ -350,7 +360,9 @@ def _log_softmax(step: Step, operand: Operand) -> Norms:
     -p_j: they sum to at most 2 in absolute value, and their squares to at most 2.
     """
     values = operand.shape[step["dim"]]
-    return Norms(rounded_up(math.sqrt(values), 1), 2.0, math.sqrt(2.0) * (1 + _FLOAT32_SUM))
+    l2 = rounded_up(math.sqrt(values), 1)
+    rows = math.sqrt(2.0) * (1 + _FLOAT32_SUM)
+    return Norms(l2, 2.0, rows)
 
 
 def _gelu(step: Step) -> float:
@@ -358,12 +370,15 @@ def _gelu(step: Step) -> float:
 
 
 def _prelu(step: Step) -> float:
-    return max(1.0, float(step["weight"].double().abs().amax()))
+    largest = float(step["weight"].double().abs().amax())
+    return max(1.0, largest)
 
 
 def _elu(step: Step) -> float:
     """The largest slope of scale x for x > 0, and scale alpha (exp(input_scale x) - 1) below."""
-    return abs(float(step["scale"])) * max(1.0, abs(float(step["alpha"] * step["input_scale"])))
+    scale = abs(float(step["scale"]))
+    slope_at_zero = abs(float(step["alpha"] * step["input_scale"]))
+    return scale * max(1.0, slope_at_zero)
 
 
 def _no_softplus(step: Step) -> str:

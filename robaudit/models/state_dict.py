@@ -126,7 +126,10 @@ def _refusal(content: Mapping[Any, Any], states: Mapping[str, object], where: st
     # The mapping that was meant as a state dict.
     entries = (content.get(name) for name in (*_PLAIN, *AVERAGED))
     inner = next((value for value in entries if isinstance(value, Mapping)), content)
-    others = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
+    others = []
+    for key, value in inner.items():
+        if not isinstance(value, torch.Tensor):
+            others.append(str(key))
     # torch's quantised layers save their weights as an object under this name.
     packed = [key for key in others if key.rpartition(".")[2].startswith("_packed_params")]
     if packed:

@@ -79,7 +79,8 @@ def load_torchscript(source: Source) -> LoadedNetwork:
         ) from error
     network.eval()
     _refuse_training(network, source.where)
-    return LoadedNetwork(AsWritten(network).eval(), "torchscript", file_sha256(path), notes=(NOTE,))
+    wrapped = AsWritten(network).eval()
+    return LoadedNetwork(wrapped, "torchscript", file_sha256(path), notes=(NOTE,))
 
 
 def _recognises(_: bytes, members: Sequence[str]) -> bool:

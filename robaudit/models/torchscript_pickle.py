@@ -178,7 +178,8 @@ class _Machine:
     def _put(self, values: list[Any]) -> None:
         """Put keys and values, in turn, into the dictionary at the top."""
         dictionary = self._container(dict)
-        for key, value in zip(values[::2], values[1::2], strict=True):
+        keys = values[::2]
+        for key, value in zip(keys, values[1::2], strict=True):
             if type(key) not in (str, int, float, bool):
                 raise ForgedError("a dictionary has a key that torch.jit.save does not write")
             dictionary[key] = value
@@ -345,7 +346,8 @@ def _check_extent(arguments: tuple[Any, ...]) -> None:
     if len(arguments) < 4 or not isinstance(arguments[0], _Storage):
         raise ForgedError("a tensor has no storage")
     storage, offset, shape, strides = arguments[:4]
-    if not isinstance(shape, tuple) or not isinstance(strides, tuple) or len(shape) != len(strides):
+    are_tuples = isinstance(shape, tuple) and isinstance(strides, tuple)
+    if not are_tuples or len(shape) != len(strides):
         raise ForgedError("a tensor has no shape")
     # A negative offset or stride would reach memory before the storage.
     if not all(map(_is_size, (offset, *shape, *strides))):
@@ -353,7 +355,8 @@ def _check_extent(arguments: tuple[Any, ...]) -> None:
     if 0 in shape:
         return
     # The index of the last element. Python's integers do not overflow, as torch's do.
-    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    axes = zip(shape, strides, strict=True)
+    last = offset + sum((size - 1) * stride for size, stride in axes)
     if last >= storage.elements:
         what = f"a tensor of shape {shape} reaches beyond its {storage.elements} stored elements"
         raise ForgedError(what[:200])

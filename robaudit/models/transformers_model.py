@@ -240,7 +240,10 @@ def _check(report: Mapping[str, Any], where: str) -> None:
     )
     for keys, of_one_tensor, of_several in complaints:
         if keys:
-            listed = clipped(", ".join(keys[:3]) + (", ..." if len(keys) > 3 else ""), 300)
+            listed = ", ".join(keys[:3])
+            if len(keys) > 3:
+                listed += ", ..."
+            listed = clipped(listed, 300)  # keys of a stranger's file have any length
             what = of_several if len(keys) > 1 else of_one_tensor
             raise ModelError(
                 where,

@@ -81,7 +81,8 @@ def _sides(candidates: Sequence[Mapping[str, Any]]) -> Iterator[int]:
 
 def _centre(pixels: Tensor) -> Tensor:
     """The middle pixel, where no border reaches: (channels,)."""
-    return pixels[:, pixels.shape[1] // 2, pixels.shape[2] // 2].double()
+    _, height, width = pixels.shape
+    return pixels[:, height // 2, width // 2].double()
 
 
 def _shortest(value: float, within: float) -> float:
@@ -110,12 +111,16 @@ def _agree(
         mode: of the images, in Pillow.
         largest: the largest height or width in any candidate.
     """
+    std_by_channel = std.view(-1, 1, 1)
+    mean_by_channel = mean.view(-1, 1, 1)
+    # Larger than any size: all candidates make them smaller.
+    landscape = (largest + 51, largest + 14)
+    portrait = (largest + 8, largest + 33)
     try:
         options = ImageOptions(kind="images", **images)
-        # A landscape and a portrait image, larger than any size: all candidates make them smaller.
-        for width, height in ((largest + 51, largest + 14), (largest + 8, largest + 33)):
+        for width, height in (landscape, portrait):
             image = _picture(width, height).convert(mode)
-            expected = transform(image) * std.view(-1, 1, 1) + mean.view(-1, 1, 1)
+            expected = transform(image) * std_by_channel + mean_by_channel
             pixels = image_pixels(image, "a picture", options)
             if pixels.shape != expected.shape:
                 return False
@@ -129,7 +134,7 @@ def _agree(
 
 def _picture(width: int, height: int) -> Image.Image:
     """A random picture with details of about 8 pixels, in which another filter or crop shows."""
-    coarse = np.random.default_rng(width).integers(
-        0, 256, (height // 8 + 2, width // 8 + 2, 3), dtype=np.uint8
-    )
+    rng = np.random.default_rng(width)
+    coarse_shape = (height // 8 + 2, width // 8 + 2, 3)
+    coarse = rng.integers(0, 256, coarse_shape, dtype=np.uint8)
     return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)

@@ -32,9 +32,11 @@ _OLD_DENSENET = re.compile(
 )
 
 
-def fill(
-    source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: Sequence[str] = ()
-) -> LoadedNetwork:
+Tensors = Mapping[str, torch.Tensor]
+"""Tensors by their keys in a state dict."""
+
+
+def fill(source: Source, form: str, tensors: Tensors, notes: Sequence[str] = ()) -> LoadedNetwork:
     """The network of a source's architecture with these weights.
 
     Args:
@@ -68,7 +70,7 @@ def fill(
 
 
 def _fitted(
-    tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor], where: str
+    tensors: Tensors, wanted: Tensors, where: str
 ) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     """The tensors for an architecture, without the prefix of their keys, and notes for the user.
 
@@ -99,7 +101,7 @@ def _fitted(
     return under(tensors, _nearest(tensors, wanted)), ()
 
 
-def under(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+def under(tensors: Tensors, prefix: str) -> dict[str, torch.Tensor]:
     """The tensors whose keys begin with a prefix, by their keys without it."""
     keys = [key for key in tensors if key.startswith(prefix)]
     return {key.removeprefix(prefix): tensors[key] for key in keys}
@@ -110,7 +112,7 @@ def _required(wanted: Iterable[str]) -> list[str]:
     return [key for key in wanted if not key.endswith("num_batches_tracked")]
 
 
-def _complete(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> list[str]:
+def _complete(state: Tensors, wanted: Tensors) -> list[str]:
     """The prefixes with all of the architecture's tensors; those with the right shapes, if any."""
     required = _required(wanted)
     if not required:
@@ -128,7 +130,7 @@ def _complete(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tens
 
 
 def _chosen(
-    state: Mapping[str, torch.Tensor],
+    state: Tensors,
     wanted: Iterable[str],
     prefixes: Sequence[str],
     where: str,
@@ -176,7 +178,8 @@ def _refuse_layers_of_sequence(prefix: str, aside: Iterable[str], where: str) ->
         return
     for key in aside:
         sibling, _, name = key.removeprefix(parent).partition(".")
-        if key.startswith(parent) and sibling.isdecimal() and name.rpartition(".")[2] == "weight":
+        is_layer = key.startswith(parent) and sibling.isdecimal()
+        if is_layer and name.rpartition(".")[2] == "weight":
             what = f"has the architecture's tensors under {prefix!r}, and another layer"
             what += f" of the same sequence has weights ({key})"
             remedy = "give an architecture with all its layers: package.module:function"
@@ -211,7 +214,7 @@ def _nearest(state: Iterable[str], wanted: Iterable[str]) -> str:
     return prefix if 2 * most >= len(known) else ""
 
 
-def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
+def _check_state(network: nn.Module, tensors: Tensors, where: str) -> None:
     """Compare a state dict with a network: every key and every shape.
 
     Raises:
@@ -253,7 +256,7 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
         )
 
 
-def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
+def _refuse_odd(tensors: Tensors, where: str) -> None:
     """Refuse quantised weights, and tensors that are not plain real numbers in memory.
 
     Quantised numbers are wrong without their scales, and would load without an error.
@@ -284,17 +287,16 @@ def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
     return key.rpartition(".")[2] in ("weight", "bias") and not tensor.is_complex()
 
 
-def _other_classes(
-    wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]
-) -> int | None:
+def _other_classes(wanted: Tensors, tensors: Tensors, differing: Sequence[str]) -> int | None:
     """The number of rows in the weights' last layer, if nothing else differs."""
     # The last two tensors are the weight and the bias of the last layer.
     last_layer = [key for key in wanted if wanted[key].is_floating_point()][-2:]
     key = differing[-1]
     if not set(differing) <= set(last_layer):
         return None
-    if tensors[key].dim() and tensors[key].shape[1:] == wanted[key].shape[1:]:
-        return tensors[key].shape[0]
+    shape = tensors[key].shape
+    if len(shape) and shape[1:] == wanted[key].shape[1:]:
+        return shape[0]
     return None
 
 

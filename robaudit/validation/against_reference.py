@@ -117,7 +117,6 @@ def validate(
     # No TF32 in clean passes and in the reference, whatever the process has set.
     with deterministic(spec.run.deterministic, device), rounded_products(False):
         ready = prepare(request, device, listener).at_levels(listener)
-        # The estimators come first: a mistake in the spec shows before the expensive reference.
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
         computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
         # A sample that was skipped once is not read again.
