@@ -137,7 +137,7 @@ def _header(line: str) -> tuple[str, list[str]]:
     try:
         names = next(csv.reader([line], delimiter=delimiter), [])
     except csv.Error:
-        # The file then lacks the column of paths, which is what the user is told.
+        # Without names, the message is that the file lacks the column of paths.
         return delimiter, []
     return delimiter, [name.strip() for name in names]
 

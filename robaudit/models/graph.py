@@ -261,7 +261,8 @@ class _Recorder(TorchDispatchMode):
         written = _tensors_in(
             [values[parameter.name] for parameter in parameters if _is_written(parameter)]
         )
-        # The shape of `index` is that of its indices, which are checked as operands.
+        # `index` has the tag because of masks. Masks and indices that depend on the pixels are
+        # refused by rule_of; of other indices, the shape is fixed.
         sized = torch.Tag.dynamic_output_shape in func.tags and name != "index"
         if sized or torch.Tag.data_dependent_output in func.tags:
             self._obstruct(f"it takes numbers out of the pixels (the operation {name.strip('_')})")

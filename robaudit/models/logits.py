@@ -82,6 +82,7 @@ def pick_output(
             f"the network returns {kind}, not a tensor",
             "it must return a tensor of logits (n, classes)",
         )
+    # A mapping of logits alone leaves no choice; networks of Transformers may return one.
     if output is None and names == ["logits"]:
         output = "logits"
     if output is None:
@@ -137,6 +138,7 @@ def as_logits(
         if tensor.dim() == 4 and tensor.shape[0] == images:
             remedy += "; a map of scores (segmentation) cannot be audited"
         raise ModelError(where, f"the network returns shape {shape} for {images} images", remedy)
+    # Results of a lower precision, cast to float64, would only look precise.
     if dtype is torch.float64 and tensor.dtype is not torch.float64:
         returned = str(tensor.dtype).removeprefix("torch.")
         what = f"the network returns {returned} although fp64 was requested"

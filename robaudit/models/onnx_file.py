@@ -209,6 +209,7 @@ def _output(session: Any, source: Source) -> str | None:
     kinds = {output.name: output.type for output in session.get_outputs()}
     scores = [name for name, kind in kinds.items() if kind in _SCORES]
     chosen = source.spec.output
+    # An index counts all outputs, those without scores as well.
     if isinstance(chosen, int) and -len(kinds) <= chosen < len(kinds):
         chosen = list(kinds)[chosen]
     described = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())

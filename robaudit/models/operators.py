@@ -33,7 +33,10 @@ LIST = Path(__file__).with_name("operators.yaml")
 def allowed(part: Part) -> frozenset[Operator]:
     """The operators of a part of the list."""
     namespaces = yaml.safe_load(LIST.read_text())[part]
-    return frozenset((space, name) for space, names in namespaces.items() for name in names)
+    operators = set[Operator]()
+    for namespace, names in namespaces.items():
+        operators.update((namespace, name) for name in names)
+    return frozenset(operators)
 
 
 def check_operators(operators: Iterable[Operator], part: Part, where: str) -> None:

@@ -95,7 +95,7 @@ class ClassCode:
 
 @dataclass
 class SourceCode:
-    """What the source members of one TorchScript file define and refer to.
+    """The definitions and references in the source members of one TorchScript file.
 
     Attributes:
         defined: names of functions, methods and attributes, all members together.
@@ -313,6 +313,7 @@ class SourceCode:
         """Refuse a default value or constant that torch would have to compute."""
         if node is None or isinstance(node, ast.Constant):
             return
+        # torch writes these numbers as names.
         if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
             return
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):

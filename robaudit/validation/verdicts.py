@@ -219,8 +219,8 @@ def remark(group: Sequence[ReferenceComparison], truths: Sequence[float]) -> str
     """
     affected = sum(_NEVER_KEPT < p < _ALWAYS_KEPT for p in truths)
     # The verdicts already say that no image is affected.
-    said = all(comparison.exact or not comparison.touched for comparison in group)
-    if said or affected >= max(3, len(truths) / 20):
+    already_said = all(comparison.exact or not comparison.touched for comparison in group)
+    if already_said or affected >= max(3, len(truths) / 20):
         return ""
     return (
         f"this noise affects only {affected} of {len(truths)} images: stronger noise or more "
