@@ -12,7 +12,7 @@ import torch
 from robaudit.datasets.dataset import Dataset, Sample
 from robaudit.errors import SampleError
 
-_ON_CUDA = 4
+_THREADS_ON_CUDA = 4
 
 Read = tuple[int, Sample | SampleError]
 
@@ -24,7 +24,7 @@ def readers(device: torch.device, kind: str) -> int:
         device: the network's.
         kind: of the data set; ``python`` code may not be thread-safe.
     """
-    return 0 if device.type == "cpu" or kind == "python" else _ON_CUDA
+    return 0 if device.type == "cpu" or kind == "python" else _THREADS_ON_CUDA
 
 
 def read_ahead(
@@ -53,12 +53,14 @@ def read_ahead(
         yield from (_read(dataset, index) for index in indices)
         return
     pool = ThreadPoolExecutor(min(workers, depth), thread_name_prefix="reader")
-    ordered = (pool.submit(_read, dataset, index) for index in indices)
+    # Lazy: a read begins when `waiting` takes it.
+    reads = (pool.submit(_read, dataset, index) for index in indices)
     try:
-        waiting: deque[Future[Read]] = deque(islice(ordered, depth))
+        waiting: deque[Future[Read]] = deque(islice(reads, depth))
         while waiting:
             result = waiting.popleft().result()
-            waiting.extend(islice(ordered, 1))
+            # Begin the next read before the caller computes, so that the two overlap.
+            waiting.extend(islice(reads, 1))
             yield result
     finally:
         pool.shutdown(cancel_futures=True)

@@ -12,18 +12,19 @@ from robaudit.datasets.dataset import Labels
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.text import clipped
 
-_SHOWN = 6  # of names
+_MOST_SHOWN = 6  # names in a message
 _IMAGENET = 1000  # classes, whose names come with an architecture of timm or torchvision
+# Also signed and fractional numbers: these are refused as indices, and never taken for names.
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
-_MOST_DIGITS = 9
+_MOST_DIGITS = 9  # of a class index: far more classes than any network has, and within int64
 
 
 class ClassIndex:
-    """Class indices by name: an exact id or name, otherwise ignoring case, underscores and the
-    other synonyms of a name.
+    """Class indices by name.
 
-    ``golden_retriever`` and ``Golden retriever`` both match "golden retriever, goldie". A text that
-    fits several classes matches none.
+    A text matches an id or a name exactly. Otherwise it matches a name or one of its synonyms
+    (separated by commas), ignoring case and underscores: ``golden_retriever`` and ``Goldie`` both
+    match "golden retriever, goldie". A text that fits several classes matches none.
 
     Args:
         names: by class index.
@@ -32,9 +33,10 @@ class ClassIndex:
 
     def __init__(self, names: Sequence[str], ids: Sequence[str] | None = None) -> None:
         self._total = len(names)
-        self._exact = {name: index for index, name in enumerate(names)} | {
-            key: index for index, key in enumerate(ids or ())
-        }
+        self._exact = {name: index for index, name in enumerate(names)}
+        # An id takes precedence over the same text as a name.
+        self._exact.update({class_id: index for index, class_id in enumerate(ids or ())})
+        # By folded name and synonym. Synonyms may be shared: ImageNet has two classes "crane".
         self._loose: dict[str, set[int]] = {}
         for index, name in enumerate(names):
             for text in (name, *name.split(",")):
@@ -60,26 +62,30 @@ class ClassIndex:
 
     def remedy(self, text: str) -> str:
         """The remedy for an unknown text."""
-        tuned = ""
+        # The names of a fine-tuned network are its architecture's unless the spec has the number
+        # of classes.
+        fine_tuned = ""
         if self._total == _IMAGENET:
-            tuned = (
+            fine_tuned = (
                 "; or, if these are ImageNet's and the model has others, state "
                 "model.architecture_options: {num_classes: ...}"
             )
-        if (near := did_you_mean(text, self._exact)).startswith("did"):
-            return f"{near}; or write class_names in the order of the logits{tuned}"
+        hint = did_you_mean(text, self._exact)
+        if hint.startswith("did"):
+            return f"{hint}; or write class_names in the order of the logits{fine_tuned}"
         names = sorted(self._exact)
-        known = f"known: {', '.join(names[:_SHOWN])}" + (
-            f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        )
+        known = f"known: {', '.join(names[:_MOST_SHOWN])}"
+        if len(names) > _MOST_SHOWN:
+            known += f" and {len(names) - _MOST_SHOWN:,} more"
         remedy = (
             "rename it, or write class_names in the order of the logits (null: in the order "
             "of the folders' or labels' names)"
         )
-        return f"{known}; {remedy}{tuned}"
+        return f"{known}; {remedy}{fine_tuned}"
 
 
 def _folded(text: str) -> str:
+    """The text in lower case, with single blanks for underscores and other blanks."""
     return " ".join(text.replace("_", " ").casefold().split())
 
 
@@ -89,10 +95,10 @@ def text_labels(
     class_names: tuple[str, ...] | None,
     class_ids: tuple[str, ...] | None,
 ) -> tuple[Labels, tuple[str, ...] | None]:
-    """Labels written as text; an empty text is no label.
+    """Class indices from labels written as text; an empty text is no label.
 
-    They are names if ``class_names`` has them, otherwise all integers, or all names, which are then
-    sorted.
+    Texts that ``class_names`` has are names. Otherwise either all are class indices, or all are
+    names, which are then sorted.
 
     Args:
         texts: one per image.
@@ -111,7 +117,9 @@ def text_labels(
     present = [text for text in dict.fromkeys(texts) if text]
     numbers = [text for text in present if _NUMBER.fullmatch(text)]
     names = [text for text in present if not _NUMBER.fullmatch(text)]
-    if class_names is not None and (names or set(numbers) <= {*class_names, *(class_ids or ())}):
+    # Numbers are indices unless all of them are names: class 3 may be called "7".
+    known_names = {*(class_names or ()), *(class_ids or ())}
+    if class_names is not None and (names or known_names.issuperset(numbers)):
         classes = ClassIndex(class_names, class_ids)
         index = {text: classes.index(text, where, f"the label {text!r}") for text in present}
     elif names and numbers:
@@ -124,33 +132,36 @@ def text_labels(
         class_names = tuple(sorted(names))
         index = {text: number for number, text in enumerate(class_names)}
     else:
-        if wrong := next(
-            (
-                text
-                for text in numbers
-                if not text.isdecimal() or len(text.lstrip("0")) > _MOST_DIGITS
-            ),
-            None,
-        ):
-            what = f"the label {clipped(wrong, 60)!r} is not a class index"
-            raise DataError(where, what, "class indices are 0, 1, 2, ...; leave it empty for none")
+        for text in numbers:
+            if not text.isdecimal() or len(text.lstrip("0")) > _MOST_DIGITS:
+                problem = f"the label {clipped(text, 60)!r} is not a class index"
+                remedy = "class indices are 0, 1, 2, ...; leave it empty for none"
+                raise DataError(where, problem, remedy)
         index = {text: int(text) for text in numbers}
-    return np.fromiter((index.get(text, -1) for text in texts), np.int64, len(texts)), class_names
+    labels = np.fromiter((index.get(text, -1) for text in texts), np.int64, len(texts))
+    return labels, class_names
 
 
 def label_array(
     values: Any, where: str, total: int, class_names: Sequence[str] | None = None
 ) -> Labels:
-    """Class indices from a list, an array, a tensor or a column of a table, one per image, as int64
-    (n,); -1: none.
+    """Class indices from a list, an array, a tensor or a column of a table.
 
-    A column (n, 1) is accepted, and so are None, NaN (whole numbers with gaps), and class names.
+    Args:
+        values: one for each image, as class indices or class names; None, NaN and -1: none.
+        where: the data set, for messages.
+        total: the number of images.
+        class_names: by class index, for labels that are names.
+
+    Returns:
+        int64 (n,), -1 for none.
 
     Raises:
         DataError: the labels have another length, are not whole numbers, or are less than -1.
         SampleError: an entry of a list is not a label.
     """
     array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    # A column of a matrix, as NumPy and MATLAB files have it.
     if array.shape[1:] == (1,):
         array = array[:, 0]
     if array.ndim != 1:
@@ -163,15 +174,16 @@ def label_array(
         raise DataError(
             where, f"there are {total} images and {len(array)} labels", "give each image one"
         )
+    # A column of integers with gaps is one of floats in pandas, with NaN in the gaps.
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), -1.0, array)
         array = array if (array % 1).any() else array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        read = (
-            as_label(value, f"{where}, label {index}", class_names)
-            for index, value in enumerate(array)
-        )
-        array = np.array([-1 if label is None else label for label in read])
+        entries = []
+        for index, value in enumerate(array):
+            label = as_label(value, f"{where}, label {index}", class_names)
+            entries.append(-1 if label is None else label)
+        array = np.array(entries)
     labels: Labels = array.astype(np.int64)
     if len(labels) and int(labels.min()) < -1:
         what = f"the label of sample {int(labels.argmin())} is {int(labels.min())}"
@@ -181,6 +193,11 @@ def label_array(
 
 def as_label(value: Any, where: str, class_names: Sequence[str] | None = None) -> int | None:
     """A label as a plain int, also from the name of a class; None and -1 are no label.
+
+    Args:
+        value: an integer, an array or tensor with one integer, or a name.
+        where: the sample, for messages.
+        class_names: by class index, for a name.
 
     Raises:
         SampleError: it is not an integer, or negative, or no class has this name.
@@ -199,8 +216,10 @@ def as_label(value: Any, where: str, class_names: Sequence[str] | None = None) -
                 did_you_mean(value, class_names),
             )
         return class_names.index(value)
+    # Scalars and arrays of one entry, of NumPy and of torch.
     if getattr(value, "shape", None) in ((), (1,)):
         value = value.item()
+    # The exact type: a bool is an int in Python, and no class index.
     if value is None or (type(value) is int and value >= -1):
         return None if value == -1 else value
     text = repr(value) if len(repr(value)) < 40 else type(value).__name__

@@ -41,11 +41,8 @@ class CsvSpec(FilesSpec):
         """A .csv or .tsv file, or a folder with ``metadata.csv``."""
         if (place / METADATA).is_file():
             return {"path": f"{written.rstrip('/')}/{METADATA}"}
-        return (
-            {"path": written}
-            if place.suffix.lower() in (".csv", ".tsv") and not place.is_dir()
-            else None
-        )
+        is_table = place.suffix.lower() in (".csv", ".tsv") and not place.is_dir()
+        return {"path": written} if is_table else None
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the rows; other columns are ignored, and an empty label means no label.
@@ -55,28 +52,22 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: the file is not a table of images, or its ids or labels are invalid.
         """
-        # imports torch, which reading a spec does not need
-        from robaudit.datasets.decode import (
-            file_pixels,
-        )
+        # Imports torch, which reading a spec does not need.
+        from robaudit.datasets.decode import file_pixels
 
         path = find(self.path, base_dir, "file")
         columns = self._table(path)
         labels = None
-        names = self.class_names
+        class_names = self.class_names
         if "label" in columns:
-            labels, names = text_labels(
+            labels, class_names = text_labels(
                 columns["label"], self.path, self.class_names, self.class_ids
             )
-        decode = partial(
-            file_pixels,
-            folder=path.parent,
-            root=boundary(self.root, base_dir, path.parent),
-            options=self,
-        )
+        root = boundary(self.root, base_dir, path.parent)
+        decode = partial(file_pixels, folder=path.parent, root=root, options=self)
         ids = different(columns.get("id", columns["path"]), self.path)
         return ImageSet(
-            self.path, columns["path"], decode, labels=labels, ids=ids, class_names=names
+            self.path, columns["path"], decode, labels=labels, ids=ids, class_names=class_names
         )
 
     def column(self, name: str, base_dir: Path) -> list[str]:
@@ -88,7 +79,9 @@ class CsvSpec(FilesSpec):
         return self._table(find(self.path, base_dir, "file"), name)["other"]
 
     def _table(self, path: Path, other: str | None = None) -> dict[str, list[str]]:
+        """The values of the columns by use, as `_read` has them."""
         try:
+            # utf-8-sig removes the mark with which Excel begins UTF-8 files.
             with path.open(encoding="utf-8-sig", newline="") as file:
                 return _read(self, file, other)
         except UnicodeDecodeError:
@@ -100,25 +93,35 @@ class CsvSpec(FilesSpec):
 
 
 def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]]:
-    """The values of the columns by use: path, label, id, other."""
+    """The values of the columns by use: path, label, id, other.
+
+    Args:
+        spec: names the columns.
+        file: the table, at its beginning.
+        other: the name of a further column; None: none.
+
+    Raises:
+        DataError: a column is missing, or a row is not one of this table.
+    """
     lines: Iterator[str] = iter(partial(file.readline, _LONGEST_LINE), "")
-    head = next(lines, "")
-    delimiter, header = _header(head)
-    places = _places(spec, header, other)
-    values: dict[str, list[str]] = {use: [] for use in places}
+    delimiter, header = _header(next(lines, ""))
+    columns = _columns(spec, header, other)
+    values: dict[str, list[str]] = {use: [] for use in columns}
+    # Strict: a quote that is never closed would make one field of the rest of the file.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
-        for fields in filter(None, reader):
-            where = f"{spec.path}:{reader.line_num + 1}"
+        for fields in filter(None, reader):  # blank lines have no fields
+            where = f"{spec.path}:{reader.line_num + 1}"  # the header is line 1
             if len(fields) != len(header):
                 what = f"has {len(fields)} fields, but the header has {len(header)}"
                 raise DataError(where, what, f"quote fields with {delimiter!r}")
-            for use, place in places.items():
-                text = fields[place] if use == "other" else fields[place].strip()
+            for use, column in columns.items():
+                text = fields[column] if use == "other" else fields[column].strip()
                 if not text and use in ("path", "id"):
                     raise DataError(
-                        where, f"has an empty {header[place]}", "fill it in, or remove the line"
+                        where, f"has an empty {header[column]}", "fill it in, or remove the line"
                     )
+                # A label repeats in many rows; interned, its text is in memory once.
                 values[use].append(sys.intern(text) if use == "label" else text)
     except csv.Error as error:
         raise DataError(
@@ -130,20 +133,21 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]
 
 
 def _header(line: str) -> tuple[str, list[str]]:
-    """The delimiter and the column names in the first line of a CSV file; no names if it is not
-    CSV."""
+    """The delimiter and the column names in the first line; no names if the line is not CSV."""
     delimiter = max((",", ";", "\t"), key=line.count)
     try:
-        return delimiter, [
-            name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])
-        ]
+        names = next(csv.reader([line], delimiter=delimiter), [])
     except csv.Error:
+        # Without names, the message is that the file lacks the column of paths.
         return delimiter, []
+    return delimiter, [name.strip() for name in names]
 
 
-def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:
-    """The indices of the columns by use; labels and ids may be missing unless the spec names their
-    columns."""
+def _columns(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:
+    """The indices of the columns by use.
+
+    Labels and ids may be missing unless the spec names their columns.
+    """
     path = spec.path_column or usual(USUAL_PATHS, header) or "path"
     label = usual(USUAL_LABELS, header) if spec.label_column == "" else spec.label_column
     uses = {"path": path, "label": label, "id": spec.id_column, "other": other}
@@ -154,11 +158,14 @@ def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str
         )
         raise DataError(spec.path, f"has no column {path!r} in its first line", remedy)
     for use, name in uses.items():
-        if name is not None and name not in header and (use, name) != ("id", "id"):
+        if name is None:
+            continue
+        # "id" is the default, which no table needs to have.
+        if name not in header and (use, name) != ("id", "id"):
             option = BY.words if use == "other" else f"{use}_column"
             raise DataError(
                 spec.path, f"has no column {name!r}", option + f": {did_you_mean(name, header)}"
             )
-        if name is not None and header.count(name) > 1:
+        if header.count(name) > 1:
             raise DataError(spec.path, f"has the column {name!r} twice", "keep one")
     return {use: header.index(name) for use, name in uses.items() if name in header}

@@ -1,5 +1,7 @@
-"""The interface of a data set, and helpers to find its files, check its names and read its first
-samples."""
+"""The interface of a data set.
+
+Helpers find its files, check its names and read its first samples.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Labels = NDArray[np.int64]
+
+# Control characters steer a terminal (ESC) or begin a line of a report or a pipeline's log. The
+# separators and marks from U+2028 do so in Unicode, or reverse the text after them. Lone surrogates
+# cannot be written as UTF-8.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One image: its stable id, pixels (channels, height, width) as float64 in [0, 1], and its
-    label or None."""
+    """One image of a data set, with its id and label.
+
+    Attributes:
+        id: the same each time that the data set is opened.
+        pixels: (channels, height, width), float64 in [0, 1].
+        label: the index of the class, or None.
+    """
 
     id: str
     pixels: Tensor
@@ -97,17 +108,20 @@ def find(
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise refuse(written, *_missing(path, kind, remedy)) from None
+            problem, remedy = _missing(path, kind, remedy)
+            raise refuse(written, problem, remedy) from None
+        # ValueError: a NUL character in the path.
         raise refuse(
             written, f"cannot be read ({first_line(error)})", f"give a {kind} that you may read"
         ) from None
     if kind == "folder" and not stat.S_ISDIR(mode):
         raise refuse(written, "is a file", "give the folder")
+    # A pipe or a device could block the reader forever.
     if kind == "file" and not stat.S_ISREG(mode):
-        raise refuse(
-            written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file"
-        )
-    if kind == "file" and not path.stat().st_size:  # such as files in /proc, which may never end
+        problem = "is a folder" if stat.S_ISDIR(mode) else "is not a regular file"
+        raise refuse(written, problem, "give a file")
+    # Files of size 0 include those in /proc, which may never end.
+    if kind == "file" and not path.stat().st_size:
         raise refuse(written, "is an empty file", "write it again")
     return path
 
@@ -115,16 +129,19 @@ def find(
 def boundary(root: str | None, base_dir: Path, folder: Path) -> Path:
     """The folder that must contain all image files of a data set, links resolved.
 
+    A list or a link in the data could otherwise name any file of the machine.
+
     Args:
         root: as written in the spec; None: the data's own folder.
         base_dir: the spec's folder.
         folder: the data's own folder.
     """
-    return Path(os.path.realpath(folder if root is None else find(root, base_dir, "folder")))
+    widest = folder if root is None else find(root, base_dir, "folder")
+    return Path(os.path.realpath(widest))
 
 
 def refuse_controls(text: str, where: str, what: str) -> str:
-    """The text, unless it could control a terminal or start a new line in outputs.
+    """Return a text that is safe to print: on one line, without control characters.
 
     Args:
         text: an id or class name from the data.
@@ -143,14 +160,14 @@ def refuse_controls(text: str, where: str, what: str) -> str:
 
 
 def different(ids: Sequence[str], where: str) -> Sequence[str]:
-    """The ids, which must be distinct.
+    """Return the ids after checking that they are distinct.
 
     Raises:
         DataError: two ids are the same.
     """
     if len(set(ids)) < len(ids):
-        ordered = sorted(ids)
-        twice = next(first for first, second in pairwise(ordered) if first == second)
+        neighbours = pairwise(sorted(ids))
+        twice = next(first for first, second in neighbours if first == second)
         raise DataError(
             where, f"two samples have the same id {clipped(twice, 80)!r}", "ids must differ"
         )
@@ -163,22 +180,23 @@ def name_text(name: str) -> str:
 
 
 def _missing(path: Path, kind: str, remedy: str) -> tuple[str, str]:
-    """The problem of a missing path and its remedy: which part is missing, and the nearest name
-    there."""
+    """The problem and the remedy of a missing path: its first missing part, and a similar name."""
     parent = path.parent
     name = path.name
+    # Up to the last folder that exists; `name` is what it lacks.
     while not parent.is_dir() and parent != parent.parent:
-        parent, name = parent.parent, parent.name
-    near = (
-        [entry.name for entry in parent.iterdir() if not entry.name.startswith(".")]
-        if os.access(parent, os.R_OK)
-        else []
-    )
-    hint = did_you_mean(name, near)
-    missing = (
-        f": {str(parent)!r} has no {name!r}" if parent != path.parent else f" in {str(parent)!r}"
-    )
-    return f"no such {kind}{missing}", hint if hint.startswith("did you mean") else remedy
+        name = parent.name
+        parent = parent.parent
+    siblings = []
+    if os.access(parent, os.R_OK):
+        siblings = [entry.name for entry in parent.iterdir() if not entry.name.startswith(".")]
+    if parent == path.parent:
+        problem = f"no such {kind} in {str(parent)!r}"
+    else:
+        problem = f"no such {kind}: {str(parent)!r} has no {name!r}"
+    # Without a similar name, did_you_mean lists names; the caller's remedy says more.
+    hint = did_you_mean(name, siblings)
+    return problem, hint if hint.startswith("did you mean") else remedy
 
 
 def first_samples(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[Sample]:
@@ -188,23 +206,23 @@ def first_samples(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[S
         SampleError: a sample is unreadable, and ``skip_bad`` is off.
         NothingLeftError: no sample is readable.
     """
-    taken = 0
-    refused: SampleError | None = None
-    for i in range(len(dataset)):
-        if taken == count:
+    read = 0
+    first_error: SampleError | None = None
+    for index in range(len(dataset)):
+        if read == count:
             return
         try:
-            sample = dataset[i]
+            sample = dataset[index]
         except SampleError as error:
             if not skip_bad:
                 raise error.or_skip() from error
-            refused = refused or error
+            first_error = first_error or error
             continue
-        taken += 1
+        read += 1
         yield sample
-    if refused is not None and not taken:
+    if first_error is not None and not read:
         raise NothingLeftError(
             dataset.where,
             f"none of its {len(dataset)} samples can be used",
-            f"the first: {refused}",
+            f"the first: {first_error}",
         )

@@ -39,7 +39,7 @@ MOST_BYTES = 2**29
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Raster formats that Pillow may decode. Others (EPS) start external programs."""
 
-_CHANNELS = (1, 3)
+_CHANNELS = (1, 3)  # grey and colour: the sizes by which a layout is recognised
 _GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")  # Pillow's modes
 _ORIENTATION = 0x0112  # tag of EXIF
 _UPRIGHT: Mapping[object, Image.Transpose] = {
@@ -51,12 +51,13 @@ _UPRIGHT: Mapping[object, Image.Transpose] = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What makes an image upright, by its orientation in EXIF."""
+"""The turn or reflection that makes an image upright, by its orientation in EXIF."""
 _SIXTEEN_BITS = 65535.0
 _MOST_AUDITED = 2**24  # pixels of an image for the network: 400 MB as float64 with three channels
 
 
-# Pillow's warnings on metadata and size: what matters is refused
+# Pillow warns of metadata and of large images. Sizes are checked here, and an audit reads no
+# metadata but the orientation.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
@@ -98,13 +99,7 @@ def as_pixels(
             "it must be (c, h, w), (h, w, c) or (h, w)",
         )
     if scale is None:
-        scale = (
-            255.0
-            if tensor.dtype == torch.uint8
-            else 1.0
-            if tensor.is_floating_point() or tensor.dtype == torch.bool
-            else None
-        )
+        scale = _full_intensity(tensor.dtype)
     if scale is None or tensor.is_complex():
         raise SampleError(
             where,
@@ -124,22 +119,36 @@ def as_pixels(
     return pixels
 
 
+def _full_intensity(dtype: torch.dtype) -> float | None:
+    """The value of white in images of this type; None if there is no usual one."""
+    if dtype == torch.uint8:
+        return 255.0
+    if dtype.is_floating_point or dtype == torch.bool:
+        return 1.0
+    return None
+
+
 def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
     """A NumPy array, of any byte order and writability, as a tensor."""
     if values.dtype.kind not in "biuf":
         raise SampleError(
             where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats"
         )
+    # torch takes neither foreign byte orders nor long doubles, and warns of read-only arrays.
     dtype = np.dtype(np.float64) if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
     return torch.from_numpy(np.array(values, dtype=dtype, order="C"))
 
 
 def layout_of(shape: Sequence[int]) -> Literal["nchw", "nhwc"] | None:
-    """The layout of images of this shape, which makes the axis of size 1 or 3 the channels; None if
-    ambiguous."""
+    """The layout of images of this shape: the axis of size 1 or 3 is the channels.
+
+    None if both the first and the last axis have such a size, or neither.
+    """
     first = shape[0] in _CHANNELS
     last = shape[-1] in _CHANNELS
-    return None if first == last else "nchw" if first else "nhwc"
+    if first == last:
+        return None
+    return "nchw" if first else "nhwc"
 
 
 def object_pixels(
@@ -171,7 +180,10 @@ def object_pixels(
             "resize and crop are for data sets of images",
         )
     if image.ndim == 3 and layout is None:
-        layout = layout_of(image.shape) or ("nchw" if isinstance(image, Tensor) else None)
+        layout = layout_of(image.shape)
+        # torch's transforms and networks have the channels first; NumPy has no custom.
+        if layout is None and isinstance(image, Tensor):
+            layout = "nchw"
         if layout is None:
             raise SampleError(
                 where,
@@ -200,9 +212,13 @@ def file_pixels(
         SampleError: the file is outside the root, missing, not a regular file, not an image,
             damaged, too large, or smaller than the crop.
     """
-    content, path = (
-        (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
-    )
+    # A mapping is an image of the library ``datasets``.
+    if isinstance(value, Mapping):
+        content = value.get("bytes")
+        path = value.get("path")
+    else:
+        content = value
+        path = value
     with _sample_errors(where):
         if isinstance(content, bytes):
             _refuse_size(len(content), where)
@@ -215,6 +231,8 @@ def file_pixels(
                 f"its image is at {path!r}",
                 "nothing is downloaded: store the images in the data set",
             )
+        # A list or a link of a stranger could name any file of the machine. The resolved path is
+        # checked, and then opened: no link is followed after the check.
         real = Path(os.path.realpath(folder / path))
         if not real.is_relative_to(root):
             raise SampleError(
@@ -223,7 +241,8 @@ def file_pixels(
                 "set root to a folder that all images lie in",
             )
         status = real.stat()
-        if not stat.S_ISREG(status.st_mode):  # pipes and devices could block forever
+        # Pipes and devices could block forever.
+        if not stat.S_ISREG(status.st_mode):
             raise SampleError(where, "is not a regular file", "give an image file")
         _refuse_size(status.st_size, where)
         return _decoded(real, where, options)
@@ -237,30 +256,27 @@ def _sample_errors(where: str) -> Iterator[None]:
     except SampleError:
         raise
     except FileNotFoundError:
-        remedy = (
-            "folders are separated by / here, not by \\"
-            if "\\" in where
-            else "correct the path or leave it out"
-        )
+        remedy = "correct the path or leave it out"
+        if "\\" in where:  # a list that was written on Windows
+            remedy = "folders are separated by / here, not by \\"
         raise SampleError(where, "no such file", remedy) from None
     except Image.DecompressionBombError:
         raise SampleError(
             where, "has more pixels than Pillow decodes", "make it smaller before the audit"
         ) from None
     except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
-        unknown = isinstance(error, UnidentifiedImageError)
-        what = (
-            "is not an image that Pillow can read"
-            if unknown
-            else f"cannot be read, or is damaged ({first_line(error)})"
-        )
-        raise SampleError(where, what, "repair or leave out this file") from None
+        problem = f"cannot be read, or is damaged ({first_line(error)})"
+        if isinstance(error, UnidentifiedImageError):
+            problem = "is not an image that Pillow can read"
+        raise SampleError(where, problem, "repair or leave out this file") from None
 
 
 def _decoded(source: Path | io.BytesIO, where: str, options: ImageOptions) -> Tensor:
     with Image.open(source, formats=FORMATS) as image:
+        # Only the header has been read. An image that resize or crop makes smaller may be larger
+        # here; its size is bounded by Pillow's own limit.
         if options.resize is None and options.crop is None:
-            _refuse_giant(image.size, where)  # before decoding pixels
+            _refuse_giant(image.size, where)
         image.load()
         return image_pixels(image, where, options)
 
@@ -275,13 +291,16 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
     channels: int = options.channels or (1 if is_grey(image) else 3)
     turn = _turn(image)
     flat, scale = _flatten(image, where, channels)
+    # Upright first: width and height of resize and crop are those that a viewer shows.
     upright = flat if turn is None else flat.transpose(turn)
     cropped = _crop(_resize(upright, where, options), where, options)
     _refuse_giant(cropped.size, where)
     values = np.asarray(cropped)  # (height, width) or (height, width, 3)
     if values.dtype.kind == "f":
         values = values.clip(0.0, scale)  # filters may overshoot; with 8 bits Pillow clips, too
-    pixels = as_pixels(values if values.ndim == 2 else np.moveaxis(values, -1, 0), where, scale)
+    if values.ndim == 3:
+        values = np.moveaxis(values, -1, 0)
+    pixels = as_pixels(values, where, scale)
     return pixels.repeat(channels, 1, 1) if pixels.shape[0] < channels else pixels
 
 
@@ -291,7 +310,7 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
-    """What makes the image upright, as viewers show it; None if nothing is needed."""
+    """The turn or reflection that makes the image upright, as viewers show it; None: none."""
     image.load()  # here Pillow itself turns TIFFs, and removes the tag
     try:
         return _UPRIGHT.get(image.getexif().get(_ORIENTATION))
@@ -301,7 +320,9 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 
 def _flatten(image: Image.Image, where: str, channels: int) -> tuple[Image.Image, float]:
     """The image in mode L, RGB or F (16-bit grey), and the value of full intensity."""
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+    # PNG and PPM have at most 16 bits. In mode F, as 8 bits would lose half of them.
+    sixteen_bits = image.mode.startswith("I;16")
+    if sixteen_bits or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return image.convert("I").convert("F"), _SIXTEEN_BITS
     if image.mode in ("I", "F"):
         raise SampleError(
@@ -309,9 +330,11 @@ def _flatten(image: Image.Image, where: str, channels: int) -> tuple[Image.Image
             "has 32-bit pixels, whose scale is not known",
             "save it with 8 or 16 bits, or use kind npz with scale",
         )
+    # What lies under transparent pixels is arbitrary, and viewers show a background there.
     if image.has_transparency_data:
         colour = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", colour.size, "white"), colour)
+    # Grey stays one channel here, and is repeated after the resize, which then costs a third.
     if channels == 3 and image.mode not in ("1", "L"):
         return image.convert("RGB"), 255.0
     return image.convert("L"), 255.0
@@ -321,21 +344,19 @@ def _resize(image: Image.Image, where: str, options: ImageOptions) -> Image.Imag
     if options.resize is None:
         return image
     width, height = image.size
-    if isinstance(options.resize, int):  # rounded as torchvision does
+    if isinstance(options.resize, int):
+        # The longer side is rounded down, as torchvision's Resize does.
         side = options.resize
-        short = min(width, height)
-        new = (
-            side if width == short else int(side * width / short),
-            side if height == short else int(side * height / short),
-        )
+        shorter = min(width, height)
+        new_width = side if width == shorter else int(side * width / shorter)
+        new_height = side if height == shorter else int(side * height / shorter)
     else:
-        new = options.resize[1], options.resize[0]
-    _refuse_giant(new, where)
-    return (
-        image
-        if new == image.size
-        else image.resize(new, Image.Resampling[options.interpolation.upper()])
-    )
+        new_height, new_width = options.resize
+    # A long strip may become a giant as its shorter side is enlarged.
+    _refuse_giant((new_width, new_height), where)
+    if image.size == (new_width, new_height):
+        return image
+    return image.resize((new_width, new_height), Image.Resampling[options.interpolation.upper()])
 
 
 def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
@@ -343,19 +364,23 @@ def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
         return image
     height, width = (options.crop, options.crop) if isinstance(options.crop, int) else options.crop
     if height > image.height or width > image.width:
-        what = (
+        problem = (
             f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
         )
-        raise SampleError(where, what, "set resize, which comes first, or a smaller crop")
+        raise SampleError(where, problem, "set resize, which comes first, or a smaller crop")
     excess = np.array([image.height - height, image.width - width])
-    top, left = (
-        excess // 2 if options.crop_rounding == "floor" else np.round(excess / 2).astype(int)
-    ).tolist()
+    # An odd excess has no exact centre. Transformers rounds the corner down; torchvision and timm
+    # round halves to the even number, as NumPy does.
+    if options.crop_rounding == "floor":
+        top, left = (excess // 2).tolist()
+    else:
+        top, left = np.round(excess / 2).astype(int).tolist()
     return image.crop((left, top, left + width, top + height))
 
 
 def _refuse_size(size: int, where: str) -> None:
-    if size == 0:  # such as files in /proc, which may never end
+    # Files of size 0 include those in /proc, which may never end.
+    if size == 0:
         raise SampleError(where, "is an empty file", "repair or leave out this file")
     if size > MOST_BYTES:
         raise SampleError(where, f"has {size} bytes, more than {MOST_BYTES}", "give a smaller file")

@@ -25,14 +25,12 @@ class DigitsSpec(BaseDatasetSpec):
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Open the split; ids are indices among all 1,797 digits."""
-        # imports torch, which reading a spec does not need
-        from robaudit.datasets.decode import (
-            as_pixels,
-        )
+        # Imports torch, which reading a spec does not need.
+        from robaudit.datasets.decode import as_pixels
 
-        everything, targets = _digits()
+        all_images, targets = _digits()
         chosen = split_indices(targets, self.split)
-        images = everything[chosen]  # 0 to 16
+        images = all_images[chosen]  # (n, 8, 8), from 0 to 16
         decode = functools.partial(as_pixels, scale=16.0)
         ids = [str(index) for index in chosen]
         return ImageSet(
@@ -55,10 +53,14 @@ def _digits() -> tuple[NDArray[np.float64], Labels]:
 
 
 def split_indices(targets: NDArray[np.int64], split: Literal["train", "test", "all"]) -> Labels:
-    """The indices of one split, in increasing order; a seeded random 40 % of every class is the
-    test split.
+    """The indices of one split, in increasing order.
 
-    The generator is NumPy's legacy one, whose stream is frozen: every version gives the same split.
+    A seeded random 40 % of every class is the test split. The generator is NumPy's legacy one,
+    whose stream is frozen: every version gives the same split.
+
+    Args:
+        targets: the classes of all digits (n,).
+        split: which indices to return.
     """
     if split == "all":
         return np.arange(len(targets), dtype=np.int64)
@@ -66,6 +68,6 @@ def split_indices(targets: NDArray[np.int64], split: Literal["train", "test", "a
     chosen = []
     for label in np.unique(targets):
         order = rng.permutation(np.flatnonzero(targets == label))
-        test = round(TEST_SHARE * len(order))
-        chosen.append(order[:test] if split == "test" else order[test:])
+        test_size = round(TEST_SHARE * len(order))
+        chosen.append(order[:test_size] if split == "test" else order[test_size:])
     return np.sort(np.concatenate(chosen)).astype(np.int64)

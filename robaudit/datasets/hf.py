@@ -43,7 +43,7 @@ _RELATIVE = "paths are relative to the spec file"
 _HUB = (
     f"{_RELATIVE}; nothing is downloaded: save a data set of the Hub first, with its save_to_disk"
 )
-# the library's readers
+# The library's readers by suffix. In a folder of several forms, the first that it has is read.
 _FORMS = {
     ".arrow": "arrow",
     ".parquet": "parquet",
@@ -54,9 +54,11 @@ _FORMS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
+# The number of a file among those of one set: -00001, -00001-of-00004, and the Hub's
+# -00001-of-00004-1a2b3c4d.
 _SHARD = re.compile(r"[-_.]?\d+(-of-\d+(-[0-9a-f]+)?)?(?=\.[^/]*$)")
-_MOST_LISTED = 10**5  # entries of a folder that are examined to recognise it
-# columns of WebDataset tars
+_MOST_EXAMINED = 10**5  # entries of a folder, to recognise it: a folder of images may have millions
+# Columns that the library adds to WebDataset tars.
 _KEY = "__key__"
 _TAR = "__url__"
 
@@ -83,7 +85,7 @@ class HfSpec(FilesSpec):
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
         """Files of a known format."""
-        names = islice(visible_files(place), _MOST_LISTED) if place.is_dir() else [written]
+        names = islice(visible_files(place), _MOST_EXAMINED) if place.is_dir() else [written]
         return {"path": written} if any(map(_form_of, names)) else None
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
@@ -96,12 +98,10 @@ class HfSpec(FilesSpec):
             DataError: the files are missing or damaged, or a column is.
             RobauditError: datasets is not installed.
         """
-        # imports torch, which reading a spec does not need
-        from robaudit.datasets.decode import (
-            file_pixels,
-        )
+        # Imports torch, which reading a spec does not need.
+        from robaudit.datasets.decode import file_pixels
 
-        (table, files, root, left_out) = self._table(base_dir)
+        table, files, root, left_out = self._table(base_dir)
         where = self.path
         kinds = _kinds(table)
         image = _column(
@@ -113,61 +113,25 @@ class HfSpec(FilesSpec):
                 f"has no column of images or of their paths (columns: {_shown(kinds)})",
                 "set image_column",
             )
-        label = None
-        if self.label_column is not None:
-            label = _column(
-                "label_column",
-                self.label_column,
-                ("class", "number", "text"),
-                USUAL_LABELS,
-                kinds,
-                where,
-            )
-        labels, names = (
-            (None, self.class_names)
-            if label is None
-            else self._labels(table, label, kinds[label], where)
-        )
-        key = (
-            _column("id_column", self.id_column, ("number", "text"), (), kinds, where)
-            if self.id_column
-            else None
-        )
-        ids = None
-        if key is None and _KEY in kinds and _TAR in kinds:
-            tars = [
-                f"{tar.rpartition('/')[2]}/" if len(files) > 1 else ""
-                for tar in _checked(table, _TAR, where).to_pylist()
-            ]
-            ids = [
-                f"{tar}{name}"
-                for tar, name in zip(tars, _checked(table, _KEY, where).to_pylist(), strict=True)
-            ]
-        elif (key := key or (image if kinds[image] == "text" else None)) is not None:
-            ids = [
-                "" if value is None else str(value).strip()
-                for value in _checked(table, key, where).to_pylist()
-            ]
-            if "" in ids:
-                raise DataError(
-                    where,
-                    f"the column {key!r} is empty in row {ids.index('')}",
-                    "fill it in, or set id_column to another",
-                )
+        labels, class_names = self._labels(table, kinds)
+        ids = self._ids(table, kinds, image, several_files=len(files) > 1)
         _checked(table, image, where)
+        # A row of this table reads its image alone.
         rows = table.select_columns([image])
+        # Images stay encoded: they are decoded here as image files are, with the same limits.
         if kinds[image] == "image":
             rows = rows.cast_column(image, type(table.features[image])(decode=False))
         decode = partial(file_pixels, folder=files[0].parent, root=root, options=self)
         parts = partial(sample_parts, keys=(image, None))
-        known = ids and different(ids, where)
+        if ids is not None:
+            different(ids, where)
         return ImageSet(
             where,
             rows,
             decode,
             labels=labels,
-            ids=known,
-            class_names=names,
+            ids=ids,
+            class_names=class_names,
             parts=parts,
             warnings=left_out,
         )
@@ -179,86 +143,165 @@ class HfSpec(FilesSpec):
         Raises:
             DataError: there is no column of this name, or it holds no numbers, classes or texts.
         """
-        (table, *_) = self._table(base_dir)
+        table, *_ = self._table(base_dir)
         where = self.path
         fits = ("class", "number", "text")
         name = _column(BY.words, name, fits, (), _kinds(table), where) or name
         classes = getattr(table.features[name], "names", None)
-        return [
-            "" if value is None else str(value if classes is None else classes[value])
-            for value in _checked(table, name, where).to_pylist()
-        ]
+        texts = []
+        for value in _checked(table, name, where).to_pylist():
+            if value is None:
+                texts.append("")
+            else:
+                texts.append(str(value if classes is None else classes[value]))
+        return texts
 
     def _table(self, base_dir: Path) -> tuple[Any, list[Path], Path, tuple[str, ...]]:
-        """The table, its files, the folder that all image files must lie in, and a warning about
-        files that are left out."""
+        """Open the table.
+
+        Returns:
+            The table, its files, the folder that must contain all image files, and a warning about
+            files that are left out.
+        """
         place = base_dir / expanded(self.path)
         where = self.path
         form, files, left_out = _chosen_files(where, base_dir)
-        root = boundary(
-            self.root,
-            base_dir,
-            place if place.is_dir() else Path(os.path.commonpath([file.parent for file in files])),
-        )
-        for file in files if place.is_dir() else ():  # otherwise the spec names the files
+        if place.is_dir():
+            own_folder = place
+        else:
+            own_folder = Path(os.path.commonpath([file.parent for file in files]))
+        root = boundary(self.root, base_dir, own_folder)
+        # A link in the folder may lead to any file. Without a folder, the spec names the files.
+        for file in files if place.is_dir() else ():
             if not Path(os.path.realpath(file)).is_relative_to(root) or not file.is_file():
                 raise DataError(
                     where,
                     f"its file {file.name!r} is not a file in its folder",
                     "set root to a folder that all files lie in",
                 )
+        # Fields of structures become columns: json.breed, image.bytes.
         return _opened(form, files, where).flatten(), files, root, left_out
 
-    def _labels(
-        self, table: Any, column: str, kind: str, where: str
-    ) -> tuple[Labels, tuple[str, ...] | None]:
-        """The labels as class indices, -1 for none, and the class names."""
+    def _ids(
+        self, table: Any, kinds: Mapping[str, str], image: str, *, several_files: bool
+    ) -> list[str] | None:
+        """The ids of the samples; None: their indices.
+
+        Raises:
+            DataError: the column of ids is missing, damaged or has gaps.
+        """
+        where = self.path
+        column = None
+        if self.id_column:
+            column = _column("id_column", self.id_column, ("number", "text"), (), kinds, where)
+        if column is None and _KEY in kinds and _TAR in kinds:
+            tars = _checked(table, _TAR, where).to_pylist()
+            keys = _checked(table, _KEY, where).to_pylist()
+            if not several_files:
+                return [str(key) for key in keys]
+            # Every tar may have a key 0001.
+            tar_names = [tar.rpartition("/")[2] for tar in tars]
+            return [f"{tar}/{key}" for tar, key in zip(tar_names, keys, strict=True)]
+        if column is None and kinds[image] == "text":
+            column = image
+        if column is None:
+            return None
         values = _checked(table, column, where).to_pylist()
-        if kind == "text":
-            return text_labels(
-                [(text or "").strip() for text in values], where, self.class_names, self.class_ids
+        ids = ["" if value is None else str(value).strip() for value in values]
+        if "" in ids:
+            raise DataError(
+                where,
+                f"the column {column!r} is empty in row {ids.index('')}",
+                "fill it in, or set id_column to another",
             )
-        labels = label_array(
-            np.array([-1 if value is None else value for value in values]), where, len(values)
-        )
-        if kind == "number":
+        return ids
+
+    def _labels(
+        self, table: Any, kinds: Mapping[str, str]
+    ) -> tuple[Labels | None, tuple[str, ...] | None]:
+        """The labels as class indices (n,), -1 for none, and the class names; None without labels.
+
+        Raises:
+            DataError: the column of labels is missing, damaged or not one of labels.
+        """
+        where = self.path
+        column = None
+        if self.label_column is not None:
+            fits = ("class", "number", "text")
+            column = _column("label_column", self.label_column, fits, USUAL_LABELS, kinds, where)
+        if column is None:
+            return None, self.class_names
+        values = _checked(table, column, where).to_pylist()
+        if kinds[column] == "text":
+            texts = [(text or "").strip() for text in values]
+            return text_labels(texts, where, self.class_names, self.class_ids)
+        numbers = np.array([-1 if value is None else value for value in values])
+        labels = label_array(numbers, where, len(values))
+        if kinds[column] == "number":
             return labels, self.class_names
-        own = tuple(map(str, table.features[column].names))
-        if int(labels.max(initial=-1)) >= len(own):
+        own_names = tuple(map(str, table.features[column].names))
+        if int(labels.max(initial=-1)) >= len(own_names):
             what = (
                 f"the column {column!r} has the label {int(labels.max())} (row "
-                f"{int(labels.argmax())}), but {len(own)} classes"
+                f"{int(labels.argmax())}), but {len(own_names)} classes"
             )
             raise DataError(where, what, "repair it")
-        return self._by_name(own, where)[labels], self.class_names or own
+        # The label -1 takes the last entry, which is -1.
+        return self._indices_by_class(own_names)[labels], self.class_names or own_names
 
-    def _by_name(self, own: tuple[str, ...], where: str) -> Labels:
-        """The user's class index for each class of the data set; the last entry is -1, for no
-        label.
+    def _indices_by_class(self, own_names: tuple[str, ...]) -> Labels:
+        """The user's class index for each class of the data set, and -1 at the end, for no label.
 
         Classes match by index if both have equally many names and share at least half of them, each
         with the same index. Otherwise they match by name, and the user's ``class_names`` must
         contain every name.
         """
-        same = np.array([*range(len(own)), -1], dtype=np.int64)
+        same = np.array([*range(len(own_names)), -1], dtype=np.int64)
         if self.class_names is None:
             return same
         classes = ClassIndex(self.class_names, self.class_ids)
-        numbers = [classes.find(name) for name in own]
-        fits = len(own) == len(self.class_names) and all(
-            number in (place, None) for place, number in enumerate(numbers)
-        )
-        if fits and 2 * numbers.count(None) <= len(own):
+        found = [classes.find(name) for name in own_names]
+        # None: a class that the user calls otherwise. Half of the names must agree; two unrelated
+        # lists of the same length would fit, too.
+        in_place = all(index in (place, None) for place, index in enumerate(found))
+        mostly_known = 2 * found.count(None) <= len(own_names)
+        if len(own_names) == len(self.class_names) and in_place and mostly_known:
             return same
-        return np.array(
-            [*(classes.index(name, where, f"its class {name!r}") for name in own), -1],
-            dtype=np.int64,
+        indices = [classes.index(name, self.path, f"its class {name!r}") for name in own_names]
+        return np.array([*indices, -1], dtype=np.int64)
+
+
+def _folder_files(path: str, place: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """The data files of a folder, all of one form and one set, and a warning about other files.
+
+    Raises:
+        DataError: the folder holds several sets of files, such as the splits of a data set.
+    """
+    all_names = sorted(visible_files(place))
+    form_of = {name: _form_of(name) for name in all_names}
+    form = next((form for form in _FORMS.values() if form in form_of.values()), None)
+    data_names = [name for name in all_names if form_of[name] is not None]
+    names = [name for name in data_names if form_of[name] == form]
+    other_names = [name for name in data_names if form_of[name] != form]
+    # train-00000.parquet and train-00001.parquet are one set.
+    sets = list(dict.fromkeys(_SHARD.sub("*", name) for name in names))
+    if len(sets) > 1:
+        what = f"holds {len(sets)} sets of files ({', '.join(sets[:5])})"
+        raise DataError(path, what, f"name one: path: {path.rstrip('/')}/{sets[0]}")
+    links = not_read(list(filter(is_link, all_names)), "linked folder")
+    others = not_read(other_names, "file", " of other forms")
+    warning: tuple[str, ...] = ()
+    if links or others:
+        parts = ", ".join(filter(None, (links, others)))
+        warning = (
+            f"{path}: not read: {parts}; copy linked folders, and give one form of files a "
+            "folder of its own",
         )
+    return [place / name for name in names], warning
 
 
 def _chosen_files(path: str, base_dir: Path) -> tuple[str, list[Path], tuple[str, ...]]:
-    """The reader's name, the files in order, and a warning about other data in the folder, which
-    are left out.
+    """The reader's name, the files in order, and a warning about other files in the folder.
 
     Raises:
         DataError: there are no files, or a folder holds several sets of them, such as the splits of
@@ -268,31 +311,10 @@ def _chosen_files(path: str, base_dir: Path) -> tuple[str, list[Path], tuple[str
     suffixes = f"known suffixes: {' '.join(_FORMS)}"
     left_out: tuple[str, ...] = ()
     if place.is_dir():
-        found = sorted(visible_files(place))
-        names = [name for name in found if _form_of(name)]
-        form = next(
-            (form for form in _FORMS.values() if any(_form_of(name) == form for name in names)),
-            None,
-        )
-        sets = list(
-            dict.fromkeys(_SHARD.sub("*", name) for name in names if _form_of(name) == form)
-        )
-        if len(sets) > 1:
-            what = f"holds {len(sets)} sets of files ({', '.join(sets[:5])})"
-            raise DataError(path, what, f"name one: path: {path.rstrip('/')}/{sets[0]}")
-        files = [place / name for name in names if _form_of(name) == form]
-        links = not_read(list(filter(is_link, found)), "linked folder")
-        others = not_read(
-            [name for name in names if _form_of(name) != form], "file", " of other forms"
-        )
-        if links or others:
-            parts = ", ".join(filter(None, (links, others)))
-            left_out = (
-                f"{path}: not read: {parts}; copy linked folders, and give one form of files a "
-                "folder of its own",
-            )
+        files, left_out = _folder_files(path, place)
+    # A file may have brackets in its name.
     elif glob.has_magic(path) and not os.path.lexists(place):
-        # pathlib takes no absolute patterns
+        # pathlib takes no absolute patterns.
         names = glob.glob(str(place), recursive=True)  # noqa: PTH207
         files = [find(name, base_dir, "file") for name in sorted(names)]
     else:
@@ -311,34 +333,41 @@ def _chosen_files(path: str, base_dir: Path) -> tuple[str, list[Path], tuple[str
 
 def _form_of(name: str) -> str | None:
     """The library's reader for a file of this name, if any."""
-    own_cache = name.rpartition("/")[2].startswith("cache-")  # beside saved data
-    return (
-        None
-        if own_cache
-        else next((form for suffix, form in _FORMS.items() if name.lower().endswith(suffix)), None)
-    )
+    # The library's own caches lie beside saved data.
+    if name.rpartition("/")[2].startswith("cache-"):
+        return None
+    fitting = (form for suffix, form in _FORMS.items() if name.lower().endswith(suffix))
+    return next(fitting, None)
 
 
 def _opened(form: str, files: Sequence[Path], where: str) -> Any:
-    """Read the table in these files, without the library's telemetry, progress bars, log and
-    warnings."""
+    """Read the table in these files, silently.
+
+    Args:
+        form: the library's reader.
+        files: the table's files, in order.
+        where: the data set, for messages.
+    """
     try:
         import datasets
     except ImportError:
         raise needs_extra(where, "datasets", "hf") from None
+    # The library otherwise tells the Hub of each load_dataset.
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
     try:
         with _quiet(datasets):
             if form == "arrow":
-                return datasets.concatenate_datasets(
-                    [datasets.Dataset.from_file(str(file)) for file in files]
-                )
+                # Mapped where they are; load_dataset would copy them to the cache.
+                tables = [datasets.Dataset.from_file(str(file)) for file in files]
+                return datasets.concatenate_datasets(tables)
+            # The library takes names for patterns.
             names = [glob.escape(str(file.absolute())) for file in files]
             return datasets.load_dataset(form, data_files={"data": names}, split="data")
     except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
-        # sentence; torch advises to unpickle
-        first = re.split(r"(?<=\.)\s", first_line(error.__cause__ or error), maxsplit=1)[0]
-        what = f"cannot be read by the library datasets ({first})"
+        # The first sentence only: torch's next one advises to unpickle the file.
+        reason = first_line(error.__cause__ or error)
+        sentence = re.split(r"(?<=\.)\s", reason, maxsplit=1)[0]
+        what = f"cannot be read by the library datasets ({sentence})"
         raise DataError(
             where,
             what,
@@ -348,6 +377,7 @@ def _opened(form: str, files: Sequence[Path], where: str) -> Any:
 
 @contextlib.contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
+    """Turn off the library's progress bars, log and warnings."""
     level = datasets.logging.get_verbosity()
     bars = not datasets.are_progress_bars_disabled()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL + 1)
@@ -363,8 +393,13 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _checked(table: Any, name: str, where: str) -> Any:
-    """A column of a table, after checking that every value lies within its mapped file, which Arrow
-    does not do by default."""
+    """A column of a table, after checking that every value lies within its mapped file.
+
+    Arrow does not check this by default: offsets of a hostile file could lead outside its memory.
+
+    Raises:
+        DataError: the column is damaged.
+    """
     column = table.data.column(name)
     try:
         column.validate(full=True)
@@ -381,13 +416,17 @@ def _kinds(table: Any) -> dict[str, str]:
 
 
 def _kind(feature: Any) -> str:
+    """The kind of a column, from its type in the library."""
     name = type(feature).__name__
-    values = str(getattr(feature, "dtype", ""))
+    dtype = str(getattr(feature, "dtype", ""))
     if name != "Value":
         return {"Image": "image", "ClassLabel": "class"}.get(name, "")
-    if "binary" in values or "string" in values:  # also large_string, string_view
-        return "bytes" if "binary" in values else "text"
-    return "number" if values.startswith(("int", "uint", "float", "bool")) else ""
+    # Arrow also has large_binary, binary_view, large_string and string_view.
+    if "binary" in dtype:
+        return "bytes"
+    if "string" in dtype:
+        return "text"
+    return "number" if dtype.startswith(("int", "uint", "float", "bool")) else ""
 
 
 def _column(
@@ -398,8 +437,10 @@ def _column(
     kinds: Mapping[str, str],
     where: str,
 ) -> str | None:
-    """The column that an option names; else the only column of images, bytes or classes; else a
-    column with a usual name; else None.
+    """The column for a use, or None if there is none.
+
+    It is the column that the option names. Without the option, it is the only column of images,
+    bytes or classes (in this order), else a column with a usual name.
 
     Args:
         option: for messages.
@@ -412,8 +453,9 @@ def _column(
     Raises:
         DataError: there are several, there is no such column, or it has another kind.
     """
-    column = None
+    column: str | None
     if value:
+        # An image without the library's type is a structure of bytes and path.
         column = value if value in kinds else f"{value}.bytes"
         if column not in kinds:
             raise DataError(
@@ -421,19 +463,13 @@ def _column(
                 f"has no column {value!r} (columns: {_shown(kinds)})",
                 option + f": {did_you_mean(value, kinds)}",
             )
-    for wanted in ("image", "bytes", "class") if column is None else ():
-        hits = [name for name, kind in kinds.items() if kind == wanted and wanted in fits]
-        if len(hits) > 1:
-            raise DataError(
-                where,
-                f"has {len(hits)} columns of kind {wanted}: {_shown(hits)}",
-                "choose one: " + option + f": {hits[0]}",
-            )
-        if hits:
-            return hits[0]
-    if column is None:
-        last = {name.rpartition(".")[2]: name for name in reversed(list(kinds))}
-        column = last.get(usual(names, list(last)) or "")
+    else:
+        column = _only_column(option, fits, kinds, where)
+        if column is not None:
+            return column
+        # The first of several columns with the same last part stays.
+        by_last_part = {name.rpartition(".")[2]: name for name in reversed(list(kinds))}
+        column = by_last_part.get(usual(names, list(by_last_part)) or "")
     if column is not None and kinds[column] not in fits:
         raise DataError(
             where,
@@ -443,5 +479,29 @@ def _column(
     return column
 
 
+def _only_column(
+    option: str, fits: Sequence[str], kinds: Mapping[str, str], where: str
+) -> str | None:
+    """The only column of images; else of bytes; else of classes; None if there is none.
+
+    Raises:
+        DataError: there are several of one kind.
+    """
+    for wanted in ("image", "bytes", "class"):
+        if wanted not in fits:
+            continue
+        columns = [name for name, kind in kinds.items() if kind == wanted]
+        if len(columns) > 1:
+            raise DataError(
+                where,
+                f"has {len(columns)} columns of kind {wanted}: {_shown(columns)}",
+                "choose one: " + option + f": {columns[0]}",
+            )
+        if columns:
+            return columns[0]
+    return None
+
+
 def _shown(names: Sequence[str] | Mapping[str, str]) -> str:
+    """Names of columns for a message; a file of a stranger may have any number."""
     return clipped(", ".join(list(names)[:20]), 200) or "none"

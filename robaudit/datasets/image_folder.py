@@ -1,5 +1,4 @@
-"""A folder with a subfolder of images for each class, or of images without labels, as a data
-set."""
+"""A folder of images as a data set: with a subfolder for each class, or without labels."""
 
 from __future__ import annotations
 
@@ -7,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,25 +20,29 @@ from robaudit.errors import DataError
 from robaudit.spec.model import FilesSpec
 from robaudit.text import count
 
+# Suffixes of the formats that decode.py accepts.
 _SUFFIXES = frozenset(
     (
-        *(
-            ".png",
-            ".jpg",
-            ".jpeg",
-            ".jpe",
-            ".jfif",
-            ".jp2",
-            ".j2k",
-            ".bmp",
-            ".ppm",
-            ".pgm",
-            ".pbm",
-            ".pnm",
-        ),
-        *(".tif", ".tiff", ".webp", ".gif"),
+        ".png",
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".jp2",
+        ".j2k",
+        ".bmp",
+        ".ppm",
+        ".pgm",
+        ".pbm",
+        ".pnm",
+        ".tif",
+        ".tiff",
+        ".webp",
+        ".gif",
     )
 )
+# Files that usually lie beside images and are none: leaving them out needs no warning. ".db" is
+# the Thumbs.db of Windows.
 _TEXTS = frozenset(
     (
         ".txt",
@@ -57,7 +61,7 @@ _TEXTS = frozenset(
         "",
     )
 )
-"""Suffixes of files that usually lie beside images and are none."""
+# Names of folders that are splits of a data set, and would be taken for classes.
 _SPLITS = frozenset(
     (
         "test",
@@ -72,7 +76,7 @@ _SPLITS = frozenset(
         "training",
     )
 )
-_SYNSET = re.compile(r"n\d{8}")
+_SYNSET = re.compile(r"n\d{8}")  # WordNet's ids, by which ImageNet names its class folders
 
 
 class ImagesSpec(FilesSpec):
@@ -91,53 +95,48 @@ class ImagesSpec(FilesSpec):
         Raises:
             DataError: there are no images, or their folders are not classes.
         """
-        # imports torch, which reading a spec does not need
-        from robaudit.datasets.decode import (
-            file_pixels,
-        )
+        # Imports torch, which reading a spec does not need.
+        from robaudit.datasets.decode import file_pixels
 
         folder = find(self.path, base_dir, "folder")
         folders = _in_order(visible_folders(folder))
-        listed = {
+        # Without class folders, all files are in one group without a name.
+        files_by_folder = {
             subfolder: sorted(visible_files(folder, subfolder)) for subfolder in folders or ("",)
         }
-        by_folder = {
-            subfolder: list(filter(_is_image, files)) for subfolder, files in listed.items()
+        images_by_folder = {
+            subfolder: list(filter(_is_image, files))
+            for subfolder, files in files_by_folder.items()
         }
-        names = [name for images in by_folder.values() for name in images]
+        names = list(chain.from_iterable(images_by_folder.values()))
         labels = np.full(len(names), -1, dtype=np.int64)
         class_names = self.class_names
         if not names:
-            what = (
-                f"has no images in its {count(len(folders), 'class folder')}"
-                if folders
-                else "holds no images"
-            )
-            raise DataError(self.path, what, f"known suffixes: {' '.join(sorted(_SUFFIXES))}")
+            problem = "holds no images"
+            if folders:
+                problem = f"has no images in its {count(len(folders), 'class folder')}"
+            raise DataError(self.path, problem, f"known suffixes: {' '.join(sorted(_SUFFIXES))}")
         beside: list[str] = []
         if folders:
-            labels, class_names = _folder_labels(self, by_folder, names)
-            beside = sorted(
-                entry.name
-                for entry in os.scandir(folder)
-                if entry.is_file() and _is_image(entry.name)
-            )
+            labels, class_names = _folder_labels(self, images_by_folder, names)
+            files = [entry.name for entry in os.scandir(folder) if entry.is_file()]
+            beside = sorted(filter(_is_image, files))
         elif (folder / METADATA).is_file():
+            # The labels are in this file; without it, the audit would have none.
             remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA}"
             raise DataError(
                 self.path, f"holds {count(len(names), 'image')} but no class folders", remedy
             )
+        root = boundary(self.root, base_dir, folder)
         return ImageSet(
             self.path,
             names,
-            partial(
-                file_pixels, folder=folder, root=boundary(self.root, base_dir, folder), options=self
-            ),
+            partial(file_pixels, folder=folder, root=root, options=self),
             labels=labels,
             ids=[name_text(name) for name in names],
             class_names=class_names,
             notes=tuple(_order_notes(self, folders)),
-            warnings=tuple(_left_out(self.path, listed, by_folder, beside)),
+            warnings=tuple(_left_out(self.path, files_by_folder, images_by_folder, beside)),
         )
 
 
@@ -150,45 +149,44 @@ def _suffix(name: str) -> str:
 
 
 def _in_order(folders: Sequence[str]) -> list[str]:
-    """Class folders in the order of their names; of their numbers if all names are numbers."""
-    return (
-        sorted(folders, key=lambda name: (int(name), name))
-        if all(map(str.isdecimal, folders))
-        else list(folders)
-    )
+    """Class folders in the order of their names, or of their numbers if all names are numbers."""
+    if all(map(str.isdecimal, folders)):
+        # The name decides between 1 and 01.
+        return sorted(folders, key=lambda name: (int(name), name))
+    return list(folders)
 
 
 def _order_notes(spec: ImagesSpec, folders: Sequence[str]) -> Iterator[str]:
-    """The note that class folders are in the order of numbers, where the order of texts is
-    another."""
-    if spec.class_names is None and sorted(folders) != list(folders):
-        first, texts = (", ".join(names[:3]) for names in (folders, sorted(folders)))
-        other = (
-            f"not as text ({texts}, ...) as in torchvision's ImageFolder; class_names sets "
+    """A note on class folders that are sorted as numbers, if sorting them as text differs."""
+    as_text = sorted(folders)
+    if spec.class_names is None and as_text != list(folders):
+        first_numbers = ", ".join(folders[:3])
+        first_texts = ", ".join(as_text[:3])
+        yield (
+            f"{spec.path}: the class folders are sorted as numbers ({first_numbers}, ...), "
+            f"not as text ({first_texts}, ...) as in torchvision's ImageFolder; class_names sets "
             "another order"
         )
-        yield f"{spec.path}: the class folders are sorted as numbers ({first}, ...), {other}"
 
 
 def _left_out(
     where: str,
-    listed: Mapping[str, Sequence[str]],
-    images: Mapping[str, Sequence[str]],
+    files_by_folder: Mapping[str, Sequence[str]],
+    images_by_folder: Mapping[str, Sequence[str]],
     beside: Sequence[str],
 ) -> Iterator[str]:
     """The warning about files and folders that are not read, if there are any.
 
     Args:
         where: the data set.
-        listed, images: all visible files and the images, by class folder.
+        files_by_folder, images_by_folder: all visible files and the images, by class folder.
         beside: images beside class folders.
     """
-    every = [name for files in listed.values() for name in files]
-    links = list(filter(is_link, every))
-    others = [
-        name for name in every if not is_link(name) and _suffix(name) not in _SUFFIXES | _TEXTS
-    ]
-    empty = [folder for folder, files in images.items() if not files]
+    all_files = list(chain.from_iterable(files_by_folder.values()))
+    links = list(filter(is_link, all_files))
+    expected = _SUFFIXES | _TEXTS
+    others = [name for name in all_files if not is_link(name) and _suffix(name) not in expected]
+    empty = [folder for folder, images in images_by_folder.items() if not images]
     parts = (
         not_read(links, "linked folder"),
         not_read(others, "file", " of other formats", sorted(set(map(_suffix, others)))),
@@ -205,6 +203,11 @@ def _folder_labels(
 ) -> tuple[Labels, tuple[str, ...]]:
     """Labels and class names of images in class folders, which may have folders inside.
 
+    Args:
+        spec: the data set.
+        images: the images by class folder.
+        names: all images, whose labels are returned in this order.
+
     Raises:
         DataError: the folders are not classes, or one without images would shift the labels of
             those after it.
@@ -217,24 +220,26 @@ def _folder_labels(
         remedy = "remove it; if it is a class, write class_names in the order of the logits"
         raise DataError(f"{spec.path}/{name_text(empty)}", what, remedy)
     index, class_names = _classes(spec, [name_text(name) for name in folders])
-    return np.array(
-        [index[name_text(name.split("/", 1)[0])] for name in names], dtype=np.int64
-    ), class_names
+    class_folders = (name.split("/", 1)[0] for name in names)
+    labels = np.array([index[name_text(folder)] for folder in class_folders], dtype=np.int64)
+    return labels, class_names
 
 
 def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """The class index of every folder, and the class names: by ``class_names``, else by the order
-    of the folders.
+    """The class index of every folder, and the class names.
 
-    Folders that are synsets (``n01440764``), as many as class names, have class indices in their
-    own order.
+    Indices are the places of the folders' names in ``class_names``. Without class names, the
+    folders are the classes, in order. Folders that are synsets (``n01440764``), as many as class
+    names, have class indices in their own order.
     """
     class_names = spec.class_names
     classes = ClassIndex(class_names or present, spec.class_ids if class_names else None)
-    index = {name: number for name in present if (number := classes.find(name)) is not None}
+    found = {name: classes.find(name) for name in present}
+    index = {name: number for name, number in found.items() if number is not None}
     unknown = next((name for name in present if name not in index), None)
     if unknown is None or class_names is None:
         return index, class_names or tuple(present)
+    # ImageNet's classes are in the order of their synsets.
     synsets = all(map(_SYNSET.fullmatch, present))
     if synsets and len(class_names) == len(present):
         return {name: number for number, name in enumerate(sorted(present))}, class_names
@@ -249,17 +254,14 @@ def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], 
 
 
 def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse folders that are splits, or hold no image but folders of images."""
+    """Refuse folders that are splits, or hold only folders of images."""
     deep = all(name.count("/") > 1 for name in names)
     splits = len(folders) > 1 and all(name.lower() in _SPLITS for name in folders)
     if spec.class_names is None and (deep or splits):
-        what = (
-            f"has folders that {'hold only folders' if deep else 'are splits, not classes'} "
-            f"({', '.join(folders[:5])})"
-        )
-        raise DataError(
-            spec.path,
-            what,
+        kind = "hold only folders" if deep else "are splits, not classes"
+        # The last folder is an example: of train and val, the one to audit.
+        remedy = (
             f"name one: path: {spec.path.rstrip('/')}/{folders[-1]}; or write class_names if "
-            "they are classes",
+            "they are classes"
         )
+        raise DataError(spec.path, f"has folders that {kind} ({', '.join(folders[:5])})", remedy)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 ONE_BY_ONE = threading.RLock()
-"""Lock around reads by code of a program or library that may not be thread-safe."""
+"""Lock around reads by code of a program or library that may not be thread-safe.
+
+Reentrant, because a data set in memory may read samples of another one.
+"""
 
 
 class ImageSet:
@@ -69,6 +72,8 @@ class ImageSet:
 
     def sample_id(self, index: int) -> str:
         """The id, or the index as text."""
+        # Makes a negative index positive, and raises IndexError beyond the end, so that a `for`
+        # loop over the data set ends.
         index = range(len(self))[index]
         return str(index) if self._ids is None else self._ids[index]
 
@@ -89,13 +94,14 @@ class ImageSet:
         image, label = (item, None) if self._parts is None else self._parts(item, where)
         if self._labels is not None:
             label = self._labels[index]
-        return Sample(
-            sample_id, self._decode(image, where), as_label(label, where, self.class_names)
-        )
+        # Outside the lock of `_item`: several threads may decode at once.
+        pixels = self._decode(image, where)
+        return Sample(sample_id, pixels, as_label(label, where, self.class_names))
 
     def _item(self, index: int, where: str) -> Any:
+        lock = contextlib.nullcontext() if self._parallel else ONE_BY_ONE
         try:
-            with contextlib.nullcontext() if self._parallel else ONE_BY_ONE:
+            with lock:
                 return self._items[index]
         except Exception as error:  # noqa: BLE001  libraries and programs may raise anything
             raise SampleError(
@@ -106,19 +112,31 @@ class ImageSet:
 def sample_parts(
     item: Any, where: str, keys: tuple[str, str | None] = ("", None)
 ) -> tuple[Any, Any]:
-    """Image and label of a sample, which is an image, (image, label), or a mapping with these keys.
+    """Split a sample into image and label.
+
+    A sample is an image, a pair (image, label), or a mapping. Without a label, the second value is
+    None.
+
+    Args:
+        item: the sample.
+        where: its name, for messages.
+        keys: the keys of image and label in a mapping; None: no label.
 
     Raises:
         SampleError: it has another form.
     """
     if isinstance(item, Mapping):
-        if missing := [key for key in keys if key is not None and key not in item]:
+        image_key, label_key = keys
+        missing = [key for key in keys if key is not None and key not in item]
+        if missing:
             raise SampleError(
                 where, f"has no {missing[0]!r}", f"it has {', '.join(map(str, item))}"
             )
-        return item[keys[0]], None if keys[1] is None else item[keys[1]]
+        image = item[image_key]
+        return image, None if label_key is None else item[label_key]
     if isinstance(item, tuple | list):
         if not item:
             raise SampleError(where, "is empty", "samples are images, (image, label) or mappings")
+        # A tuple may have further parts, which an audit does not need.
         return item[0], item[1] if len(item) > 1 else None
     return item, None

@@ -11,6 +11,7 @@ from robaudit.datasets.dataset import name_text
 from robaudit.errors import DataError
 from robaudit.text import count, printable
 
+# Both are in order of precedence: the first name that a table has is its column.
 USUAL_PATHS = (
     "path",
     "file_name",
@@ -25,29 +26,45 @@ USUAL_PATHS = (
 )
 """Usual names of columns of image paths."""
 USUAL_LABELS = (
-    *("label", "labels", "class", "cls", "class_id", "class_idx", "class_name"),
-    *("target", "category", "label_id", "label_name", "y"),
+    "label",
+    "labels",
+    "class",
+    "cls",
+    "class_id",
+    "class_idx",
+    "class_name",
+    "target",
+    "category",
+    "label_id",
+    "label_name",
+    "y",
 )
 """Usual names of columns of labels."""
 METADATA = "metadata.csv"
-"""The file with labels of the images in its folder, as in the library ``datasets``; its column of
-paths is ``file_name``."""
+"""The file with labels of the images in its folder, as in the library ``datasets``.
 
-_SHOWN = 3  # names
+Its column of paths is ``file_name``.
+"""
+
+_MOST_SHOWN = 3  # names in a warning
 
 
 def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
     """The column for the first of these names that exists, ignoring case; None if none does."""
-    lower = {column.lower(): column for column in reversed(columns)}
-    return next((lower[name] for name in names if name in lower), None)
+    # Reversed, so that the first of two columns that differ only in case stays.
+    by_lower_case = {column.lower(): column for column in reversed(columns)}
+    return next((by_lower_case[name] for name in names if name in by_lower_case), None)
 
 
 def visible_files(root: Path, inside: str = "") -> Iterator[str]:
-    """The files below a folder (or its subfolder ``inside``) that are not hidden, as paths relative
-    to ``root`` with slashes.
+    """The visible files below a folder, as paths relative to ``root`` with slashes.
 
-    A link to a folder is not followed, because it may lead in a circle. It is listed like a file,
-    with a slash at the end.
+    Files and folders whose names begin with a dot are hidden. A link to a folder is not followed,
+    because it may lead in a circle. It is listed like a file, with a slash at the end.
+
+    Args:
+        root: the folder.
+        inside: a subfolder, to list only its files.
 
     Raises:
         DataError: a folder cannot be listed; without it, a class could be missing.
@@ -60,15 +77,15 @@ def visible_files(root: Path, inside: str = "") -> Iterator[str]:
             "give folders that you may read",
         ) from None
 
+    # Texts instead of Path objects: a data set may have a million files.
     for place, folders, names in os.walk(root / inside, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = [name for name in folders if not name.startswith(".")]  # os.walk skips others
         links = [f"{name}/" for name in folders if os.path.islink(f"{place}/{name}")]  # noqa: PTH114
         below = Path(place).relative_to(root).as_posix()
-        yield from (
-            name if below == "." else f"{below}/{name}"
-            for name in (*names, *links)
-            if not name.startswith(".")
-        )
+        prefix = "" if below == "." else f"{below}/"
+        for name in (*names, *links):
+            if not name.startswith("."):
+                yield f"{prefix}{name}"
 
 
 def visible_folders(folder: Path) -> list[str]:
@@ -79,9 +96,8 @@ def visible_folders(folder: Path) -> list[str]:
     """
     try:
         with os.scandir(folder) as entries:
-            return sorted(
-                entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
-            )
+            folders = [entry.name for entry in entries if entry.is_dir()]
+        return sorted(name for name in folders if not name.startswith("."))
     except OSError as error:
         raise DataError(
             str(folder), f"cannot be listed ({error.strerror})", "give a folder that you may read"
@@ -96,8 +112,9 @@ def is_link(name: str) -> bool:
 def not_read(
     names: Sequence[str], noun: str, rest: str = "", shown: Iterable[str] | None = None
 ) -> str:
-    """Files or folders that are not read, for a warning: ``2 linked folders (cat/more, dog/more)``;
-    empty without any.
+    """The part of a warning that counts files or folders which are not read; empty without any.
+
+    An example: ``2 linked folders (cat/more, dog/more)``.
 
     Args:
         names: of the files or folders.
@@ -107,6 +124,7 @@ def not_read(
     """
     if not names:
         return ""
-    examples = list(names[: _SHOWN + 1] if shown is None else shown)
-    listed = ", ".join(printable(name_text(name.rstrip("/"))) for name in examples[:_SHOWN])
-    return f"{count(len(names), noun)}{rest} ({listed}{', ...' if len(examples) > _SHOWN else ''})"
+    examples = list(names[: _MOST_SHOWN + 1] if shown is None else shown)
+    listed = ", ".join(printable(name_text(name.rstrip("/"))) for name in examples[:_MOST_SHOWN])
+    ellipsis = ", ..." if len(examples) > _MOST_SHOWN else ""
+    return f"{count(len(names), noun)}{rest} ({listed}{ellipsis})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -22,9 +23,9 @@ from robaudit.spec.fields import Positive
 from robaudit.spec.model import BaseDatasetSpec
 from robaudit.text import first_line
 
-_MOST_VALUES = 3 * 2**24
-_LISTED = 20
-_OF_MEMORY = 0.5  # share of the free memory for the arrays
+_MOST_VALUES = 3 * 2**24  # of an image: three channels of the largest image that decode.py takes
+_MOST_LISTED = 20  # names of arrays in a message
+_OF_MEMORY = 0.5  # the share of the free memory that an array may take; the audit needs the rest
 
 
 class NpzSpec(BaseDatasetSpec):
@@ -56,26 +57,26 @@ class NpzSpec(BaseDatasetSpec):
         Raises:
             DataError: the file or an array is missing, damaged, or has no images or labels.
         """
-        # imports torch, which reading a spec does not need
-        from robaudit.datasets.decode import (
-            as_pixels,
-        )
+        # Imports torch, which reading a spec does not need.
+        from robaudit.datasets.decode import as_pixels
 
         path = find(self.path, base_dir, "file")
         labels = None
-        names = self.class_names
+        class_names = self.class_names
         images = _array(path, self.path, self.images_key, "images_key")
-        decode = partial(
-            as_pixels, scale=self.scale, channels_last=_layout_of(images, self) == "nhwc"
-        )
+        layout = _layout_of(images, self)
+        decode = partial(as_pixels, scale=self.scale, channels_last=layout == "nhwc")
         if self.labels_key is not None:
-            written = _array(path, self.path, self.labels_key, "labels_key")
-            if written.dtype.kind in "SU" and written.shape in ((len(images),), (len(images), 1)):
-                texts = [text.strip() for text in _texts(written.ravel())]
-                labels, names = text_labels(texts, self.path, self.class_names, self.class_ids)
+            array = _array(path, self.path, self.labels_key, "labels_key")
+            one_an_image = array.shape in ((len(images),), (len(images), 1))
+            if array.dtype.kind in "SU" and one_an_image:  # bytes or text
+                texts = [text.strip() for text in _texts(array.ravel())]
+                labels, class_names = text_labels(
+                    texts, self.path, self.class_names, self.class_ids
+                )
             else:
-                labels = label_array(written, self.path, len(images))
-        return ImageSet(self.path, images, decode, labels=labels, class_names=names)
+                labels = label_array(array, self.path, len(images))
+        return ImageSet(self.path, images, decode, labels=labels, class_names=class_names)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
         """The values of another array, one for each image.
@@ -101,8 +102,13 @@ def _texts(values: NDArray[Any]) -> list[str]:
 
 
 def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
-    """One array of the file; its size in the archive's directory, which zipfile enforces, is
-    checked first.
+    """One array of the file.
+
+    Args:
+        path: the file.
+        where: its path as written in the spec, for messages.
+        key: the name of the array.
+        option: the option that names the array, for messages.
 
     Raises:
         DataError: not a .npz file, no such array, damaged, of Python objects, or too large for the
@@ -110,27 +116,18 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {
-                name.removesuffix(".npy"): name
-                for name in archive.namelist()
-                if name.endswith(".npy")
-            }
+            names = [name for name in archive.namelist() if name.endswith(".npy")]
+            members = {name.removesuffix(".npy"): name for name in names}
             if key not in members:
-                listed = (
-                    ", ".join(sorted(members)[:_LISTED])
-                    + (", ..." if len(members) > _LISTED else "")
-                    or "none"
-                )
-                null = " (null where there are no labels)" if option == "labels_key" else ""
-                remedy = "set " + option + null
-                if similar := did_you_mean(key, members):
-                    remedy += "; " + similar
-                raise DataError(where, f"has no array {key!r} (it has: {listed})", remedy)
+                raise _no_array(where, key, option, list(members))
+            # A small file may unpack to more than the memory. The size in the archive's directory
+            # can be trusted: zipfile reads no more than it states.
             size = archive.getinfo(members[key]).file_size
             free = psutil.virtual_memory().available
             if size > _OF_MEMORY * free:
                 what = f"array {key!r} takes {size:,} bytes, and {free:,} are free in memory"
                 raise DataError(where, what, "split the file, or save the images as files")
+            # An array of Python objects is a pickle, which runs code as it is read.
             with archive.open(members[key]) as stream:
                 array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     except DataError:
@@ -149,8 +146,22 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
     return array
 
 
+def _no_array(where: str, key: str, option: str, names: Sequence[str]) -> DataError:
+    """The error for a missing array: lists the arrays of the file."""
+    listed = ", ".join(sorted(names)[:_MOST_LISTED]) or "none"
+    if len(names) > _MOST_LISTED:
+        listed += ", ..."
+    remedy = "set " + option
+    if option == "labels_key":
+        remedy += " (null where there are no labels)"
+    hint = did_you_mean(key, names)  # empty if the file has no arrays
+    if hint:
+        remedy += "; " + hint
+    return DataError(where, f"has no array {key!r} (it has: {listed})", remedy)
+
+
 def _layout_of(images: NDArray[Any], spec: NpzSpec) -> Literal["nchw", "nhwc", "nhw"]:
-    """The requested layout, else the layout that makes the axis of size 1 or 3 the channels.
+    """The layout of the spec; without one, the axis of size 1 or 3 is the channels.
 
     Raises:
         DataError: the shape is not a stack of images, does not fit the layout, or fits more than

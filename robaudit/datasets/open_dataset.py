@@ -38,7 +38,7 @@ def open_dataset(spec: BaseDatasetSpec, *, base_dir: Path, trust: bool) -> Datas
 
 
 _MEMBERS = ("where", "sample_id", "labels", "__len__", "__getitem__")
-"""What a data set has."""
+"""The members that the data set of a plugin must have."""
 
 
 def _opened(spec: BaseDatasetSpec, base_dir: Path, *, trust: bool) -> Dataset:
@@ -64,10 +64,12 @@ def column_of(
         DataError: the column is missing, or lacks a sample.
     """
     if type(spec).column is BaseDatasetSpec.column:
-        spec.column(name, base_dir)  # raises: this kind has none
+        # The kind has no columns, and this raises. Opening it first could run code or download.
+        spec.column(name, base_dir)
     whole = _opened(spec, base_dir, trust=False)
-    places = {whole.sample_id(i): i for i in range(len(whole))}
-    if missing := [sample_id for sample_id in ids if sample_id not in places]:
+    index_of = {whole.sample_id(index): index for index in range(len(whole))}
+    missing = [sample_id for sample_id in ids if sample_id not in index_of]
+    if missing:
         raise DataError(
             whole.where,
             f"no longer has a sample {missing[0]!r}",
@@ -80,9 +82,8 @@ def column_of(
             f"{name!r} has {len(values):,} values for {len(whole):,} images",
             "it needs one for each image",
         )
+    what = f"value of {name}"
     return {
-        sample_id: refuse_controls(
-            values[places[sample_id]].strip(), whole.where, f"value of {name}"
-        )
+        sample_id: refuse_controls(values[index_of[sample_id]].strip(), whole.where, what)
         for sample_id in ids
     }

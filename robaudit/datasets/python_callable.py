@@ -30,10 +30,8 @@ class PythonDatasetSpec(BaseDatasetSpec):
         Raises:
             DataError: the code is not trusted, raises an exception, or returns something else.
         """
-        # imports torch, which reading a spec does not need
-        from robaudit.datasets.in_memory import (
-            open_in_memory,
-        )
+        # Imports torch, which reading a spec does not need.
+        from robaudit.datasets.in_memory import open_in_memory
 
         if not trust:
             remedy = (

@@ -22,10 +22,15 @@ def random_subset(total: int, size: int, seed: int) -> array[int]:
     With the same seed, a smaller subset is part of a larger subset. NumPy's legacy generator has a
     frozen stream: every version draws the same samples.
     """
-    words = np.frombuffer(hashlib.sha256(f"sample {seed}".encode()).digest(), dtype="<u4")
-    order = np.random.RandomState(words.astype(np.uint32)).permutation(total)
-    kind = "i" if total <= 2**31 else "q"  # four bytes each if possible
-    return array(kind, np.sort(order[:size]).astype(kind).tobytes())
+    # "<u4": the same seed on machines of either byte order. The prefix separates this stream from
+    # other uses of the same seed.
+    digest = hashlib.sha256(f"sample {seed}".encode()).digest()
+    seed_words = np.frombuffer(digest, dtype="<u4").astype(np.uint32)
+    # A beginning of one permutation, so that subsets of one seed are nested.
+    order = np.random.RandomState(seed_words).permutation(total)
+    # A selection may have millions of indices: four bytes each if possible.
+    typecode = "i" if total <= 2**31 else "q"
+    return array(typecode, np.sort(order[:size]).astype(typecode).tobytes())
 
 
 def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
@@ -38,13 +43,14 @@ def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
     if total == 0:
         raise DataError(dataset.where, "has no samples", "give a data set with at least one")
     if spec.ids is not None:
-        names = {dataset.sample_id(index): index for index in range(total)}
-        if missing := [name for name in spec.ids if name not in names]:
-            what = f"has no sample {missing[0]!r}" + (
-                f", nor {len(missing) - 1} more of dataset.ids" if len(missing) > 1 else ""
-            )
-            raise DataError(dataset.where, what, did_you_mean(missing[0], names))
-        return sorted(names[name] for name in spec.ids)
+        index_of = {dataset.sample_id(index): index for index in range(total)}
+        missing = [sample_id for sample_id in spec.ids if sample_id not in index_of]
+        if missing:
+            problem = f"has no sample {missing[0]!r}"
+            if len(missing) > 1:
+                problem += f", nor {len(missing) - 1} more of dataset.ids"
+            raise DataError(dataset.where, problem, did_you_mean(missing[0], index_of))
+        return sorted(index_of[sample_id] for sample_id in spec.ids)
     if spec.sample is None:
         return range(total if spec.limit is None else min(spec.limit, total))
     if spec.sample.size > total:
@@ -57,11 +63,10 @@ def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
 
 
 class Selected:
-    """The selected samples of a data set, all of the same shape, with the ids and labels of the
-    whole set.
+    """The selected samples of a data set, with their ids and labels in the whole set.
 
-    Ids and class names are checked here for all kinds of data: each is a line of text without
-    control characters.
+    Three checks hold for all kinds of data: all images have one shape; ids and class names are
+    lines of text without control characters; labels have a class name if there are any.
 
     Args:
         whole: the data set.
@@ -77,14 +82,21 @@ class Selected:
     ) -> None:
         self._whole = whole
         self._indices = indices
-        self.where, self.class_names = whole.where, class_names or whole.class_names
-        told = whole if isinstance(whole, ImageSet | Selected) else None
-        self.notes: tuple[str, ...] = () if told is None else told.notes
-        self.warnings: tuple[str, ...] = () if told is None else told.warnings
+        self.where = whole.where
+        self.class_names = class_names or whole.class_names
+        self.notes: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        # The interface of plugins has no notes and warnings.
+        if isinstance(whole, ImageSet | Selected):
+            self.notes = whole.notes
+            self.warnings = whole.warnings
+        # The user's own names are in the order that the user wants.
         if class_names is None:
             self.notes += tuple(_order_notes(self.where, self.class_names or ()))
         for name in self.class_names or ():
             refuse_controls(name, self.where, "class name")
+        # Labels that are known without reading images are all checked before the audit begins;
+        # others as their samples are read.
         labels = self.labels()
         if labels is not None:
             self._refuse_beyond(int(labels.argmax()), int(labels.max()), DataError)
@@ -117,11 +129,13 @@ class Selected:
         indices = self._indices
         if labels is None:
             return None
-        return labels[
-            slice(indices.start, indices.stop, indices.step)
-            if isinstance(indices, range)
-            else np.asarray(indices)
-        ]
+        selected: Labels
+        # A slice is a view; an array of indices would copy the labels.
+        if isinstance(indices, range):
+            selected = labels[indices.start : indices.stop : indices.step]
+        else:
+            selected = labels[np.asarray(indices)]
+        return selected
 
     def __getitem__(self, index: int) -> Sample:
         """Read one sample.
@@ -132,8 +146,11 @@ class Selected:
         """
         sample = self._whole[self._indices[index]]
         name = self.sample_id(index)
-        (first_id, first_shape) = self._first
-        if (shape := tuple(sample.pixels.shape)) != first_shape:
+        # The shape of the first sample, in whatever order samples are read: which ones are
+        # refused must not depend on workers or on an interruption.
+        first_id, first_shape = self._first
+        shape = tuple(sample.pixels.shape)
+        if shape != first_shape:
             what = f"its shape is {shape}, but the first sample {first_id!r} has {first_shape}"
             remedy = (
                 "bring all to one shape: resize: [height, width] in the spec, or a "
@@ -154,6 +171,7 @@ class Selected:
         raise SampleError(self.where, "no sample can be read a second time", "repair the data set")
 
     def _refuse_beyond(self, index: int, label: int, error: type[DataError]) -> None:
+        """Refuse the label of a sample if it has no class name."""
         if self.class_names is not None and label >= len(self.class_names):
             what = f"has the label {label}, but class_names has {len(self.class_names)} names"
             raise error(
@@ -166,8 +184,9 @@ def _order_notes(where: str, names: Sequence[str]) -> Iterator[str]:
     numbers = [int(name) for name in names if name.isdecimal()]
     if len(numbers) < len(names) or numbers == sorted(numbers):
         return
-    place = next(place for place, number in enumerate(sorted(numbers)) if number != numbers[place])
+    in_order = enumerate(sorted(numbers))
+    index = next(index for index, number in in_order if number != numbers[index])
     yield (
-        f"{where}: class {place} is called {names[place]!r}: the numbers are sorted as text; "
+        f"{where}: class {index} is called {names[index]!r}: the numbers are sorted as text; "
         "class_names sets another order"
     )

@@ -19,8 +19,9 @@ from robaudit.files import expanded
 from robaudit.spec.model import ImageOptions
 from robaudit.text import first_line
 
+# Keyword arguments of data sets that the spec has as keys of its own, or that change the pixels.
 _OWN_KEYS = ("root", "download", "transform", "transforms")
-_UNPICKLED = ("LSUN", "LSUNClass")
+_UNPICKLED = ("LSUN", "LSUNClass")  # torchvision unpickles their cache from the working folder
 
 
 class TorchvisionSpec(ImageOptions):
@@ -57,23 +58,21 @@ class TorchvisionSpec(ImageOptions):
         from robaudit.datasets.in_memory import one_mode, pixels_in_one_mode
 
         # torchvision opens any file that Pillow knows; never start an external program
-        # (Ghostscript)
+        # (Ghostscript).
         EpsImagePlugin.gs_binary = False
         items = _build(self, f"torchvision {self.name}", base_dir)
         names = getattr(items, "classes", None)
         if isinstance(names, list | tuple):
-            names = tuple(
-                name_text(str(name[0] if isinstance(name, tuple | list) and name else name))
-                for name in names
+            # ImageNet's classes are tuples of synonyms.
+            firsts = (
+                name[0] if isinstance(name, tuple | list) and name else name for name in names
             )
+            names = tuple(name_text(str(name)) for name in firsts)
         decode = partial(object_pixels, options=self, layout="nchw")
         if self.channels is None:
             channels = one_mode(items, lambda item: sample_parts(item, self.name)[0])
-            decode = partial(
-                pixels_in_one_mode,
-                options=self.model_copy(update={"channels": channels}),
-                layout="nchw",
-            )
+            options = self.model_copy(update={"channels": channels})
+            decode = partial(pixels_in_one_mode, options=options, layout="nchw")
         return ImageSet(
             f"torchvision {self.name}",
             items,
@@ -81,19 +80,17 @@ class TorchvisionSpec(ImageOptions):
             labels=_known_labels(items),
             class_names=names or None,
             parts=sample_parts,
+            # A DatasetFolder opens one file for each sample. Others may share an open file.
             parallel=isinstance(items, DatasetFolder),
         )
 
 
 def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
-    """Construct the data set, with its prints redirected to stderr."""
+    """Construct the data set; what it prints goes to stderr, as stdout is for results."""
     from torchvision import datasets
 
-    classes = {
-        name: getattr(datasets, name)
-        for name in datasets.__all__
-        if isinstance(getattr(datasets, name), type)
-    }
+    exports = {name: getattr(datasets, name) for name in datasets.__all__}
+    classes = {name: export for name, export in exports.items() if isinstance(export, type)}
     if spec.name not in classes:
         raise DataError(where, "is not in torchvision.datasets", did_you_mean(spec.name, classes))
     if spec.name in _UNPICKLED:
@@ -109,11 +106,9 @@ def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
             built = classes[spec.name](**arguments)
             len(built)
     except Exception as error:  # noqa: BLE001  every data set raises its own
-        remedy = (
-            "correct name, root, split or options"
-            if spec.download
-            else "set download: true, or correct name, root, split or options"
-        )
+        remedy = "correct name, root, split or options"
+        if not spec.download:
+            remedy = f"set download: true, or {remedy}"
         raise DataError(
             where, f"cannot be opened in {spec.root!r} ({first_line(error)})", remedy
         ) from None
@@ -124,12 +119,13 @@ def _arguments(
     spec: TorchvisionSpec, where: str, parameters: set[str], base_dir: Path
 ) -> dict[str, Any]:
     """The spec's keys as keyword arguments of the class."""
-    if own := next((option for option in spec.options if option in _OWN_KEYS), None):
-        raise DataError(
-            where,
-            f"options cannot have {own!r}",
-            "root, download, resize and crop are keys next to name",
-        )
+    for option in spec.options:
+        if option in _OWN_KEYS:
+            raise DataError(
+                where,
+                f"options cannot have {option!r}",
+                "root, download, resize and crop are keys next to name",
+            )
     if spec.download and "download" not in parameters:
         raise DataError(
             where,
@@ -142,12 +138,11 @@ def _arguments(
     elif spec.split in ("train", "test") and "train" in parameters:
         keywords["train"] = spec.split == "train"
     elif spec.split is not None and "split" in spec.model_fields_set:
-        raise DataError(
-            where,
-            f"has no split {spec.split!r}",
-            "it has train and test" if "train" in parameters else "leave out split",
-        )
-    return {name: value for name, value in keywords.items() if name in parameters} | spec.options
+        remedy = "it has train and test" if "train" in parameters else "leave out split"
+        raise DataError(where, f"has no split {spec.split!r}", remedy)
+    arguments = {name: value for name, value in keywords.items() if name in parameters}
+    arguments.update(spec.options)
+    return arguments
 
 
 def _parameters(kind: type) -> set[str]:
@@ -158,22 +153,21 @@ def _parameters(kind: type) -> set[str]:
             continue
         parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
         names |= {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        # Without **kwargs, nothing is passed on.
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
     return names - {"self"}
 
 
 def _known_labels(items: Any) -> Labels | None:
-    """The targets as an array, if the data set has a list of them and does not transform it."""
+    """The targets (n,) of a data set that has them as a list of integers; otherwise None."""
     targets = getattr(items, "targets", getattr(items, "labels", None))
     if targets is None or getattr(items, "target_transform", None) is not None:
         return None
+    # Targets of detection and of regression have other shapes and types; their samples are read.
     try:
         labels = np.asarray(targets)
     except (ValueError, TypeError):
         return None
-    return (
-        labels.astype(np.int64)
-        if labels.shape == (len(items),) and labels.dtype.kind in "iu"
-        else None
-    )
+    is_index = labels.shape == (len(items),) and labels.dtype.kind in "iu"
+    return labels.astype(np.int64) if is_index else None

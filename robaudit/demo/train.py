@@ -19,14 +19,19 @@ from robaudit.models.architectures import digits_cnn
 
 EPOCHS = 60
 BATCH = 64
-LEARNING_RATE = 4e-3
-SHOWN_SIGMA = 0.25
+LEARNING_RATE = 4e-3  # the largest of the one-cycle schedule
+SHOWN_SIGMA = 0.25  # of the noise at which the command prints the accuracy
 
 
 @dataclass(frozen=True, slots=True)
 class DemoRecipe:
-    """One of the two classifiers: its file name, and the Gaussian noise added to its training
-    images (0: none)."""
+    """The training of one of the two classifiers.
+
+    Attributes:
+        name: of its file.
+        noise_sigma: standard deviation of the Gaussian noise added to its training images.
+        seed: of its first weights, its noise and the order of its images.
+    """
 
     name: str
     noise_sigma: float
@@ -40,18 +45,20 @@ def images_and_labels(split: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
     """A whole split of the digits: images (n, 1, 8, 8) in [0, 1] and labels (n,)."""
     dataset = DigitsSpec(split=split).open(Path(), trust=False)
     samples = [dataset[index] for index in range(len(dataset))]
-    return torch.stack([sample.pixels for sample in samples]).float(), torch.tensor(
-        [sample.label for sample in samples]
-    )
+    images = torch.stack([sample.pixels for sample in samples]).float()
+    return images, torch.tensor([sample.label for sample in samples])
 
 
 def train(recipe: DemoRecipe, epochs: int = EPOCHS) -> nn.Module:
-    """Train one classifier on the training split: Adam with a one-cycle schedule on the
-    cross-entropy.
+    """Train one classifier on the training split, with Adam and a one-cycle schedule.
 
-    Fresh noise is drawn for every image and epoch and is not clipped, as in an audit. The result
-    depends on the recipe and the number of epochs alone, up to rounding; the global random state is
-    left as it was.
+    The loss is the cross-entropy. Fresh noise is drawn for every image and epoch and is not
+    clipped, as in an audit. The result depends on the recipe and the number of epochs alone, up to
+    rounding; the global random state is left as it was.
+
+    Args:
+        recipe: which classifier.
+        epochs: passes over the training images.
 
     Raises:
         RobauditError: ``epochs`` is less than 1.
@@ -60,11 +67,13 @@ def train(recipe: DemoRecipe, epochs: int = EPOCHS) -> nn.Module:
         raise RobauditError("--epochs", f"is {epochs}", "give at least 1")
     images, labels = images_and_labels("train")
     generator = torch.Generator().manual_seed(recipe.seed)
+    # torch draws first weights from the global state only.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         network = digits_cnn()
     optimiser = torch.optim.Adam(network.parameters(), weight_decay=1e-4)
-    steps = epochs * -(-len(images) // BATCH)
+    batches = -(-len(images) // BATCH)  # rounded up: the last one is smaller
+    steps = epochs * batches
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, max_lr=LEARNING_RATE, total_steps=steps
     )
@@ -72,10 +81,10 @@ def train(recipe: DemoRecipe, epochs: int = EPOCHS) -> nn.Module:
         order = torch.randperm(len(images), generator=generator)
         for start in range(0, len(order), BATCH):
             chosen = order[start : start + BATCH]
+            # Drawn for a sigma of 0, too: both recipes take the images in the same order.
             noise = torch.randn(images[chosen].shape, generator=generator)  # (batch, 1, 8, 8)
-            loss = F.cross_entropy(
-                network(images[chosen] + recipe.noise_sigma * noise), labels[chosen]
-            )
+            logits = network(images[chosen] + recipe.noise_sigma * noise)
+            loss = F.cross_entropy(logits, labels[chosen])
             optimiser.zero_grad()
             torch.autograd.backward(loss)
             optimiser.step()
@@ -84,8 +93,13 @@ def train(recipe: DemoRecipe, epochs: int = EPOCHS) -> nn.Module:
 
 
 def accuracy(network: nn.Module, sigma: float = 0.0, copies: int = 1) -> float:
-    """The share of test images classified correctly, under Gaussian noise (``copies`` draws per
-    image) or clean."""
+    """The share of test images that a network classifies correctly, clean or under Gaussian noise.
+
+    Args:
+        network: the classifier.
+        sigma: standard deviation of the noise; 0: clean.
+        copies: noisy copies of each image.
+    """
     images, labels = images_and_labels("test")
     generator = torch.Generator().manual_seed(0)
     correct = 0
@@ -102,11 +116,9 @@ def save(network: nn.Module, recipe: DemoRecipe, folder: Path, epochs: int = EPO
     Raises:
         RobauditError: the folder cannot be written.
     """
-    noise = (
-        f", Gaussian pixel noise of sigma {recipe.noise_sigma}"
-        if recipe.noise_sigma
-        else ", no noise"
-    )
+    noise = ", no noise"
+    if recipe.noise_sigma:
+        noise = f", Gaussian pixel noise of sigma {recipe.noise_sigma}"
     metadata = {
         "architecture": "robaudit:digits_cnn",
         "data": "scikit-learn handwritten digits, robaudit's train split; pixels in [0, 1]",
@@ -117,14 +129,11 @@ def save(network: nn.Module, recipe: DemoRecipe, folder: Path, epochs: int = EPO
         "made_by": "python -m robaudit.demo.train",
     }
     path = folder / f"{recipe.name}.safetensors"
+    # safetensors takes tensors without gaps only.
+    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(
-            safetensors_bytes(
-                {name: tensor.contiguous() for name, tensor in network.state_dict().items()},
-                metadata,
-            )
-        )
+        path.write_bytes(safetensors_bytes(tensors, metadata))
     except OSError as error:
         raise RobauditError(
             str(path),
@@ -151,7 +160,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     threads = torch.get_num_threads()
-    # the order of sums, and so the last digits, would depend on their number
+    # The order of sums, and so the last digits, would depend on the number of threads.
     torch.set_num_threads(1)
     try:
         for recipe in RECIPES:

@@ -1,5 +1,8 @@
-"""Networks by name: ``robaudit:NAME`` (built-in), ``torchvision:NAME``, ``timm:NAME`` or
-``package.module:function``."""
+"""Networks by name.
+
+The names are ``robaudit:NAME`` (built-in), ``torchvision:NAME``, ``timm:NAME`` and
+``package.module:function``.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ from robaudit.models.size import rehearsed
 
 
 def digits_cnn(channels: Sequence[int] = (16, 48), num_classes: int = 10) -> nn.Sequential:
-    """A small network for 1 x 8 x 8 digits: two 3 x 3 convolutions, one pooling, one linear layer;
-    about 15,000 parameters."""
+    """A small network for 1 x 8 x 8 digits, with about 15,000 parameters.
+
+    It has two 3 x 3 convolutions, one pooling and one linear layer.
+    """
     first, second = channels
     return nn.Sequential(
         nn.Conv2d(1, first, 3, padding=1),
@@ -28,19 +33,22 @@ def digits_cnn(channels: Sequence[int] = (16, 48), num_classes: int = 10) -> nn.
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(second * 4 * 4, num_classes),
+        nn.Linear(second * 4 * 4, num_classes),  # 8 x 8 pixels after the pooling are 4 x 4
     )
 
 
 def mlp(sizes: Sequence[int] = (784, 100, 100, 10)) -> nn.Sequential:
-    """A ReLU network of dense layers; ``sizes`` runs from the number of pixels to the number of
-    classes."""
+    """A ReLU network of dense layers.
+
+    Args:
+        sizes: the numbers of pixels, of values in each hidden layer, and of classes.
+    """
     if len(sizes) < 2:
         raise ValueError("sizes needs at least two numbers: pixels and classes")
     layers: list[nn.Module] = [nn.Flatten()]
-    for wide, narrow in pairwise(sizes):
-        layers += [nn.Linear(wide, narrow), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])  # no ReLU after the logits
 
 
 class Linear(nn.Module):
@@ -67,9 +75,12 @@ def small_cnn(
     hidden: int = 100,
     num_classes: int = 10,
 ) -> nn.Sequential:
-    """Two strided convolutions and two linear layers, without pooling; the layers with weights are
-    0, 2, 5 and 7."""
+    """Two strided convolutions and two linear layers, without pooling.
+
+    The layers with weights are 0, 2, 5 and 7.
+    """
     first, second = channels
+    # Each convolution leaves floor((side + 2 padding - kernel) / stride) + 1 pixels along a side.
     side = image_size
     for _ in channels:
         side = (side + 2 * padding - kernel) // stride + 1
@@ -99,15 +110,22 @@ class ShallowCnn(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map images (n, c, h, w) to logits (n, classes)."""
-        hidden = F.max_pool2d(F.relu(self.bn1(self.conv1(images))), 2)
-        hidden = F.max_pool2d(F.relu(self.bn2(self.conv2(hidden))), 2)
-        logits: torch.Tensor = self.fc2(F.relu(self.fc1(hidden.flatten(1))))
+        hidden = F.relu(self.bn1(self.conv1(images)))
+        hidden = F.max_pool2d(hidden, 2)
+        hidden = F.relu(self.bn2(self.conv2(hidden)))
+        hidden = F.max_pool2d(hidden, 2)
+        hidden = F.relu(self.fc1(hidden.flatten(1)))
+        logits: torch.Tensor = self.fc2(hidden)
         return logits
 
 
 class _Block(nn.Module):
-    """Two 3 x 3 convolutions and a parameter-free shortcut: every second pixel, zeros for the new
-    channels (option A)."""
+    """Two 3 x 3 convolutions and a shortcut without parameters.
+
+    Where the size changes, the shortcut has every second pixel, and zeros for the new channels.
+
+    Source: He et al. 2016, section 3.3, option A.
+    """
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -115,21 +133,27 @@ class _Block(nn.Module):
         self.bn1 = nn.BatchNorm2d(outside)
         self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(outside)
-        self.stride, self.extra = stride, (outside - inside) // 2
+        self.stride = stride
+        self.extra = (outside - inside) // 2  # channels of zeros, before and after the old ones
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        hidden = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(images)))))
+        hidden = F.relu(self.bn1(self.conv1(images)))
+        hidden = self.bn2(self.conv2(hidden))
         shortcut = images
         if self.stride != 1 or self.extra:
-            shortcut = F.pad(
-                images[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.extra, self.extra)
-            )
+            every_second = images[:, :, :: self.stride, :: self.stride]
+            # The last axis comes first here: nothing for width and height.
+            shortcut = F.pad(every_second, (0, 0, 0, 0, self.extra, self.extra))
         return F.relu(hidden + shortcut)
 
 
 class CifarResnet(nn.Module):
-    """The ResNet for 32 x 32 images with option-A shortcuts; depth is 6 n + 2 (20, 32, 44, 56,
-    110).
+    """The ResNet for 32 x 32 images, with shortcuts of option A.
+
+    Args:
+        depth: 6 n + 2, for example 20, 32, 44, 56 or 110.
+        num_classes: the number of logits.
+        in_channels: of the images.
 
     Source: He et al. 2016, "Deep residual learning for image recognition", section 4.2.
     """
@@ -140,7 +164,7 @@ class CifarResnet(nn.Module):
             raise ValueError(f"depth is {depth}; it must be 6 n + 2, for example 20, 32 or 56")
         self.conv1 = nn.Conv2d(in_channels, 16, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
-        blocks = (depth - 2) // 6
+        blocks = (depth - 2) // 6  # in each of three stages, with two convolutions each
         self.layer1 = self._stage(16, 16, 1, blocks)
         self.layer2 = self._stage(16, 32, 2, blocks)
         self.layer3 = self._stage(32, 64, 2, blocks)
@@ -171,6 +195,7 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "shallow_cnn": ShallowCnn,
     "small_cnn": small_cnn,
 }
+# Options of torchvision's and timm's builders that read files or download weights.
 _FETCHING = (
     "weights",
     "weights_backbone",
@@ -198,21 +223,20 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
     name = source.spec.architecture or ""
     options = source.spec.architecture_options
     where = f"architecture {name}"
-    (family, colon, short) = name.partition(":")
-    find = (
-        {"robaudit": _builtin, "torchvision": _torchvision, "timm": _timm}.get(family)
-        if colon
-        else None
-    )
+    family, colon, short = name.partition(":")
+    builders = {"robaudit": _builtin, "torchvision": _torchvision, "timm": _timm}
+    builder_of = builders.get(family) if colon else None
     network: object
+    # Building a network draws random weights.
     with torch.random.fork_rng(devices=[]):
-        if find is None:
+        if builder_of is None:
             network = call_target(source)
         else:
-            builder = find(short, where)
-            if fetching := next((option for option in _FETCHING if options.get(option)), None):
-                what = f"{fetching} would read or download other weights"
-                raise ModelError(where, what, "leave it out: the weights come from model.path")
+            builder = builder_of(short, where)
+            for option in _FETCHING:
+                if options.get(option):
+                    what = f"{option} would read or download other weights"
+                    raise ModelError(where, what, "leave it out: the weights come from model.path")
             try:
                 build = partial(builder, **options)
                 if tensors is not None:
@@ -242,20 +266,21 @@ def _builtin(short: str, where: str) -> Callable[..., nn.Module]:
 def _torchvision(short: str, where: str) -> Callable[..., nn.Module]:
     from torchvision import models
 
-    model, tagged, tag = short.partition(".")
+    model, dot, tag = short.partition(".")
     if model not in models.list_models():
         raise ModelError(
             where, "there is no such network", did_you_mean(short, models.list_models())
         )
-    if tagged and tag not in (known := models.get_model_weights(model).__members__):
+    tags = models.get_model_weights(model).__members__ if dot else ()
+    if dot and tag not in tags:
         raise ModelError(
             where,
             "torchvision has no such weights",
-            did_you_mean(short, [f"{model}.{name}" for name in known]),
+            did_you_mean(short, [f"{model}.{name}" for name in tags]),
         )
     builder: Callable[..., nn.Module] = models.get_model_builder(model)
     if model in ("googlenet", "inception_v3"):
-        # slow, warns, and is overwritten by the loaded weights
+        # Their initialisation is slow, warns, and is overwritten by the loaded weights.
         return partial(builder, init_weights=False)
     return builder
 
@@ -267,7 +292,7 @@ def _timm(short: str, where: str) -> Callable[..., nn.Module]:
         raise needs_extra(where, "timm", "timm") from error
 
     known = timm.list_models()
-    (model, _, tag) = short.partition(".")
+    model, _, tag = short.partition(".")
     if model not in known:
         raise ModelError(where, "timm has no such model", did_you_mean(short, known))
     if tag and short not in timm.list_pretrained():

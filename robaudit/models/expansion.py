@@ -16,15 +16,18 @@ file."""
 
 
 def expanded_sizes(functions: Mapping[Name, Sequence[Name]]) -> dict[Name, int] | None:
-    """The number of nodes of each function once all its calls are replaced; None if a function
-    calls itself.
+    """The number of nodes of each function once all its calls are replaced.
+
+    None if a function calls itself, directly or through others.
 
     Args:
-        functions: for each function, what each of its nodes calls; names that are no functions are
-            single nodes.
+        functions: for each function, the name that each of its nodes calls. Names that are no
+            functions are single nodes.
     """
     sizes = dict[Name, int]()
     waiting = dict(functions)
+    # From the innermost functions outwards, so that each function is counted once, however often it
+    # is called.
     while waiting:
         ready = [name for name, called in waiting.items() if waiting.keys().isdisjoint(called)]
         if not ready:

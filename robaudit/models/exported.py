@@ -44,32 +44,51 @@ _BATCH_NORMS = (
     "_native_batch_norm_legit_functional",
     "cudnn_batch_norm",
 )
+# Members that torch would unpickle as objects, or load as compiled libraries.
 _OBJECTS = re.compile(r"custom_obj|opaque_obj|aotinductor", re.IGNORECASE)
 _OLD_GRAPH = "serialized_exported_program"
 _DESCRIBED = ("nodes", "graph_module")
-"""What may have descriptions, under the key ``metadata``."""
+"""Parts of a graph that may have descriptions, under the key ``metadata``."""
 _TRAINING = ("native_dropout", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
 """Operators that only exports in training mode have."""
+# Namespace, name and overload of an operator. Of names between two underscores only these are
+# operators: others, such as __class__, lead from torch to any object.
 _TARGET = re.compile(
-    r"(?:torch\.ops\.(\w+)|(_operator|math|torch))\.(_?[A-Za-z]\w*|__i?(?:and|or|xor|[lr]shift)__)(?:\.[A-Za-z]\w*)?"
+    r"(?:torch\.ops\.(\w+)|(_operator|math|torch))"
+    r"\.(_?[A-Za-z]\w*|__i?(?:and|or|xor|[lr]shift)__)"
+    r"(?:\.[A-Za-z]\w*)?"
 )
 _CALLS = ("target", "as_operator")
+"""Fields that name an operator."""
 _NAME = re.compile(r"(?:[A-Za-z_]\w*)?")
 _PLAIN_TEXT = re.compile(r"[\w.:+\-*/<>=, ]*")
 _SIZE = re.compile(
-    r"(?:(?:Symbol|Integer|Rational|Add|Mul|Max|Min|Abs|(?:Python)?Mod|(?:Floor|Clean|Ceil|IntTrue)Div|ModularIndexing|Where|Identity|ToFloat"
-    r"|(?:Ceil|Floor|Trunc|Round)ToInt|Equality|Unequality|(?:Strict)?(?:Less|Greater)Than|And|Or|Not)\("
+    r"(?:(?:Symbol|Integer|Rational|Add|Mul|Max|Min|Abs"
+    r"|(?:Python)?Mod|(?:Floor|Clean|Ceil|IntTrue)Div|ModularIndexing|Where|Identity|ToFloat"
+    r"|(?:Ceil|Floor|Trunc|Round)ToInt"
+    r"|Equality|Unequality|(?:Strict)?(?:Less|Greater)Than|And|Or|Not)\("
     r"|'[a-z]+\d+'|[a-z]+=(?:True|False)|true|false|int_oo|oo|-?\d|[), ]){1,2000}"
 )
-"""sympy's srepr of sizes, such as Mul(Integer(2), Symbol('s0', positive=True)): calls only, so
-nothing grows faster than the text."""
+"""sympy's srepr of sizes, such as Mul(Integer(2), Symbol('s0', positive=True)).
+
+Calls of functions that grow no faster than the text: there is no power.
+"""
+_TEXTS = {
+    "expr_str": _SIZE,
+    "name": _NAME,
+    "as_name": _NAME,
+    "forward_arg_names": _NAME,
+}
+"""The form of a text by its field. Names are written into Python source, so are identifiers."""
+# Types of inputs and outputs. torch imports the module of any other.
 _STRUCTURES = (
     None,
-    *("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"),
-    *(
-        "torch.fx.immutable_collections.immutable_list",
-        "torch.fx.immutable_collections.immutable_dict",
-    ),
+    "builtins.tuple",
+    "builtins.list",
+    "builtins.dict",
+    "collections.OrderedDict",
+    "torch.fx.immutable_collections.immutable_list",
+    "torch.fx.immutable_collections.immutable_dict",
 )
 _CONTEXT = re.compile(r'[\w\[\]", .\-]*')
 
@@ -90,10 +109,10 @@ def load_exported(source: Source) -> LoadedNetwork:
     except ModelError:
         raise
     except Exception as error:
-        if pickled := [
-            cause for cause in (error, *logged) if isinstance(cause, pickle.UnpicklingError)
-        ]:
-            raise refusal(pickled[0], source.where) from error
+        # torch logs the cause and raises another error.
+        for cause in (error, *logged):
+            if isinstance(cause, pickle.UnpicklingError):
+                raise refusal(cause, source.where) from error
         reason = first_line((*logged, error)[0])
         raise ModelError(
             source.where,
@@ -104,7 +123,8 @@ def load_exported(source: Source) -> LoadedNetwork:
     least, most = _batch_sizes(program, source.where)
     if source.device.type != "cpu":
         program = move_to_device_pass(program, source.device)
-    program._guards_code = []  # they are Python code in the file, which would be compiled and run
+    # Guards are Python code in the file, which would be compiled and run.
+    program._guards_code = []
     network: nn.Module = program.module(check_guards=False)
     notes = (NOTE, batch_note("pt2", least)) if least == most else (NOTE,)
     return LoadedNetwork(
@@ -121,6 +141,7 @@ FORMAT = Format("pt2", load_exported, (".pt2",), _recognises)
 
 def _check_archive(source: Source) -> None:
     """Refuse damage, objects, compiled libraries, and operators that are not on the list."""
+    # torch would read the old layout, and the checks below would find no graph in it.
     if any(_OLD_GRAPH in name for name in members(source.file, check=True)):
         raise ModelError(source.where, "has the layout of torch 2.7 and earlier", "export it again")
     reader = reader_of(source.file)
@@ -131,12 +152,13 @@ def _check_archive(source: Source) -> None:
                 f"holds {name[:80]}, which is no tensor",
                 "export a plain classifier, or use safetensors",
             )
-        if name.lower().startswith("models/"):  # torch ignores the case of members' names
+        # torch ignores the case of members' names.
+        if name.lower().startswith("models/"):
             check_graph(json.loads(reader.get_record(name)), source.where, trust=source.trust)
 
 
 def check_graph(value: object, where: str, *, trust: bool = False, key: str = "") -> None:
-    """Walk the JSON of an exported program.
+    """Check every text in the JSON of an exported program.
 
     Args:
         value: the program, or a part of it.
@@ -160,14 +182,15 @@ def check_graph(value: object, where: str, *, trust: bool = False, key: str = ""
 
 
 def _is_comment(name: str, value: object, parent: str) -> bool:
-    """Whether a field holds text that torch never evaluates: descriptions, and conditions that are
-    not compiled here.
+    """Whether a field holds text that torch never evaluates.
 
-    A value of the graph may have the same name, so the place counts, and what is there.
+    These are descriptions, and guards, which are not compiled here. A value of the graph may have
+    the same name, so the place counts, and what is there.
     """
     if name == "guards_code" and parent == "":
         return isinstance(value, list) and all(isinstance(text, str) for text in value)
     if name == "metadata" and parent in _DESCRIBED:
+        # A size expression is evaluated, under whatever name it comes.
         if not isinstance(value, dict) or "expr_str" in value:
             return False
         return all(isinstance(text, str) for text in value.values())
@@ -177,7 +200,9 @@ def _is_comment(name: str, value: object, parent: str) -> bool:
 def _operator(target: str) -> Operator:
     """The operator of a call, ``torch.ops.aten.relu.default``; Python code where it is none."""
     parts = _TARGET.fullmatch(target)
-    return ("python", target) if parts is None else (parts[1] or parts[2], parts[3])
+    if parts is None:
+        return ("python", target)
+    return (parts[1] or parts[2], parts[3])
 
 
 def graph_operators(value: object, key: str = "") -> Iterator[Operator]:
@@ -193,6 +218,13 @@ def graph_operators(value: object, key: str = "") -> Iterator[Operator]:
 
 
 def _check_text(text: str, key: str, where: str) -> None:
+    """Refuse a text that torch could run as code.
+
+    Args:
+        text: of the exported program.
+        key: the name of its field.
+        where: the file, for messages.
+    """
     if key in _CALLS:
         operator = _operator(text)
         if operator[0] == "aten" and operator[1] in _TRAINING:
@@ -200,25 +232,20 @@ def _check_text(text: str, key: str, where: str) -> None:
         check_operators([operator], "torch", where)
     elif key in ("in_spec", "out_spec"):
         json.loads(text or "0", object_hook=lambda part: _check_structure(part, where))
+    # as_string is the value of an argument, which stays a text.
     elif key != "as_string":
-        pattern = {
-            "expr_str": _SIZE,
-            "name": _NAME,
-            "as_name": _NAME,
-            "forward_arg_names": _NAME,
-        }.get(key, _PLAIN_TEXT)
+        pattern = _TEXTS.get(key, _PLAIN_TEXT)
         if not pattern.fullmatch(text):
-            raise _bad_graph(
-                where, f"the {key.replace('expr_str', 'size expression')} {text[:60]!r}"
-            )
+            what = "size expression" if key == "expr_str" else key
+            raise _bad_graph(where, f"the {what} {text[:60]!r}")
 
 
 def _check_structure(part: dict[str, object], where: str) -> None:
-    if part["type"] not in _STRUCTURES or not _CONTEXT.fullmatch(str(part["context"])):
-        raise _bad_graph(
-            where,
-            f"inputs or outputs of type {str(part['type'])[:60]!r} ({str(part['context'])[:60]!r})",
-        )
+    """Refuse a type of inputs or outputs for which torch would import a module."""
+    kind = part["type"]
+    context = str(part["context"])
+    if kind not in _STRUCTURES or not _CONTEXT.fullmatch(context):
+        raise _bad_graph(where, f"inputs or outputs of type {str(kind)[:60]!r} ({context[:60]!r})")
 
 
 def _bad_graph(where: str, what: str) -> ModelError:
@@ -239,17 +266,18 @@ def _batch_sizes(program: Any, where: str) -> tuple[int, int | None]:
             "export it with the images as its only input",
         )
     for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name == names[0]:
-            size: Any = (*getattr(node.meta.get("val"), "shape", ()), None)[0]
-            if isinstance(size, int):
-                return size, size
-            limits = (
-                program.range_constraints.get(size.node.expr)
-                if isinstance(size, torch.SymInt)
-                else None
-            )
-            if limits is not None:
-                return max(_whole(limits.lower) or 1, 1), _whole(limits.upper)
+        if node.op != "placeholder" or node.name != names[0]:
+            continue
+        shape: Any = getattr(node.meta.get("val"), "shape", ())
+        size: Any = shape[0] if len(shape) else None
+        if isinstance(size, int):
+            return size, size
+        # A symbol, whose limits the export may have stated.
+        limits = None
+        if isinstance(size, torch.SymInt):
+            limits = program.range_constraints.get(size.node.expr)
+        if limits is not None:
+            return max(_whole(limits.lower) or 1, 1), _whole(limits.upper)
     return 1, None
 
 
@@ -259,16 +287,18 @@ def _whole(limit: Any) -> int | None:
 
 
 def _refuse_training(program: Any, where: str) -> None:
-    """Refuse batch statistics and active dropout, which are fixed in an exported graph: eval()
-    cannot switch them off."""
+    """Refuse batch statistics and active dropout.
+
+    They are fixed in an exported graph: eval() cannot switch them off.
+    """
     for node in program.graph.nodes:
         schema: Any = getattr(node.target, "_schema", None)
         name = schema.name.removeprefix("aten::") if schema is not None else ""
         if name in _DROPOUTS or name in _BATCH_NORMS:
-            values = (
-                dict(zip((argument.name for argument in schema.arguments), node.args, strict=False))
-                | node.kwargs
-            )
+            names = (argument.name for argument in schema.arguments)
+            values = dict(zip(names, node.args, strict=False))
+            values.update(node.kwargs)
+            # Dropouts call their flag train, batch norms training.
             if values.get("train") or values.get("training"):
                 raise _in_training(name, where)
 
@@ -280,8 +310,10 @@ def _in_training(name: str, where: str) -> ModelError:
 
 @contextmanager
 def _weights_only() -> Iterator[None]:
-    """Force every torch.load within the block to read weights only, even if torch.export asks for
-    more."""
+    """Force every torch.load within the block to read weights only.
+
+    torch.export asks for more where the first try fails.
+    """
     force = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     unsafe = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
     before = {name: os.environ.pop(name, None) for name in (force, unsafe)}
@@ -290,25 +322,29 @@ def _weights_only() -> Iterator[None]:
         yield
     finally:
         os.environ.pop(force)
-        os.environ.update({name: value for name, value in before.items() if value is not None})
+        for name, value in before.items():
+            if value is not None:
+                os.environ[name] = value
 
 
 @contextmanager
 def _quiet() -> Iterator[list[BaseException]]:
-    """Keep torch's log lines about the layouts that it tries off stderr; yield a list that collects
-    their errors.
+    """Keep torch's log lines about the layouts that it tries off stderr; collect their errors.
 
-    So too a warning of torch 2.10 about every file.
+    A warning of torch 2.10 about every file is dropped, too.
+
+    Yields:
+        The errors so far.
     """
     errors: list[BaseException] = []
 
-    def keep(record: logging.LogRecord) -> bool:
+    def collect(record: logging.LogRecord) -> bool:
         if record.exc_info and record.exc_info[1]:
             errors.append(record.exc_info[1])
-        return False
+        return False  # the line is not printed
 
     handler = logging.Handler()
-    handler.addFilter(keep)
+    handler.addFilter(collect)
     loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export")]
     before = [(logger.handlers, logger.propagate) for logger in loggers]
     for logger in loggers:

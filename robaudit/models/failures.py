@@ -8,7 +8,7 @@ from enum import Enum
 from robaudit.text import clipped
 
 _LONGEST = 300
-_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+_ONNX_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 _LISTING = "Traceback of TorchScript"
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b")
 _OF_PYTHON = (AttributeError, ImportError, KeyError, NameError, TypeError)
@@ -16,7 +16,10 @@ _OF_PYTHON = (AttributeError, ImportError, KeyError, NameError, TypeError)
 
 
 class Cause(Enum):
-    """A known cause; its value recognises it in the text of an exception."""
+    """A known cause; its value recognises it in the text of an exception.
+
+    The first that fits is the cause: a message about dtypes or devices often names shapes, too.
+    """
 
     DEVICE = re.compile(
         r"no NVIDIA driver|not compiled with CUDA|No CUDA GPUs|invalid device ordinal"
@@ -42,22 +45,23 @@ REMEDIES = {
 
 
 def cause_text(error: BaseException) -> str:
-    """What went wrong, in one line of at most 300 characters."""
-    return clipped(_said(error), _LONGEST) or "without a message"
+    """The text of an error in one line of at most 300 characters."""
+    return clipped(_one_line(error), _LONGEST) or "without a message"
 
 
 def known_cause(error: BaseException) -> Cause | None:
     """The first known cause that the text of the error names; None for any other."""
     if isinstance(error, _OF_PYTHON):
         return None
-    said = _said(error)
-    return next((cause for cause in Cause if cause.value.search(said)), None)
+    text = _one_line(error)
+    return next((cause for cause in Cause if cause.value.search(text)), None)
 
 
-def _said(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     """The text of an error in one line, without TorchScript's listing of the code around it."""
     lines = str(error).strip().splitlines()
+    # The listing comes first; the error itself begins at the last line that names its type.
     if any(line.startswith(_LISTING) for line in lines):
-        named = [number for number, line in enumerate(lines) if _ERROR.match(line)]
-        lines = lines[named[-1] if named else -1 :]
-    return _CODE.sub("", " ".join(" ".join(lines).split()))
+        error_lines = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+        lines = lines[error_lines[-1] if error_lines else -1 :]
+    return _ONNX_PREFIX.sub("", " ".join(" ".join(lines).split()))

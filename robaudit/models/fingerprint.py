@@ -1,5 +1,4 @@
-"""A digest of a network or function in memory: its weights, its code, and the objects that it
-uses."""
+"""A digest of a network or function in memory, over its weights, code, and the objects it uses."""
 
 from __future__ import annotations
 
@@ -8,17 +7,18 @@ import functools
 import hashlib
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_MOST_OBJECTS = 10_000
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in a repr, and another one in each process
+_MOST_OBJECTS = 10_000  # a function may reach all of a program through its globals
 _PLAIN = (bool, int, float, str)
-_WRITTEN = (*_PLAIN, complex, bytes, type(None), torch.dtype, torch.device)
+_WRITTEN = (*_PLAIN, complex, bytes, type(None), torch.dtype, torch.device)  # as their repr
+_CONTAINERS = (list, tuple, set, frozenset, Mapping, functools.partial, types.MethodType)
 
 
 def fingerprint(value: object) -> str:
@@ -31,12 +31,19 @@ def fingerprint(value: object) -> str:
     """
     digest = hashlib.sha256()
     seen = dict[int, object]()
+    # A separator after each text: ("ab", "c") and ("a", "bc") differ.
     for text in _parts(value, seen):
         digest.update(text.encode("utf-8", "backslashreplace") + b"\x1f")
     return digest.hexdigest()
 
 
 def _parts(value: Any, seen: dict[int, object]) -> Iterator[str]:
+    """Texts that describe a value and the objects inside it.
+
+    Args:
+        value: any object.
+        seen: the objects that have been described, by id; grows.
+    """
     if isinstance(value, _WRITTEN):
         yield repr(value)
         return
@@ -47,27 +54,17 @@ def _parts(value: Any, seen: dict[int, object]) -> Iterator[str]:
         yield from _module(value)
     elif isinstance(value, torch.Tensor):
         yield f"{value.dtype} {tuple(value.shape)}"
-        yield from _parts(
-            value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), seen
-        )
+        # As bytes: NumPy has no bfloat16.
+        content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        yield from _parts(content.numpy(), seen)
     elif isinstance(value, np.ndarray):
-        content = (
-            ""
-            if value.dtype.kind == "O"
-            else hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        )
-        yield f"{value.dtype} {value.shape} {content}"
-    elif isinstance(value, list | tuple | set | frozenset | Mapping):
-        ordered = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
-        for item in ordered.items() if isinstance(ordered, Mapping) else ordered:
+        sha256 = ""
+        if value.dtype.kind != "O":  # an array of objects has addresses for bytes
+            sha256 = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        yield f"{value.dtype} {value.shape} {sha256}"
+    elif isinstance(value, _CONTAINERS):
+        for item in _contents(value):
             yield from _parts(item, seen)
-    elif isinstance(value, functools.partial | types.MethodType):
-        inner = (
-            (value.func, value.args, value.keywords)
-            if isinstance(value, functools.partial)
-            else (value.__func__, value.__self__)
-        )
-        yield from _parts(inner, seen)
     elif isinstance(value, types.FunctionType):
         yield from _function(value, seen)
     elif isinstance(value, type):
@@ -79,33 +76,47 @@ def _parts(value: Any, seen: dict[int, object]) -> Iterator[str]:
         yield from _parts(vars(value) if hasattr(value, "__dict__") else None, seen)
 
 
+def _contents(container: Any) -> Iterable[Any]:
+    """The objects inside a container, a partial or a method; of a mapping, its pairs."""
+    if isinstance(container, functools.partial):
+        return [(container.func, container.args, container.keywords)]
+    if isinstance(container, types.MethodType):
+        return [(container.__func__, container.__self__)]
+    if isinstance(container, Mapping):
+        return container.items()
+    # The order of a set differs between processes.
+    if isinstance(container, set | frozenset):
+        return sorted(container, key=repr)
+    return container  # type: ignore[no-any-return]
+
+
 def _module(network: nn.Module) -> Iterator[str]:
+    """The weights, structure, code and plain attributes of a module."""
     for name, tensor in network.state_dict().items():
         yield name
         yield from _parts(tensor, {})
     yield _ADDRESS.sub("", repr(network))
     for kind in dict.fromkeys(type(module) for module in network.modules()):
         yield from _class(kind)
+    # The class of a scripted module is torch's own; its code is the graph.
     if isinstance(network, torch.jit.ScriptModule):
         yield str(network.inlined_graph)
         return
     for module in network.modules():
-        yield str(
-            {
-                key: value
-                for key, value in vars(module).items()
-                if key[0] != "_" and key != "training" and isinstance(value, _PLAIN)
-            }
-        )
+        plain = {}
+        for key, value in vars(module).items():
+            # The mode is left out: an audit sets it.
+            is_own = not key.startswith("_") and key != "training"
+            if is_own and isinstance(value, _PLAIN):
+                plain[key] = value
+        yield str(plain)
 
 
 def _function(function: types.FunctionType, seen: dict[int, object]) -> Iterator[str]:
+    """The code of a function, and all values that it can reach."""
     yield from _code(function.__code__)
-    used = [
-        function.__globals__[name]
-        for name in sorted(_names(function.__code__))
-        if name in function.__globals__
-    ]
+    names = sorted(_names(function.__code__))
+    used = [function.__globals__[name] for name in names if name in function.__globals__]
     yield from _parts((function.__defaults__, function.__kwdefaults__, used), seen)
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
@@ -113,38 +124,34 @@ def _function(function: types.FunctionType, seen: dict[int, object]) -> Iterator
 
 
 def _class(kind: type) -> Iterator[str]:
-    """The names of a class and its bases, and the code of their methods, except torch's and
-    Python's."""
+    """The names of a class and its bases, and the code of their methods.
+
+    The code of torch and Python is left out: another version is no other network.
+    """
     for base in kind.__mro__:
         yield f"{base.__module__}.{base.__qualname__}"
-        members = (
-            ()
-            if base.__module__.partition(".")[0] in ("builtins", "torch")
-            else vars(base).values()
-        )
-        for member in members:
+        if base.__module__.partition(".")[0] in ("builtins", "torch"):
+            continue
+        for member in vars(base).values():
             function = getattr(member, "__func__", member)  # of a static method or a class method
             if isinstance(function, types.FunctionType):
                 yield from _code(function.__code__)
 
 
 def _code(code: types.CodeType) -> Iterator[str]:
+    """The instructions, names and constants of a function and its inner functions."""
     yield code.co_code.hex()
     yield " ".join((*code.co_names, *code.co_varnames, *code.co_freevars))
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _code(constant)
+        elif isinstance(constant, frozenset):
+            yield repr(sorted(constant, key=repr))
         else:
-            yield (
-                repr(sorted(constant, key=repr))
-                if isinstance(constant, frozenset)
-                else repr(constant)
-            )
+            yield repr(constant)
 
 
 def _names(code: types.CodeType) -> set[str]:
     """The globals that a function and its inner functions may use."""
-    inner = (
-        _names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)
-    )
-    return set(code.co_names).union(*inner)
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))

@@ -89,7 +89,7 @@ class Format:
 
     Attributes:
         name: in specs and messages.
-        load: the first line of its docstring says what it loads.
+        load: its loader.
         suffixes: of its files; empty for a format without files (Python code).
         recognises: whether a file has this format, by its first 32 bytes and, for a zip archive,
             its members' names below its folder.
@@ -118,6 +118,9 @@ def check_finite(network: nn.Module, where: str) -> None:
     """Refuse NaN and infinite weights, by name.
 
     Minus infinity is allowed in buffers: it masks classes, or attention.
+
+    Raises:
+        ModelError: a parameter or buffer has such a value.
     """
     with torch.no_grad():
         for name, parameter in network.named_parameters():
@@ -138,5 +141,6 @@ def _refuse_odd_numbers(
     if masks and not (torch.isnan(tensor) | torch.isposinf(tensor)).any():
         return
     kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
+    # Wrappers such as AsWritten have the user's network as their attribute `network`.
     what = f"the tensor {name.removeprefix('network.')} has {kind}"
     raise ModelError(where, what, "train again, or take an earlier checkpoint")

@@ -37,8 +37,11 @@ FORMATS = (
     onnx_file.FORMAT,
     python_callable.FORMAT,
 )
-"""The formats, in the order of trial; a new format is a module with a ``FORMAT``, and its name in
-`ModelSpec.format`."""
+"""The formats, in the order of trial.
+
+A new format is a module with a ``FORMAT``, and its name in `ModelSpec.format`. TorchScript comes
+before state dicts: the archives of both have a ``data.pkl``.
+"""
 
 
 def guess_format(path: Path, declared: str | None) -> Format:
@@ -48,13 +51,11 @@ def guess_format(path: Path, declared: str | None) -> Format:
         ModelError: the file is missing, empty, of an unknown format, or not of the declared one.
     """
     named = next((candidate for candidate in FORMATS if candidate.name == declared), None)
-    known = ", ".join(
-        candidate.name
-        for candidate in FORMATS
-        if candidate.suffixes and candidate is not state_dict.FORMAT
-    )
     if named is not None and not named.suffixes:
         return named
+    # A spec cannot declare a state dict: without a declaration, its content tells.
+    declarable = [form for form in FORMATS if form.suffixes and form is not state_dict.FORMAT]
+    known = ", ".join(form.name for form in declarable)
     where = str(path)
     find(where, Path(), "file", refuse=ModelError)
     try:
@@ -65,10 +66,7 @@ def guess_format(path: Path, declared: str | None) -> Format:
     if head.startswith(b"version https://git-lfs"):
         raise ModelError(where, "is a Git LFS pointer, not the weights", "run git lfs pull")
     zipped = head.startswith(ZIP)
-    names = [
-        name if name.count("/") == 0 else name.partition("/")[2]
-        for name in (members(path) if zipped else ())
-    ]
+    names = [_below_folder(name) for name in members(path)] if zipped else []
     actual = next((candidate for candidate in FORMATS if candidate.recognises(head, names)), None)
     if zipped and actual is None:
         raise ModelError(
@@ -76,24 +74,19 @@ def guess_format(path: Path, declared: str | None) -> Format:
             "is a zip archive, but not one that torch wrote",
             f"give a file of one of {known}",
         )
-    if named is not None and actual not in (
-        None,
-        named,
-        state_dict.FORMAT,
-    ):  # state_dict loads plain tensors, or explains the rest
+    # For a file of torch.save that is declared as another format, the state dict's loader loads
+    # plain tensors, and explains anything else better than a wrong declaration would.
+    if named is not None and actual not in (None, named, state_dict.FORMAT):
         raise ModelError(
             where,
             f"is a {actual.name} file, but model.format says {declared}",
             f"write format: {actual.name}, or remove it",
         )
-    form = (
-        actual
-        or named
-        or next(
-            (candidate for candidate in FORMATS if path.name.lower().endswith(candidate.suffixes)),
-            None,
-        )
-    )
+    form = actual or named
+    if form is None:
+        file_name = path.name.lower()
+        by_suffix = (candidate for candidate in FORMATS if file_name.endswith(candidate.suffixes))
+        form = next(by_suffix, None)
     if form is None:
         raise ModelError(
             where,
@@ -101,6 +94,12 @@ def guess_format(path: Path, declared: str | None) -> Format:
             f"write model.format: one of {known}",
         )
     return form
+
+
+def _below_folder(name: str) -> str:
+    """A member's name without the folder into which torch puts all members of an archive."""
+    _, slash, rest = name.partition("/")
+    return rest if slash else name
 
 
 def needs_architecture(path: Path) -> bool:
@@ -127,25 +126,22 @@ def load_model(source: Source) -> LogitModel:
             what,
             "pass it again: robaudit.audit(net, dataset, ..., out=RUN) checks that it is the same",
         )
+    of_a_library = (spec.architecture or "").startswith(FAMILIES)
     if source.path is not None:
         form = guess_format(source.path, spec.format)
-    elif spec.format in (None, own_code.name) and not (spec.architecture or "").startswith(
-        FAMILIES
-    ):
+    elif spec.format in (None, own_code.name) and not of_a_library:
+        # The user's own function returns the whole network, with its weights.
         form = own_code
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
-    device = source.device
-    dtype = source.dtype
-    where = source.where
     return LogitModel(
         form.load(source),
         mean=spec.mean,
         std=spec.std,
         output=spec.output,
-        device=device,
-        dtype=dtype,
-        name=where,
+        device=source.device,
+        dtype=source.dtype,
+        name=source.where,
     )
 
 
@@ -159,8 +155,9 @@ def from_module(
     device: torch.device | str = "cpu",
     name: str = "model",
 ) -> LogitModel:
-    """Wrap a module or callable in memory; the caller's module does not change, and shares its
-    weights unless they need a cast.
+    """Wrap a module or callable in memory.
+
+    The caller's module does not change. It shares its weights unless they need a cast.
 
     Args:
         module: maps normalised images (n, channels, height, width) to logits.
@@ -177,15 +174,13 @@ def from_module(
     module = _unwrapped(module)
     network = as_module(module)
     if network is None:
-        what = (
-            f"is the class {module.__name__}"
-            if isinstance(module, type)
-            else f"is {type(module).__name__}"
-        )
-        raise ModelError(name, what, "give a torch.nn.Module (an instance) or a callable")
+        problem = f"is {type(module).__name__}"
+        if isinstance(module, type):
+            problem = f"is the class {module.__name__}"
+        raise ModelError(name, problem, "give a torch.nn.Module (an instance) or a callable")
     device = torch.device(device)
     if isinstance(module, nn.Module):
-        network = _twin(module, name)
+        network = _copy_sharing_weights(module, name)
     loaded = LoadedNetwork(network.eval(), IN_MEMORY, fingerprint(module))
     return LogitModel(
         loaded, mean=mean, std=std, output=output, device=device, dtype=dtype, name=name
@@ -193,26 +188,28 @@ def from_module(
 
 
 def _unwrapped(module: Any) -> Any:
-    """The network inside the wrappers of torch.compile and data parallel training, which cannot be
-    copied."""
+    """The network inside wrappers that cannot be copied: torch.compile's and data parallel ones."""
     while isinstance(module, nn.Module):
+        compiled = getattr(module, "_orig_mod", None)
         if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
             module = module.module
-        elif isinstance(inner := getattr(module, "_orig_mod", None), nn.Module):
-            module = inner
+        elif isinstance(compiled, nn.Module):
+            module = compiled
         else:
             break
     return module
 
 
-def _twin(module: nn.Module, where: str) -> nn.Module:
-    """A copy with its own modes, flags, buffers and hooks; its parameters share the original's
-    memory (except in TorchScript).
+def _copy_sharing_weights(module: nn.Module, where: str) -> nn.Module:
+    """A copy with its own modes, flags, buffers and hooks.
+
+    Its parameters share the original's memory (except in TorchScript).
 
     Raises:
         ModelError: it has no values (a meta or lazy module), or cannot be copied.
     """
-    shared: dict[int, object] = {}
+    # deepcopy's memo: by the id of an object, what the copy has in its place.
+    replacements: dict[int, object] = {}
     for parameter in module.parameters():
         if parameter.is_meta or isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ModelError(
@@ -221,22 +218,20 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
                 "load them, or call the network once, before the audit",
             )
         values = parameter.detach()
-        shared[id(parameter)] = nn.Parameter(
-            values.clone() if values.is_inference() else values, requires_grad=False
-        )
-    for part in module.modules():  # tensors computed by a hook or forward
-        shared.update(
-            {
-                id(t): t.detach()
-                for t in vars(part).values()
-                if isinstance(t, torch.Tensor) and t.grad_fn is not None
-            }
-        )
+        # Autograd cannot save a tensor of inference mode for the gradient of the pixels.
+        if values.is_inference():
+            values = values.clone()
+        replacements[id(parameter)] = nn.Parameter(values, requires_grad=False)
+    # Tensors that a hook or forward computed, such as the weight of a weight norm: deepcopy takes
+    # no tensor with a gradient's history.
+    for part in module.modules():
+        for value in vars(part).values():
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                replacements[id(value)] = value.detach()
+    memo = {} if isinstance(module, torch.jit.ScriptModule) else replacements
     try:
         with torch.no_grad():
-            return copy.deepcopy(
-                module, {} if isinstance(module, torch.jit.ScriptModule) else shared
-            )
+            return copy.deepcopy(module, memo)
     except Exception as error:
         what = f"cannot be copied ({type(error).__name__}: {error})"[:300]
         raise ModelError(

@@ -1,5 +1,7 @@
-"""The model as a function from pixels to logits: clip, normalise, run the network, pick and check
-its output; precisions."""
+"""The model as a function from pixels to logits, and its precisions.
+
+Pixels are clipped and normalised, the network runs, and its output is picked and checked.
+"""
 
 from __future__ import annotations
 
@@ -80,20 +82,19 @@ def pick_output(
             f"the network returns {kind}, not a tensor",
             "it must return a tensor of logits (n, classes)",
         )
+    # A mapping of logits alone leaves no choice; networks of Transformers may return one.
     if output is None and names == ["logits"]:
         output = "logits"
     if output is None:
         remedy = f"say which are the logits: {option}{'=' if in_memory else ': '}{wanted}"
         raise ModelError(where, f"the network returns {described}", remedy)
-    place = names.index(output) if output in names else output
-    if not isinstance(place, int) or not -len(values) <= place < len(values):
-        remedy = (
-            did_you_mean(str(output), names)
-            if names
-            else f"give an index from 0 to {len(values) - 1}"
-        )
+    index = names.index(output) if output in names else output
+    if not isinstance(index, int) or not -len(values) <= index < len(values):
+        remedy = f"give an index from 0 to {len(values) - 1}"
+        if names:
+            remedy = did_you_mean(str(output), names)
         raise ModelError(where, f"the network returns {described}, which has no {output!r}", remedy)
-    picked = values[place]
+    picked = values[index]
     if not isinstance(picked, torch.Tensor):
         what = f"the network's output {output!r} is {type(picked).__name__}, not a tensor"
         raise ModelError(where, what, f"pick the logits with {option}")
@@ -112,6 +113,13 @@ def as_logits(
 
     Shapes (images, classes, 1) and (images, classes, 1, 1), as of a last convolution, are accepted.
 
+    Args:
+        tensor: the network's output.
+        images: the number of images.
+        dtype: of the logits.
+        where: the model's name in messages.
+        in_memory: whether messages name an argument in Python rather than a key of a spec.
+
     Raises:
         ModelError: the tensor has another shape, integers, or less than the requested precision.
     """
@@ -124,11 +132,13 @@ def as_logits(
         )
     while tensor.dim() > 2 and tensor.shape[-1] == 1:
         tensor = tensor.squeeze(-1)
-    if tensor.dim() not in (1, 2) or tensor.shape[0] != images or tensor.shape[-1] == 0:
+    one_row_an_image = tensor.dim() in (1, 2) and tensor.shape[0] == images
+    if not one_row_an_image or tensor.shape[-1] == 0:
         remedy = "it must return logits of shape n x classes"
         if tensor.dim() == 4 and tensor.shape[0] == images:
             remedy += "; a map of scores (segmentation) cannot be audited"
         raise ModelError(where, f"the network returns shape {shape} for {images} images", remedy)
+    # Results of a lower precision, cast to float64, would only look precise.
     if dtype is torch.float64 and tensor.dtype is not torch.float64:
         returned = str(tensor.dtype).removeprefix("torch.")
         what = f"the network returns {returned} although fp64 was requested"
@@ -139,6 +149,7 @@ def as_logits(
     logits = tensor.to(dtype)
     if logits.dim() == 1:
         logits = logits.unsqueeze(1)
+    # sigmoid(z) is the softmax of (0, z): the same probabilities, and the same decision at z = 0.
     return F.pad(logits, (1, 0)) if logits.shape[1] == 1 else logits
 
 
@@ -147,17 +158,20 @@ def _without_masks(logits: torch.Tensor) -> torch.Tensor:
 
     Without gradients, an image whose classes are all masked keeps minus infinity: no class wins.
     """
-    if logits.requires_grad:  # a search makes many short passes: each operation costs a kernel
+    # A search makes many short passes, in which each operation costs a kernel: one is enough.
+    if logits.requires_grad:
         return logits.clamp_min(NEVER)
-    return torch.clamp(logits, min=logits.amax(1, keepdim=True).clamp_max(NEVER))
+    # The lower limit is the largest logit, if this is below NEVER: an image without any class.
+    lowest = logits.amax(1, keepdim=True).clamp_max(NEVER)
+    return torch.clamp(logits, min=lowest)
 
 
 class LogitModel(nn.Module):
-    """Pixels in [0, 1] to logits: ``network((clip(x) - mean) / std)``, always in eval mode, weights
-    fixed.
+    """The function from pixels in [0, 1] to logits, ``network((clip(x) - mean) / std)``.
 
-    Works under ``torch.inference_mode`` and under autograd with respect to the pixels. A binary
-    network with one logit z has the two classes (0, z).
+    It is always in eval mode, and its weights are fixed. It works under ``torch.inference_mode``
+    and under autograd with respect to the pixels. A binary network with one logit z has the two
+    classes (0, z).
 
     Args:
         loaded: the network and what is known about it; it is moved to ``device`` and ``dtype``.
@@ -204,36 +218,45 @@ class LogitModel(nn.Module):
         self.format = loaded.format
         self.sha256 = loaded.sha256
         self.differentiable = loaded.differentiable
-        self.clip = self.rounds = False
+        self.clip = False
+        self.rounds = False
         self.device = device or torch.device("cpu")
         self.dtype = dtype
-        self._compute = dtype
+        self._compute = dtype  # of the network
         self.notes = list(loaded.notes)
         self.network = loaded.network.to(device=self.device, dtype=dtype)
         check_finite(self.network, name)
+        # Gradients are taken with respect to the pixels alone; those of the weights cost memory.
         for parameter in self.network.parameters():
             parameter.requires_grad_(False)
         self._normalises = bool(mean or std)
         for key, values, neutral in (("mean", mean, 0.0), ("std", std, 1.0)):
             tensor = torch.tensor(tuple(values) or (neutral,), device=self.device, dtype=dtype)
             self.register_buffer(key, tensor.reshape(1, -1, 1, 1), persistent=False)
+        # Convolutions are faster in this format. Where the network does not work in it, `raw` falls
+        # back to the usual one.
         self.memory_format = torch.contiguous_format
         if any(parameter.dim() == 4 for parameter in self.network.parameters()):
             self._lay_out(torch.channels_last)
+        # The shapes of images (channels, height, width) that the network has taken.
         self._proven: set[torch.Size] = set()
         self.training = False
 
     def compute_in(self, dtype: torch.dtype) -> None:
-        """Cast the network; normalised pixels are cast for it, and its logits are cast back to
-        :attr:`dtype`."""
+        """Cast the network.
+
+        Normalised pixels are cast for it, and its logits are cast back to :attr:`dtype`.
+        """
         with torch.inference_mode(False), torch.no_grad():
             self.network.to(dtype=dtype)
         self._compute = dtype
         self._proven.clear()
 
     def clipping(self, clip: bool) -> LogitModel:
-        """The same model, with or without clipping pixels to [0, 1] first; everything else is
-        shared."""
+        """The same model, with or without clipping pixels to [0, 1] first.
+
+        Everything else is shared.
+        """
         if clip == self.clip:
             return self
         other = copy.copy(self)
@@ -241,8 +264,10 @@ class LogitModel(nn.Module):
         return other
 
     def rounding(self, allowed: bool) -> LogitModel:
-        """The same model, with or without rounding float32 products to TF32 on CUDA; everything
-        else is shared."""
+        """The same model, with or without rounding float32 products to TF32 on CUDA.
+
+        Everything else is shared.
+        """
         if allowed == self.rounds:
             return self
         other = copy.copy(self)
@@ -274,18 +299,25 @@ class LogitModel(nn.Module):
             raise
         except Exception as error:
             proven = images.shape[1:] in self._proven
-            if is_out_of_memory(error) and (
-                proven or "primitive" not in str(error)
-            ):  # oneDNN may have none for this memory format
+            # "could not create a primitive" may mean a lack of memory, or that oneDNN has none for
+            # this memory format.
+            may_be_format = "primitive" in str(error) and not proven
+            if is_out_of_memory(error) and not may_be_format:
                 raise
             if contiguous or proven:
                 raise self._refusal(inputs, error) from error
+            # A network may also use `view`, which takes no tensor with the channels last.
             self._lay_out(torch.contiguous_format)
             return self.raw(images)
         self._proven.add(images.shape[1:])
         return logits
 
     def _normalise(self, images: torch.Tensor) -> torch.Tensor:
+        """The network's input: pixels clipped if asked, minus mean, divided by std.
+
+        Raises:
+            ModelError: the shape does not fit images, or mean and std.
+        """
         channels = max(self.mean.shape[1], self.std.shape[1])
         if images.dim() != 4:
             raise ModelError(
@@ -304,10 +336,11 @@ class LogitModel(nn.Module):
             images = images.clamp(0.0, 1.0)
         if self._normalises:
             return (images - self.mean) / self.std
-        # the network may write in place, into the caller's pixels
+        # The network may write in place, into the caller's pixels.
         return images if self.clip else images.clone()
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The logits of normalised images, in batches that the network accepts."""
         if self.memory_format is torch.contiguous_format:
             inputs = inputs.contiguous()
         least = self.info.least_batch
@@ -316,17 +349,23 @@ class LogitModel(nn.Module):
             return self._once(inputs)
         parts = []
         for part in torch.split(inputs, most):
-            padding = part[-1:].expand(max(least - len(part), 0), *part.shape[1:])
-            parts.append(self._once(torch.cat([part, padding]))[: len(part)])
+            # The last batch is filled with copies of its last image.
+            missing = max(least - len(part), 0)
+            padding = part[-1:].expand(missing, *part.shape[1:])
+            logits = self._once(torch.cat([part, padding]))
+            parts.append(logits[: len(part)])
         return torch.cat(parts)
 
     def _once(self, inputs: torch.Tensor) -> torch.Tensor:
-        with rounded_products(True) if self.rounds else nullcontext():
+        """The logits of normalised images in one call of the network."""
+        precision = rounded_products(True) if self.rounds else nullcontext()
+        with precision:
             returned = self.network(inputs)
         picked = pick_output(returned, self.output, self.name, in_memory=self.in_memory)
         return as_logits(picked, len(inputs), self.dtype, self.name, in_memory=self.in_memory)
 
     def _lay_out(self, memory_format: torch.memory_format) -> None:
+        """Convert the network's weights to a memory format."""
         with torch.inference_mode(False), torch.no_grad():
             self.network.to(memory_format=memory_format)
         self.memory_format = memory_format
@@ -334,15 +373,18 @@ class LogitModel(nn.Module):
     def _refusal(self, inputs: torch.Tensor, error: Exception) -> ModelError:
         """The error about an exception of the network, with a remedy where its cause is known."""
         shape = " x ".join(map(str, inputs.shape[1:]))
-        said = cause_text(error)
-        alone = len(inputs) > 1 and self._takes(inputs[:1])
+        reason = cause_text(error)
+        # A frequent mistake is a fixed batch size; the text of the exception rarely shows it.
+        takes_one = len(inputs) > 1 and self._takes(inputs[:1])
         if inputs.shape[1:] in self._proven:
             kind = type(error).__name__
-            what = f"the network took images of {shape}, but then raised {kind} ({said})"
-            always = "it must take batches of any size, however often it is called"
-            return ModelError(self.name, what, always if alone else "")
-        if alone:
-            what = f"the network takes one image of {shape}, but not {len(inputs)} at once ({said})"
+            what = f"the network took images of {shape}, but then raised {kind} ({reason})"
+            remedy = "it must take batches of any size, however often it is called"
+            return ModelError(self.name, what, remedy if takes_one else "")
+        if takes_one:
+            what = (
+                f"the network takes one image of {shape}, but not {len(inputs)} at once ({reason})"
+            )
             remedy = "it must take batches of any size: x.flatten(1), not x.view(1, -1)"
             return ModelError(self.name, what, remedy)
         cause = known_cause(error)
@@ -355,9 +397,9 @@ class LogitModel(nn.Module):
         elif cause is not None:
             remedy = REMEDIES[cause]
         else:
-            what = f"on images of {shape} the network raised {type(error).__name__}: {said}"
+            what = f"on images of {shape} the network raised {type(error).__name__}: {reason}"
             return ModelError(self.name, what)
-        what = f"the network does not take images of {shape} ({said})"
+        what = f"the network does not take images of {shape} ({reason})"
         return ModelError(self.name, what, remedy)
 
     def _takes(self, inputs: torch.Tensor) -> bool:
@@ -373,10 +415,11 @@ def once_a_model(
     compute: Callable[[LogitModel, torch.Tensor], T],
 ) -> Callable[[LogitModel, torch.Tensor], T]:
     """Cache a function by network, normalisation and image shape (channels, height, width)."""
+    # Weak: the cache must not keep a network in memory that the caller has dropped.
     cache: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], T]] = WeakKeyDictionary()
 
     @wraps(compute)
-    def remembered(model: LogitModel, image: torch.Tensor) -> T:
+    def cached(model: LogitModel, image: torch.Tensor) -> T:
         key = (
             tuple(image.shape),
             tuple(model.mean.flatten().tolist()),
@@ -389,58 +432,61 @@ def once_a_model(
             results[key] = compute(model, image)
         return results[key]
 
-    return remembered
+    return cached
 
 
 @contextmanager
 def rounded_products(allowed: bool) -> Iterator[None]:
-    """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or forbid
-    it (torch leaves it to cuDNN).
+    """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or not.
 
-    torch has two sets of switches, ``allow_tf32`` and ``fp32_precision``, and the first cannot be
-    read after the caller has used the second: both are set, and restored as far as they could be
-    read.
+    torch's own default leaves convolutions to cuDNN, which rounds. torch has two sets of switches,
+    ``allow_tf32`` and ``fp32_precision``, and the first cannot be read after the caller has used
+    the second: both are set, and restored as far as they could be read.
+
+    Args:
+        allowed: whether they may round within the block.
     """
-    before = (
-        [_readable(switch) for switch in _switches()],
-        [backend.fp32_precision for backend in _formats()],
-    )
-    _set([allowed] * len(before[0]), ["tf32" if allowed else "ieee"] * len(before[1]))
+    allowed_before = [_allow_tf32(backend) for backend in _with_allow_tf32()]
+    precisions_before = [backend.fp32_precision for backend in _with_fp32_precision()]
+    precision = "tf32" if allowed else "ieee"
+    _set_products([allowed] * len(allowed_before), [precision] * len(precisions_before))
     try:
         yield
     finally:
-        _set(*before)
+        _set_products(allowed_before, precisions_before)
 
 
-def _switches() -> list[Any]:
+def _with_allow_tf32() -> list[Any]:
     return [torch.backends.cuda.matmul, torch.backends.cudnn]
 
 
-def _formats() -> list[Any]:
+def _with_fp32_precision() -> list[Any]:
     return [torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn]  # type: ignore[attr-defined]
 
 
-def _readable(switch: Any) -> bool | None:
+def _allow_tf32(backend: Any) -> bool | None:
+    """The old switch of a backend; None if it cannot be read."""
     try:
-        return bool(switch.allow_tf32)
+        return bool(backend.allow_tf32)
     except RuntimeError:
         return None
 
 
-def _set(allowed: Sequence[bool | None], formats: Sequence[str]) -> None:
-    for switch, value in zip(_switches(), allowed, strict=True):
+def _set_products(allowed: Sequence[bool | None], precisions: Sequence[str]) -> None:
+    """Set both sets of switches; the old ones first, because they change the new ones, too."""
+    for backend, value in zip(_with_allow_tf32(), allowed, strict=True):
         if value is not None:
-            switch.allow_tf32 = value
-    for backend, precision in zip(_formats(), formats, strict=True):
+            backend.allow_tf32 = value
+    for backend, precision in zip(_with_fp32_precision(), precisions, strict=True):
         if backend.fp32_precision != precision:
             backend.fp32_precision = precision
 
 
 def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
-    """The model for noisy forward passes: a rounding copy for tf32, otherwise the model itself; for
-    bf16, a copy that computes in bfloat16.
+    """The model for noisy forward passes.
 
-    Pixels, normalisation and logits stay float32.
+    For tf32, a copy whose products are rounded; for bf16, a copy that computes in bfloat16;
+    otherwise the model itself. Pixels, normalisation and logits stay float32.
 
     Raises:
         ModelError: the network cannot be copied and cast to bfloat16, or computes in float32 only.

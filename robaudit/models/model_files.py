@@ -15,6 +15,7 @@ from robaudit.text import first_line
 CONFIG = "config.json"
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 """The files that say how Transformers prepares images."""
+# Names of weights in folders of timm and Transformers, safetensors first: it is data, no pickle.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
 _MOST_BYTES = 2**25  # of a configuration; 21,000 class names take two million
 
@@ -32,13 +33,14 @@ def weights_file(path: Path) -> Path:
     """
     if not os.path.isdir(path):  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
         return path
-    if (file := next((path / name for name in _WEIGHTS if (path / name).exists()), None)) is None:
-        raise ModelError(
-            str(path),
-            f"is a directory without {_WEIGHTS[0]}",
-            "give the weights file, or a folder of timm or Transformers",
-        )
-    return file
+    for name in _WEIGHTS:
+        if (path / name).exists():
+            return path / name
+    raise ModelError(
+        str(path),
+        f"is a directory without {_WEIGHTS[0]}",
+        "give the weights file, or a folder of timm or Transformers",
+    )
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -48,11 +50,13 @@ def read_object(path: Path) -> dict[str, Any]:
         ModelError: it cannot be read, is too large, or holds something else.
     """
     try:
+        # A giant would fill the memory as JSON.
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError("more than 32 MB")
         document = json.loads(path.read_bytes())
         if not isinstance(document, dict):
             raise TypeError("another value")
+    # RecursionError: a hundred thousand brackets.
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ModelError(
             str(path),

@@ -1,7 +1,7 @@
 """Networks from ONNX files through onnxruntime, without gradients.
 
-Before onnxruntime opens a file, its operators (only those on the list, unless the file is trusted),
-its functions and the names of other files with weights are checked.
+Three things are checked before onnxruntime opens a file: its operators, its functions, and the
+names of other files with weights. Of a trusted file, only the last.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class OnnxNetwork(nn.Module):
         """Run the session on the images.
 
         Returns:
-            A tensor, or of several outputs a dict by name, with None for those that are no scores.
+            The only output, or a dictionary of all by name, with None for those that are no scores.
 
         Raises:
             ModelError: gradients are requested.
@@ -85,7 +85,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
         ModelError: the file is damaged, has weights outside its folder or, without trust, uses
             operators that are not on the list; or its inputs, precision or device do not fit.
     """
-    # otherwise it writes to the home folder and sends telemetry
+    # Without this it writes to the home folder and sends telemetry.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
@@ -102,10 +102,10 @@ def load_onnx(source: Source) -> LoadedNetwork:
         check_operators(contents.operators, "onnx", source.where)
         _check_functions(contents, _domains(), source.where)
     options = onnxruntime.SessionOptions()
-    # never onnxruntime's own format, which is not checked
+    # Never onnxruntime's own format, which is not checked; the suffix .ort would choose it.
     options.add_session_config_entry("session.load_model_format", "ONNX")
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 4
+    options.log_severity_level = 4  # fatal errors only; others are raised
     options.use_deterministic_compute = torch.are_deterministic_algorithms_enabled()
     providers = _providers(source, onnxruntime.get_available_providers())
     try:
@@ -140,12 +140,17 @@ FORMAT = Format("onnx", load_onnx, (".onnx",))
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
-    """onnxruntime's providers: CUDA without TF32 (which is its default), and without timing
-    convolutions in deterministic mode."""
+    """onnxruntime's providers: the CPU, or CUDA with the CPU for operators that CUDA lacks.
+
+    Raises:
+        ModelError: onnxruntime has no provider for the device.
+    """
     if source.device.type == "cpu":
         return ["CPUExecutionProvider"]
     if source.device.type == "cuda" and "CUDAExecutionProvider" in available:
+        # EXHAUSTIVE times the convolution's algorithms, and may choose another one in each run.
         search = "DEFAULT" if torch.are_deterministic_algorithms_enabled() else "EXHAUSTIVE"
+        # TF32 is onnxruntime's default; these networks run in fp32 only.
         cuda = {
             "device_id": source.device.index or 0,
             "use_tf32": 0,
@@ -160,7 +165,11 @@ def _providers(source: Source, available: list[str]) -> list[Any]:
 
 
 def _check_input(session: Any, where: str) -> int | None:
-    """The batch size that the graph fixes; None if it is free."""
+    """The batch size that the graph fixes; None if it is free.
+
+    Raises:
+        ModelError: the network does not take float32 images as its only input.
+    """
     inputs = session.get_inputs()
     if len(inputs) != 1:
         names = ", ".join(entry.name for entry in inputs)
@@ -187,6 +196,7 @@ def _check_input(session: Any, where: str) -> int | None:
 
 def _channels_last(shape: Sequence[int | str | None]) -> bool:
     """Whether the declared shape of an input, with 1 or 3 channels, has them at its end."""
+    # Keras exports so. An axis of free size is a name or None.
     return shape[3] in (1, 3) and shape[1] not in (1, 3)
 
 
@@ -199,6 +209,7 @@ def _output(session: Any, source: Source) -> str | None:
     kinds = {output.name: output.type for output in session.get_outputs()}
     scores = [name for name, kind in kinds.items() if kind in _SCORES]
     chosen = source.spec.output
+    # An index counts all outputs, those without scores as well.
     if isinstance(chosen, int) and -len(kinds) <= chosen < len(kinds):
         chosen = list(kinds)[chosen]
     described = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
@@ -213,31 +224,33 @@ def _output(session: Any, source: Source) -> str | None:
 
 
 def weights_sha256(path: Path, others: list[str]) -> str:
-    """sha256 (hex) of the file or, where other files hold weights, of a text that lists the sha256
-    of all of them.
+    """The digest of all files of a network.
 
-    The first line is the sha256 of the ONNX file; then there is one line for each other file,
-    sorted by name: its sha256, two spaces and its name as written in the ONNX file. Every line ends
-    with ``\\n``.
+    It is the sha256 (hex) of the file. Where other files hold weights, it is the sha256 of a text.
+    The first line of this text is the sha256 of the ONNX file. A line for each other file follows,
+    sorted by name: its sha256, two spaces, and its name as written in the ONNX file. Every line
+    ends with ``\\n``.
+
+    Args:
+        path: the ONNX file.
+        others: the names of the other files, sorted.
     """
     if not others:
         return file_sha256(path)
-    lines = [
-        f"{file_sha256(path)}\n",
-        *(f"{file_sha256(path.parent / name)}  {name}\n" for name in others),
-    ]
+    lines = [f"{file_sha256(path)}\n"]
+    lines += [f"{file_sha256(path.parent / name)}  {name}\n" for name in others]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxContents:
-    """What an ONNX file refers to, in its graph, its functions and their branches.
+    """The operators, functions and files to which an ONNX file refers, in all its branches.
 
     Attributes:
         files: names of the other files that hold weights, as written in the file, sorted.
         operators: domain and name of every operator but the file's own functions, sorted.
-        functions: for each function of the file, the operators of its nodes; of all functions of
-            this name.
+        functions: for each function of the file, the operators of its nodes. Functions of one name
+            are together.
         graph: the operators of the graph's nodes.
     """
 
@@ -248,7 +261,7 @@ class OnnxContents:
 
 
 def read_contents(path: Path) -> OnnxContents:
-    """What an ONNX file refers to.
+    """Read the operators, functions and files to which an ONNX file refers.
 
     Raises:
         RobauditError: onnx is missing.
@@ -260,6 +273,7 @@ def read_contents(path: Path) -> OnnxContents:
         import onnx
     except ImportError as error:
         raise needs_extra(where, "onnx", "onnx") from error
+    # From a string: onnx.load would open the other files, whose names are not checked yet.
     try:
         if path.stat().st_size >= _MOST_BYTES:
             raise ValueError("2 GiB or more")
@@ -269,31 +283,30 @@ def read_contents(path: Path) -> OnnxContents:
     except Exception as error:  # protobuf's own, too
         raise ModelError(where, f"is not an ONNX model ({error})", "export it again") from error
     _check_attributes(model, where)
-    files = {
-        entry.value
-        for message in _messages(model)
-        if isinstance(message, onnx.TensorProto)
-        for entry in message.external_data
-        if entry.key == "location"
-    }
+    files = set()
+    for message in _messages(model):
+        if isinstance(message, onnx.TensorProto):
+            files |= {entry.value for entry in message.external_data if entry.key == "location"}
     if sum(_size(name, path, where) for name in files) > psutil.virtual_memory().total:
         raise ModelError(
             where,
             "has more weights in other files than fit into memory",
             "use a machine with more memory",
         )
+    # Of several functions of one name, onnxruntime might take any: all their operators count.
     functions: dict[Operator, list[Operator]] = {}
     for function in model.functions:
         called = functions.setdefault((function.domain, function.name), [])
-        called += _calls(function)  # there may be several of one name
+        called += _calls(function)
     graph = _calls(model.graph)
     operators = set(graph).union(*functions.values()) - functions.keys()
     return OnnxContents(sorted(files), sorted(operators), functions, graph)
 
 
 def _check_attributes(model: Any, where: str) -> None:
-    """Refuse the one attribute that onnxruntime does not check: a negative batch_dims of GatherND
-    reads other memory.
+    """Refuse a negative batch_dims of GatherND.
+
+    onnxruntime does not check this attribute, and would read other memory.
 
     Raises:
         ModelError: a node has it.
@@ -303,6 +316,7 @@ def _check_attributes(model: Any, where: str) -> None:
     for message in _messages(model):
         if isinstance(message, onnx.NodeProto) and message.op_type == "GatherND":
             dims = [attribute for attribute in message.attribute if attribute.name == "batch_dims"]
+            # In a function, an attribute may refer to one of the call, whose value is elsewhere.
             if any(attribute.i < 0 or attribute.ref_attr_name for attribute in dims):
                 raise ModelError(
                     where,
@@ -327,8 +341,7 @@ def _domains() -> Collection[str]:
 
 
 def _check_functions(contents: OnnxContents, known: Collection[str], where: str) -> None:
-    """Refuse functions that onnxruntime may not run as they are written, and graphs that grow
-    without bound.
+    """Refuse functions that onnxruntime may not run as written, and graphs that grow without bound.
 
     Args:
         contents: of the file.
@@ -340,36 +353,50 @@ def _check_functions(contents: OnnxContents, known: Collection[str], where: str)
         if domain in known or domain.startswith(_OWN_DOMAINS):
             what = f"defines the function {name[:80]!r} in onnxruntime's own domain {domain[:80]!r}"
             raise ModelError(where, what, WITHOUT)
-    # no operator has this name
+    # The graph has a name that no operator has.
     check_expansion({**contents.functions, ("", ""): contents.graph}, where)
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """A protobuf message and all messages inside it, except training data, which onnxruntime does
-    not read."""
+    """A protobuf message and all messages inside it.
+
+    Training data is left out: onnxruntime does not read it.
+    """
     yield message
     for field, value in message.ListFields():
         if field.message_type is not None and field.name != "training_info":
+            # A field has one message, or a list of them.
             for inner in [value] if hasattr(value, "ListFields") else value:
                 yield from _messages(inner)
 
 
 def _size(name: str, path: Path, where: str) -> int:
-    """The bytes of a file with weights, which must be in the folder of the ONNX file (or of the
-    file that it links to)."""
+    """The bytes of a file with weights.
+
+    Args:
+        name: of the file, as written in the ONNX file.
+        path: the ONNX file.
+        where: its name in messages.
+
+    Raises:
+        ModelError: the file is not a regular file in the folder of the ONNX file (or of the file to
+            which this links).
+    """
     try:
-        if (
-            ".." in Path(name).parts or "*" in name
-        ):  # onnxruntime takes */_ORT_MEM_ADDR_/* for an address
+        # onnxruntime takes the name */_ORT_MEM_ADDR_/* for weights in memory, at an address that
+        # the file would choose.
+        if ".." in Path(name).parts or "*" in name:
             raise ValueError("not a name inside its folder")
+        # A link could lead to any file of the machine, whose content would become weights.
         file = (path.parent / name).resolve(strict=True)
-        if not any(
-            file.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)
-        ):
+        folders = (path.parent.resolve(), path.resolve().parent)
+        if not any(file.is_relative_to(folder) for folder in folders):
             raise ValueError("outside its folder")
-        if not file.is_file() or not file.stat().st_size:  # files of /proc have no size
+        # Files of /proc have no size, and may never end.
+        if not file.is_file() or not file.stat().st_size:
             raise ValueError("not a regular file, or empty")
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
+    # RuntimeError: a loop of links.
+    except (OSError, ValueError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         what = f"has weights in {name[:80]!r}, which cannot be used ({reason})"
         raise ModelError(

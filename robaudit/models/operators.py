@@ -34,11 +34,17 @@ LIST = Path(__file__).with_name("operators.yaml")
 def allowed(part: Part) -> frozenset[Operator]:
     """The operators of a part of the list."""
     namespaces = yaml.safe_load(LIST.read_text())[part]
-    return frozenset((space, name) for space, names in namespaces.items() for name in names)
+    operators = set[Operator]()
+    for namespace, names in namespaces.items():
+        operators.update((namespace, name) for name in names)
+    return frozenset(operators)
 
 
 def check_operators(operators: Iterable[Operator], part: Part, where: str) -> None:
     """Refuse operators that are not on the list.
+
+    An operator could read or write files, print, run other code, or take hostile sizes without a
+    check.
 
     Args:
         operators: of a file.
@@ -50,11 +56,10 @@ def check_operators(operators: Iterable[Operator], part: Part, where: str) -> No
     """
     for namespace, name in operators:
         if (namespace, name) not in allowed(part):
-            called = _written(namespace, name)
+            written = _written(namespace, name)[:80]  # a name of the file, of any length
             raise ModelError(
                 where,
-                f"calls {called[:80]!r}, which is not on the list of operators of ordinary "
-                "networks",
+                f"calls {written!r}, which is not on the list of operators of ordinary networks",
                 WITHOUT,
             )
 

@@ -1,5 +1,4 @@
-"""Networks from the user's Python code: only under ``--trust``, and only through a named
-function."""
+"""Networks from the user's Python code, under ``--trust`` and through a named function only."""
 
 from __future__ import annotations
 
@@ -33,12 +32,14 @@ def as_module(value: object) -> nn.Module | None:
     """The value as a module: itself, or a wrapped callable; None if it is neither."""
     if isinstance(value, nn.Module):
         return value
-    return CallableNetwork(value) if callable(value) and not isinstance(value, type) else None
+    # A class is callable, too, but its call would make a network and run none.
+    if callable(value) and not isinstance(value, type):
+        return CallableNetwork(value)
+    return None
 
 
 def load_python(source: Source) -> LoadedNetwork:
-    """Load ``format: python``: call the architecture's function, which returns a module or
-    callable.
+    """Load a network from the architecture's function, which returns a module or callable.
 
     Raises:
         ModelError: the function is not trusted, is missing, raises, or returns something else.
@@ -55,11 +56,11 @@ def load_python(source: Source) -> LoadedNetwork:
             f"{source.spec.architecture} returned {type(value).__name__}",
             "return a torch.nn.Module or a callable",
         )
-    sha256 = (
-        file_sha256(source.path)
-        if source.path is not None and source.path.is_file()
-        else fingerprint(value)
-    )
+    # The path may be a folder, or the spec may have none.
+    if source.path is not None and source.path.is_file():
+        sha256 = file_sha256(source.path)
+    else:
+        sha256 = fingerprint(value)
     return LoadedNetwork(
         network.eval(),
         "python",
@@ -74,8 +75,11 @@ FORMAT = Format("python", load_python)
 def call_target(source: Source, *, with_path: bool = False) -> object:
     """Import ``package.module:function`` and call it with the architecture's options.
 
-    The spec's folder is importable only during the import and the call. ``with_path`` passes the
-    spec's path, if there is one.
+    The spec's folder is importable only during the import and the call.
+
+    Args:
+        source: names the function and its options.
+        with_path: pass the spec's path, if there is one, as ``path``.
 
     Raises:
         ModelError: the function is not trusted, is missing, or raises.

@@ -20,7 +20,8 @@ def load_safetensors(source: Source) -> LoadedNetwork:
 
     try:
         tensors = load_file(source.file)
-    except (RuntimeError, MemoryError) as error:  # torch's part: mapping the file
+    # torch's part, mapping the file, raises the first two.
+    except (RuntimeError, MemoryError) as error:
         raise ModelError(
             source.where,
             f"cannot be mapped into memory ({error})",
@@ -31,9 +32,11 @@ def load_safetensors(source: Source) -> LoadedNetwork:
         raise ModelError(
             source.where, what, "the file is truncated or damaged; save it again"
         ) from error
-    if (entry := source.spec.entry) is None:
+    entry = source.spec.entry
+    if entry is None:
         return fill(source, FORMAT.name, tensors)
-    if part := under(tensors, f"{entry}."):
+    part = under(tensors, f"{entry}.")
+    if part:
         note = f"the weights are those under the prefix '{entry}.'"
         return fill(source, FORMAT.name, part, (note,))
     what = f"has no weights under the prefix '{entry}.'"
@@ -41,7 +44,11 @@ def load_safetensors(source: Source) -> LoadedNetwork:
 
 
 def _recognises(head: bytes, _: Sequence[str]) -> bool:
-    return len(head) > 8 and head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= 10**8
+    """Whether a file begins as safetensors do: the length of a JSON header, and its bracket."""
+    if len(head) <= 8 or head[8:9] != b"{":
+        return False
+    # The library itself takes no longer header than 100 MB.
+    return 2 <= int.from_bytes(head[:8], "little") <= 10**8
 
 
 FORMAT = Format("safetensors", load_safetensors, (".safetensors",), _recognises, only_weights=True)

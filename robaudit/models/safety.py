@@ -1,4 +1,4 @@
-"""Archives and pickles written by torch: detect damage before use, and run nothing in them."""
+"""Read archives and pickles written by torch: detect damage before use, and run nothing in them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ import torch
 from robaudit.errors import ModelError
 from robaudit.settings import TRUST
 
+# An archive may expand to 50 times its size and 64 MiB. Weights hardly compress, and torch does not
+# try; a zip bomb, which would fill the memory, claims far more.
 _MOST_EXPANSION = 50
 _FREE_BYTES = 2**26
 ZIP = b"PK\3\4"
+"""The first bytes of a zip archive."""
 
 
 def members(path: Path, *, check: bool = False) -> list[str]:
@@ -38,23 +41,23 @@ def members(path: Path, *, check: bool = False) -> list[str]:
                 raise ModelError(
                     str(path), f"claims to expand to {expanded} bytes", "save it again with torch"
                 )
+            # torch writes 0 where checksums are switched off; None tells zipfile not to compare.
             for member in archive.infolist():
-                member.CRC = member.CRC or None  # type: ignore[assignment]  # unchecked: torch writes 0 where checksums are switched off
-            if check and (damaged := archive.testzip()):
+                member.CRC = member.CRC or None  # type: ignore[assignment]
+            damaged = archive.testzip() if check else None
+            if damaged:
                 raise zipfile.BadZipFile(f"{damaged} is damaged")
             return archive.namelist()
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        RuntimeError,
-    ) as error:  # RuntimeError: encrypted, or packed in an unknown way
+    # RuntimeError: encrypted, or packed in an unknown way.
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise _incomplete(path, error) from error
 
 
 def reader_of(path: Path) -> Any:
-    """Torch's own reader of an archive, so that a check sees what torch loads afterwards.
+    """Torch's own reader of an archive.
+
+    Checks of what an archive holds read it with this. Python's zipfile may find another directory,
+    or another of two members of one name, than torch loads afterwards.
 
     Raises:
         ModelError: torch cannot read it.
@@ -62,7 +65,8 @@ def reader_of(path: Path) -> Any:
     try:
         reader = torch._C.PyTorchFileReader(str(path))
         reader.get_all_records()
-    except (RuntimeError, ValueError) as error:  # ValueError: a path that is no text
+    # ValueError: a path that is no text.
+    except (RuntimeError, ValueError) as error:
         raise _incomplete(path, str(error).partition(". ")[0]) from error
     return reader
 
@@ -88,24 +92,28 @@ def load_tensors(path: Path) -> Any:
         try:
             return _torch_load(stream)
         except Exception as error:
-            if _named(error) and (inert := _with_stand_ins(stream)) is not None:
-                return inert
+            # torch refused to import a class or function. Checkpoints often have such objects
+            # beside their weights: settings, or the state of the training.
+            checkpoint = _with_stand_ins(stream) if _named(error) else None
+            if checkpoint is not None:
+                return checkpoint
             raise refusal(error, str(path)) from error
 
 
 def refusal(error: BaseException, where: str) -> ModelError:
     """The error for a pickle that torch did not read as weights only."""
-    if named := _named(error):
+    name = _named(error)
+    if name:
         return ModelError(
             where,
-            f"holds a pickled Python object ({named}), which would run code when loaded",
+            f"holds a pickled Python object ({name}), which would run code when loaded",
             "export it with torch.jit.script or torch.export.save, save its state_dict() as "
             "safetensors, or load it with your own function: format: python and " + TRUST,
         )
+    # Before this mark, torch advises to switch weights_only off.
     text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
-    reason = next(
-        (line.strip() for line in text.splitlines() if line.strip()), type(error).__name__
-    )[:200]
+    lines = (line.strip() for line in text.splitlines())
+    reason = next(filter(None, lines), type(error).__name__)[:200]
     return ModelError(
         where,
         f"torch cannot read it: {reason}",
@@ -116,23 +124,22 @@ def refusal(error: BaseException, where: str) -> ModelError:
 
 def _named(error: BaseException) -> str:
     """The class or function that torch would not import, or '' for another reason."""
-    match = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(
-        r"Unsupported (?:class|global)[: ]+([\w.]+)", str(error)
-    )
+    text = str(error)
+    match = re.search(r"GLOBAL ([\w.]+)", text)
+    match = match or re.search(r"Unsupported (?:class|global)[: ]+([\w.]+)", text)
     return match[1] if match else ""
 
 
 def _torch_load(stream: BinaryIO) -> Any:
     stream.seek(0)
     with warnings.catch_warnings():
-        # odd tensors are reported when weights are fitted
+        # torch warns of odd tensors, which are refused when the weights are fitted.
         warnings.simplefilter("ignore", UserWarning)
         return torch.load(stream, map_location="cpu", weights_only=True)
 
 
 class Unread:
-    """Stand-in for an object, class or function of a pickle: empty, and none of its code has
-    run."""
+    """Stand-in for an object, class or function of a pickle; it is empty and runs no code."""
 
     def __init__(self, *_: object, **__: object) -> None:
         """Ignore the object's arguments."""
@@ -142,8 +149,7 @@ class Unread:
 
 
 def _with_stand_ins(stream: BinaryIO) -> dict[Any, Any] | None:
-    """A checkpoint that holds more than tensors (settings, state of the training), with `Unread` in
-    place of every other object.
+    """A checkpoint with `Unread` in place of every object that is no tensor or plain container.
 
     torch's restricted reader builds the stand-ins, so no function and no class that the file names
     is imported, let alone called.
@@ -154,6 +160,7 @@ def _with_stand_ins(stream: BinaryIO) -> dict[Any, Any] | None:
     """
     try:
         stream.seek(0)
+        # By name, every class and function that torch would have to import.
         names = torch.serialization.get_unsafe_globals_in_checkpoint(stream)
         with torch.serialization.safe_globals([(Unread, name) for name in names]):
             checkpoint = _torch_load(stream)
@@ -163,9 +170,10 @@ def _with_stand_ins(stream: BinaryIO) -> dict[Any, Any] | None:
 
 
 def _holds_tensors(mapping: Mapping[Any, Any], depth: int = 3) -> bool:
-    values = mapping.values()
-    return any(
-        isinstance(value, torch.Tensor)
-        or (depth and isinstance(value, Mapping) and _holds_tensors(value, depth - 1))
-        for value in values
-    )
+    """Whether a mapping has a tensor; the depth ends a mapping that contains itself."""
+    for value in mapping.values():
+        if isinstance(value, torch.Tensor):
+            return True
+        if depth and isinstance(value, Mapping) and _holds_tensors(value, depth - 1):
+            return True
+    return False

@@ -14,15 +14,19 @@ from robaudit.text import clipped, count
 
 T = TypeVar("T")
 _REMEDY = "check the architecture's options; weights and architecture must be of the same model"
-_PARTS = 10, 1_000
-"""The limit on modules, parameters and buffers: per tensor in the file (torchvision and timm: up to
-4.3), and in addition."""
-_NUMBERS = 2, 20_000_000
-"""The limit on their numbers: per number in the file (torchvision and timm: up to 1.2, with unsaved
-buffers), and in addition."""
-_OPTION = 100_000
-"""Option values up to this are always allowed: a small file may belong to a network for large
-images."""
+# The most modules, parameters and buffers: so many for each tensor in the file (networks of
+# torchvision and timm have up to 4.3), and so many in addition.
+_PARTS_PER_TENSOR = 10
+_MORE_PARTS = 1_000
+
+# The most numbers in them: so many for each number in the file (networks of torchvision and timm
+# have up to 1.2, with unsaved buffers), and so many in addition.
+_NUMBERS_PER_NUMBER = 2
+_MORE_NUMBERS = 20_000_000
+
+_ALWAYS_ALLOWED = 100_000
+"""The largest value of an option that any file may have: a small file may belong to a network for
+large images."""
 
 
 def rehearsed(
@@ -32,11 +36,10 @@ def rehearsed(
     options: Mapping[str, Any],
     build: Callable[[], T],
 ) -> T:
-    """Build a network on trial, and stop as soon as it has clearly more parts or numbers than its
-    weights file.
+    """Build a network on trial, and stop once it is clearly larger than its weights file.
 
-    The trial is on torch's meta device, where weights take no memory; in memory if the builder
-    needs their values.
+    A small file with hostile options could otherwise fill the memory. The trial is on torch's meta
+    device, where weights take no memory; in memory if the builder needs their values.
 
     Args:
         tensors: the weights, already read.
@@ -46,8 +49,8 @@ def rehearsed(
         build: the builder.
 
     Raises:
-        ModelError: it is larger, or an option (the sum of a list) exceeds both 100,000 and the
-            count of numbers in the file.
+        ModelError: it has clearly more parts or numbers, or an option (the sum of a list) exceeds
+            both 100,000 and the count of numbers in the file.
         Exception: from the builder.
     """
     try:
@@ -55,7 +58,7 @@ def rehearsed(
             return build()
     except ModelError:
         raise
-    except Exception:  # noqa: BLE001  the builder reads values, or raises the same below
+    except Exception:  # noqa: BLE001  the builder reads values, or raises the same error below
         with _no_larger(tensors, where, network, options):
             return build()
 
@@ -64,36 +67,36 @@ def rehearsed(
 def _no_larger(
     tensors: Mapping[str, torch.Tensor], where: str, network: str, options: Mapping[str, Any]
 ) -> Iterator[None]:
-    storages = {
-        storage.data_ptr(): storage.nbytes() // tensor.itemsize
-        for tensor in tensors.values()
-        for storage in [tensor.untyped_storage()]
-    }
-    stored = sum(storages.values())  # an expanded tensor holds fewer than its shape says
+    """Refuse networks that are built within the block and clearly larger than these tensors."""
+    # By storage: tensors may share one, and an expanded tensor holds fewer numbers than its shape
+    # says.
+    numbers_by_storage = {}
+    for tensor in tensors.values():
+        storage = tensor.untyped_storage()
+        numbers_by_storage[storage.data_ptr()] = storage.nbytes() // tensor.itemsize
+    stored = sum(numbers_by_storage.values())
     file = f"holds {count(len(tensors), 'tensor')} with {stored:,} numbers"
     for option, value in options.items():
-        if _largest(value) > max(stored, _OPTION):
+        if _largest(value) > max(stored, _ALWAYS_ALLOWED):
             raise ModelError(
                 where,
                 f"{file}, too few for {network} with {clipped(f'{option}: {value}', 80)}",
                 _REMEDY,
             )
-    parts = numbers = 0
+    most_parts = _PARTS_PER_TENSOR * len(tensors) + _MORE_PARTS
+    most_numbers = _NUMBERS_PER_NUMBER * stored + _MORE_NUMBERS
+    parts = 0
+    numbers = 0
 
     def registered(_module: object, _name: str, value: object) -> None:
+        """Count what a module registers; torch calls this before the next part is built."""
         nonlocal parts, numbers
         parts += 1
         numbers += value.numel() if isinstance(value, torch.Tensor) else 0
-        if (
-            parts > _PARTS[0] * len(tensors) + _PARTS[1]
-            or numbers > _NUMBERS[0] * stored + _NUMBERS[1]
-        ):
-            shown = clipped(
-                ", ".join(f"{option}: {value}" for option, value in options.items()), 200
-            )
-            raise ModelError(
-                where, f"{file}; {network} has many more{shown and f' with {shown}'}", _REMEDY
-            )
+        if parts > most_parts or numbers > most_numbers:
+            listed = ", ".join(f"{option}: {value}" for option, value in options.items())
+            with_options = f" with {clipped(listed, 200)}" if listed else ""
+            raise ModelError(where, f"{file}; {network} has many more{with_options}", _REMEDY)
 
     hooks = [
         modules.register_module_parameter_registration_hook(registered),
@@ -108,10 +111,11 @@ def _no_larger(
 
 
 def _largest(value: object) -> float:
-    """The largest number in an option; for a list, the sum: the depth of a network is often the sum
-    over its stages."""
+    """The largest number in an option; for a list, the sum of its numbers."""
     if isinstance(value, Mapping):
         return max(map(_largest, value.values()), default=0)
+    # The depth of a network is often the sum over its stages.
     if isinstance(value, list | tuple):
         return sum(map(_largest, value))
+    # Python's integers have no limit, and would not add to a float beyond 1e308.
     return min(abs(value), 2**63) if isinstance(value, int | float) else 0

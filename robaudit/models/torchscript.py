@@ -1,7 +1,8 @@
 """Networks from TorchScript files, of operators on the list only unless the file is trusted.
 
-Two checks: the source, before torch reads the file, since torch runs parts of it while reading;
-and the graphs that torch made of it, before anything calls them.
+Without trust there are two checks. The first is of the source, before torch reads the file, since
+torch runs parts of it while reading. The second is of the graphs that torch made of it, before
+anything calls them.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ NOTE = (
     "torchscript: a graph of torch operators, not only weights; load files only from people "
     "you trust"
 )
-_CLASSES = "__torch__.torch.classes."
-# argument number
+_CLASSES = "__torch__.torch.classes."  # of compiled libraries
+# The number of the argument that says whether an operator trains.
 _TRAINING_FLAG = {
     "aten::dropout": 2,
     "aten::feature_dropout": 2,
@@ -53,16 +54,18 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     members(path, check=True)
     reader = reader_of(path)
     if source.trust:
+        # Trusted code may do anything, but a damaged pickle would crash torch all the same.
         _check_pickles(reader, None, source.where)
     else:
         source_code = source_of(reader, source.where)
         _check_pickles(reader, source_code.classes, source.where)
         check_operators(source_code.outside(), "torch", source.where)
     try:
-        # as torch.jit.load does; has every function of the file
+        # The steps of torch.jit.load. The unit has every function of the file, called or not.
         unit: Any = torch._C.CompilationUnit()
         code: Any = torch._C.import_ir_module(unit, str(path), source.device, {}, False)  # type: ignore[call-arg]
         if not source.trust:
+            # The source names `x.sum()`; the graph names the operator that torch chose for it.
             check_operators(graph_operators(unit), "torch", source.where)
             check_expansion(_calls(unit), source.where)
         network = torch.jit._recursive.wrap_cpp_module(code)
@@ -76,10 +79,12 @@ def load_torchscript(source: Source) -> LoadedNetwork:
         ) from error
     network.eval()
     _refuse_training(network, source.where)
-    return LoadedNetwork(AsWritten(network).eval(), "torchscript", file_sha256(path), notes=(NOTE,))
+    wrapped = AsWritten(network).eval()
+    return LoadedNetwork(wrapped, "torchscript", file_sha256(path), notes=(NOTE,))
 
 
 def _recognises(_: bytes, members: Sequence[str]) -> bool:
+    """Whether an archive has source code."""
     return any(member.startswith("code/") for member in members)
 
 
@@ -98,9 +103,8 @@ class AsWritten(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
-        self._frozen: list[
-            nn.Module
-        ] = []  # in a list: torch would register a bare module as a submodule
+        # In a list: torch would register a bare module as a submodule.
+        self._frozen: list[nn.Module] = []
 
     def forward(self, images: torch.Tensor) -> Any:
         """The network's own output."""
@@ -122,9 +126,12 @@ class AsWritten(nn.Module):
 
 
 def _frozen(network: nn.Module) -> nn.Module:
-    """The graph with weights as constants and batch norms folded; the network itself where torch
-    cannot freeze it."""
+    """The graph with weights as constants and batch norms folded.
+
+    The network itself where torch cannot freeze it.
+    """
     with warnings.catch_warnings():
+        # torch calls TorchScript deprecated in either way, by version.
         warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is", FutureWarning)
         warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is", DeprecationWarning)
         try:
@@ -145,10 +152,13 @@ def source_of(reader: Any, where: str) -> SourceCode:
     """
     code = SourceCode()
     names = reader.get_all_records()
-    if len({name.lower() for name in names}) < len(names):  # torch finds members in any case
+    # torch finds members in any case. Of two with one name, it could load the one that was not
+    # checked.
+    if len({name.lower() for name in names}) < len(names):
         what = "is not a sound torch zip archive (two of its members have the same name)"
         raise ModelError(where, what, "save it again with torch.jit.save")
     for name in names:
+        # torch has another loader for this format, and the checks here are not made for it.
         if name.lower() == "model.json":
             raise ModelError(
                 where, "is of a format that torch 1.0 wrote", "save it again with torch.jit.save"
@@ -160,45 +170,48 @@ def source_of(reader: Any, where: str) -> SourceCode:
 
 
 def _check_pickles(reader: Any, classes: Mapping[str, ClassCode] | None, where: str) -> None:
-    """Refuse pickles that torch does not write: torch takes sizes and types from them, and would
-    reach other memory.
+    """Refuse pickles that torch does not write.
+
+    torch takes sizes and types from them without a check, and would reach other memory.
 
     Args:
         reader: torch's own reader of the archive.
         classes: of the file's source; None for a trusted file: types are not compared.
         where: the file, for messages.
+
+    Raises:
+        ModelError: a pickle is damaged, crafted, or holds what cannot be audited.
     """
     for record in reader.get_all_records():
         name = record.lower()  # torch finds members in any case
-        if name in ("data.pkl", "constants.pkl") or (
-            name.endswith(".debug_pkl") and classes is not None
-        ):
-            try:
-                value = read_pickle(
-                    reader.get_record(record),
-                    partial(_size, reader, name.removesuffix(".pkl")),
-                    classes,
-                )
-                if classes is not None:
-                    check_types(value, name, classes)
-            except UnsupportedError as error:
-                raise ModelError(where, *error.args) from error
-            except ForgedError as error:
-                raise ModelError(
-                    where,
-                    f"{name}: {error}",
-                    "the file is damaged, or crafted to reach other memory",
-                ) from error
-            except Exception as error:
-                raise ModelError(
-                    where,
-                    f"{name} is not a torch pickle ({error})",
-                    "the file is damaged; save it again",
-                ) from error
+        # torch reads debug pickles, too: they say which line of the source an operator is from.
+        is_debug = name.endswith(".debug_pkl") and classes is not None
+        if name not in ("data.pkl", "constants.pkl") and not is_debug:
+            continue
+        size_of = partial(_size, reader, name.removesuffix(".pkl"))
+        try:
+            value = read_pickle(reader.get_record(record), size_of, classes)
+            if classes is not None:
+                check_types(value, name, classes)
+        except UnsupportedError as error:
+            raise ModelError(where, *error.args) from error
+        except ForgedError as error:
+            raise ModelError(
+                where,
+                f"{name}: {error}",
+                "the file is damaged, or crafted to reach other memory",
+            ) from error
+        except Exception as error:
+            raise ModelError(
+                where,
+                f"{name} is not a torch pickle ({error})",
+                "the file is damaged; save it again",
+            ) from error
 
 
 def _size(reader: Any, folder: str, record: str) -> int:
-    """The bytes of a record with the elements of a storage."""
+    """The number of bytes in the record of a storage."""
+    # The content's length, not the size that the archive's directory claims.
     return len(reader.get_record(f"{folder}/{record}"))
 
 
@@ -208,14 +221,19 @@ def graph_operators(unit: Any) -> Iterator[Operator]:
         for node in _nodes(function.graph):
             namespace, _, name = node.kind().partition("::")
             yield namespace, name
+            # A value may be an object of a compiled library, whose methods are any code.
             for value in (*node.inputs(), *node.outputs()):
-                if _CLASSES in (kind := value.type().annotation_str):
-                    yield "class", kind
+                type_name = value.type().annotation_str
+                if _CLASSES in type_name:
+                    yield "class", type_name
 
 
 def _calls(unit: Any) -> dict[str, list[str]]:
-    """What each node of each function of a compilation unit calls; torch replaces calls by what is
-    called."""
+    """The function that each node calls, for each function of a compilation unit.
+
+    torch replaces calls by the nodes of the called function, so a small file could become a graph
+    that fills the memory.
+    """
     return {
         function.qualified_name: [_called(node) for node in _nodes(function.graph)]
         for function in unit.get_functions()
@@ -231,23 +249,30 @@ def _called(node: Any) -> str:
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
-    """All nodes of a graph, those of its blocks and inner graphs included."""
-    todo = list(graph.nodes())
-    while todo:
-        node = todo.pop()
+    """All nodes of a graph, with those of its blocks and inner graphs."""
+    # A list instead of recursion: a hostile graph may be nested deeper than Python's stack.
+    waiting = list(graph.nodes())
+    while waiting:
+        node = waiting.pop()
         yield node
         for block in node.blocks():
-            todo += block.nodes()
+            waiting += block.nodes()
+        # Attributes of the kinds graph ("g") and list of graphs ("gs").
         for attribute in node.attributeNames():
+            inner_graphs = []
             if node.kindOf(attribute) == "g":
-                todo += node.g(attribute).nodes()
+                inner_graphs = [node.g(attribute)]
             elif node.kindOf(attribute) == "gs":
-                todo += [inner for graph in node.gs(attribute) for inner in graph.nodes()]
+                inner_graphs = node.gs(attribute)
+            for inner in inner_graphs:
+                waiting += inner.nodes()
 
 
 def _refuse_training(network: nn.Module, where: str) -> None:
-    """Refuse traces of training mode: they hold batch statistics and dropout as constants, which
-    eval() cannot switch off."""
+    """Refuse traces of training mode.
+
+    They hold batch statistics and dropout as constants, which eval() cannot switch off.
+    """
     graph: Any = network.inlined_graph
     for operator, argument in _TRAINING_FLAG.items():
         for node in graph.findAllNodes(operator):

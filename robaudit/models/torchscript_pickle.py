@@ -1,5 +1,4 @@
-"""The pickles inside TorchScript files, read without torch: are they what ``torch.jit.save``
-writes?
+"""Check the pickles inside TorchScript files without torch: they must be as torch writes them.
 
 torch takes the types, sizes and strides of tensors from the pickle and believes them, so that a
 crafted one would make it read or write other memory. Here a small machine follows the pickle with
@@ -18,6 +17,7 @@ from typing import Any
 
 from robaudit.models.torchscript_source import ClassCode
 
+# The bytes of an element, by the type of a storage: FloatStorage and so on.
 _ITEM_BYTES = {
     **dict.fromkeys(("Bool", "Byte", "Char"), 1),
     **dict.fromkeys(("Half", "BFloat16", "Short", "UInt16"), 2),
@@ -26,10 +26,16 @@ _ITEM_BYTES = {
     "ComplexDouble": 16,
 }
 _QUANTISED = re.compile(r"QU?Int\d+(?:x\d)?Storage|_rebuild_qtensor")
+
+# The functions that pickles of torch.jit.save call: a tensor from its storage, the hooks of a
+# tensor, typed lists, and the type of a list or dictionary.
 _REBUILD = "torch._utils._rebuild_tensor_v2"
 _EMPTY = "collections.OrderedDict"
-_LISTS = tuple(
-    f"torch.jit._pickle.build_{kind}list" for kind in ("int", "double", "bool", "tensor")
+_LISTS = (
+    "torch.jit._pickle.build_intlist",
+    "torch.jit._pickle.build_doublelist",
+    "torch.jit._pickle.build_boollist",
+    "torch.jit._pickle.build_tensorlist",
 )
 _TAG = "torch.jit._pickle.restore_type_tag"
 _FUNCTIONS = (_REBUILD, _EMPTY, *_LISTS, _TAG)
@@ -91,7 +97,7 @@ def read_pickle(content: bytes, size_of: Sizes, classes: Classes | None) -> Any:
     Args:
         content: the pickle.
         size_of: the bytes of the record with the elements of a storage.
-        classes: of the file; None: not known.
+        classes: of the file; None: of a trusted file, whose source is not read.
 
     Raises:
         UnsupportedError: it holds quantised weights, or an object of a library.
@@ -100,6 +106,7 @@ def read_pickle(content: bytes, size_of: Sizes, classes: Classes | None) -> Any:
         ValueError: it is not a pickle.
     """
     machine = _Machine(size_of, classes)
+    # genops decodes the instructions and executes none.
     for instruction, argument, _ in pickletools.genops(content):
         machine.step(instruction.name, argument)
     return machine.value()
@@ -119,6 +126,7 @@ class _Machine:
         """Carry out an instruction."""
         if name in ("PROTO", "STOP"):
             return
+        # Only what torch's pickler writes: its unpickler knows more.
         if name in _CONSTANTS:
             self._stack.append(_CONSTANTS[name](argument))
         elif name == "MARK":
@@ -169,14 +177,15 @@ class _Machine:
 
     def _put(self, values: list[Any]) -> None:
         """Put keys and values, in turn, into the dictionary at the top."""
-        filled = self._container(dict)
-        for key, value in zip(values[::2], values[1::2], strict=True):
+        dictionary = self._container(dict)
+        keys = values[::2]
+        for key, value in zip(keys, values[1::2], strict=True):
             if type(key) not in (str, int, float, bool):
                 raise ForgedError("a dictionary has a key that torch.jit.save does not write")
-            filled[key] = value
+            dictionary[key] = value
 
     def make(self) -> None:
-        """Make an object of a class of the file; its state follows."""
+        """Make an object of a class of the file; the next instructions give its state."""
         kind, arguments = self._last(2)
         if not _is_own(kind) or arguments != ():
             raise ForgedError("makes an object in a way that torch.jit.save does not write")
@@ -184,16 +193,17 @@ class _Machine:
 
     def set_state(self) -> None:
         """Give an object its state."""
-        made, state = self._last(2)
-        if not isinstance(made, _Object) or made.state is not None:
+        target, state = self._last(2)
+        if not isinstance(target, _Object) or target.state is not None:
             raise ForgedError("gives a state to what is no new object")
         if type(state) is dict:
-            made.state = dict(state)  # as it is now: torch takes the values here
+            # A copy: torch takes the values here, and later instructions may change the dictionary.
+            target.state = dict(state)
         elif self._classes is None:
-            made.state = (state,)  # of a class with __setstate__, in a trusted file
+            target.state = (state,)  # of a class with __setstate__, in a trusted file
         else:
             raise ForgedError("an object has a state that torch.jit.save does not write")
-        self._stack.append(made)
+        self._stack.append(target)
 
     def call(self) -> None:
         """Call a function, or make a named tuple or a member of an enumeration."""
@@ -206,30 +216,31 @@ class _Machine:
         self._stack.append(_called(function.name, arguments))
 
     def _own(self, name: str, arguments: Any) -> _Object:
-        """A named tuple, or a member of an enumeration. For a value that is no member, torch would
-        make nothing."""
+        """A named tuple, or a member of an enumeration."""
         if self._classes is not None:
             code = self._classes.get(name)
-            of_enum = (
-                code is not None and code.kind == "Enum" and _is_member(arguments, code.members)
-            )
-            of_tuple = (
-                code is not None and code.kind == "NamedTuple" and isinstance(arguments, tuple)
-            )
-            if not of_enum and not of_tuple:
+            kind = "" if code is None else code.kind
+            # For a value that is no member, torch would make nothing, and use it.
+            is_member = kind == "Enum" and _is_member(arguments, self._classes[name].members)
+            is_tuple = kind == "NamedTuple" and isinstance(arguments, tuple)
+            if not is_member and not is_tuple:
                 raise ForgedError(f"makes a value of {name[:80]!r} that it does not have")
         return _Object(name, arguments)
 
     def load_storage(self) -> None:
-        """A storage: ("storage", type, record, device, elements)."""
-        (pid,) = self._last(1)
-        if not isinstance(pid, tuple) or len(pid) != 5 or not isinstance(pid[1], _Global):
+        """Take the persistent id of a storage: ("storage", type, record, device, elements)."""
+        (persistent_id,) = self._last(1)
+        if not isinstance(persistent_id, tuple) or len(persistent_id) != 5:
             raise ForgedError("a storage has no type")
-        _, kind, record, _, elements = pid
-        prefix, _, suffix = kind.name.removeprefix("torch.").rpartition("Storage")
-        item_bytes = _ITEM_BYTES.get(prefix)
-        if item_bytes is None or suffix or not isinstance(record, str) or not _is_size(elements):
+        _, kind, record, _, elements = persistent_id
+        if not isinstance(kind, _Global):
+            raise ForgedError("a storage has no type")
+        item_name, _, suffix = kind.name.removeprefix("torch.").rpartition("Storage")
+        item_bytes = _ITEM_BYTES.get(item_name)
+        is_sound = isinstance(record, str) and _is_size(elements) and not suffix
+        if item_bytes is None or not is_sound:
             raise ForgedError(f"a storage is of type {kind.name[:60]!r}")
+        # torch would take the claimed number of elements, and read memory behind the record.
         needed = elements * item_bytes
         stored = self._size_of(record)
         if needed > stored:
@@ -237,6 +248,7 @@ class _Machine:
         self._stack.append(_Storage(elements))
 
     def _top(self) -> Any:
+        """The last value, which stays on the stack."""
         self._need(1)
         return self._stack[-1]
 
@@ -247,12 +259,14 @@ class _Machine:
             raise ForgedError("ends within a value")
 
     def _last(self, number: int) -> list[Any]:
+        """Take the last values from the stack."""
         self._need(number)
         values = self._stack[-number:]
         del self._stack[-number:]
         return values
 
     def _since_mark(self) -> list[Any]:
+        """Take the values since the last mark from the stack."""
         if not self._marks or self._marks[-1] > len(self._stack):
             raise ForgedError("ends within a value")
         begin = self._marks.pop()
@@ -261,7 +275,9 @@ class _Machine:
         return values
 
     def _container(self, kind: type) -> Any:
+        """The list or dictionary at the top, for filling."""
         top = self._top()
+        # For an object, the same instruction would call its methods.
         if type(top) is not kind:
             raise ForgedError(f"fills what is no {kind.__name__}")
         return top
@@ -298,11 +314,12 @@ def _named(argument: str) -> _Global:
     if f"{_CLASSES}.quantized." in name or _QUANTISED.fullmatch(last):
         what = f"is quantised (it holds {last}), and cannot be audited"
         raise UnsupportedError(what, "export the network before quantisation, in float32")
-    if _CLASSES in name:  # torch would make an object of a compiled library's class
+    # torch would make an object of a compiled library's class, and run its code.
+    if _CLASSES in name:
         what = f"holds an object of {name[:80]}, a class of a library"
         raise UnsupportedError(what, "export it with tensors only")
-    storage = name.startswith("torch.") and name.count(".") == 1 and last.endswith("Storage")
-    if not storage and name not in _FUNCTIONS and not _OWN_CLASS.fullmatch(name):
+    is_storage = name.startswith("torch.") and name.count(".") == 1 and last.endswith("Storage")
+    if not is_storage and name not in _FUNCTIONS and not _OWN_CLASS.fullmatch(name):
         raise ForgedError(f"names {name[:80]!r}, which torch.jit.save does not write")
     return _Global(name)
 
@@ -316,13 +333,11 @@ def _called(name: str, arguments: tuple[Any, ...]) -> Any:
         return {}
     if name in _LISTS and len(arguments) == 1 and isinstance(arguments[0], list):
         return arguments[0]
-    if (
-        name == _TAG
-        and len(arguments) == 2
-        and type(arguments[0]) in (list, dict)
-        and isinstance(arguments[1], str)
-    ):
-        return arguments[0]
+    # The type of the elements is not used: attributes are compared with the source's types.
+    if name == _TAG and len(arguments) == 2:
+        container, element_type = arguments
+        if type(container) in (list, dict) and isinstance(element_type, str):
+            return container
     raise ForgedError(f"calls {name[:80]!r} as torch.jit.save does not")
 
 
@@ -331,23 +346,29 @@ def _check_extent(arguments: tuple[Any, ...]) -> None:
     if len(arguments) < 4 or not isinstance(arguments[0], _Storage):
         raise ForgedError("a tensor has no storage")
     storage, offset, shape, strides = arguments[:4]
-    if not isinstance(shape, tuple) or not isinstance(strides, tuple) or len(shape) != len(strides):
+    are_tuples = isinstance(shape, tuple) and isinstance(strides, tuple)
+    if not are_tuples or len(shape) != len(strides):
         raise ForgedError("a tensor has no shape")
+    # A negative offset or stride would reach memory before the storage.
     if not all(map(_is_size, (offset, *shape, *strides))):
         raise ForgedError(f"a tensor has the shape {shape} and strides {strides}"[:200])
     if 0 in shape:
         return
-    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    # The index of the last element. Python's integers do not overflow, as torch's do.
+    axes = zip(shape, strides, strict=True)
+    last = offset + sum((size - 1) * stride for size, stride in axes)
     if last >= storage.elements:
         what = f"a tensor of shape {shape} reaches beyond its {storage.elements} stored elements"
         raise ForgedError(what[:200])
 
 
 def _is_size(value: object) -> bool:
+    """Whether a value is a whole number from 0; a bool is none."""
     return type(value) is int and value >= 0
 
 
 def _is_member(value: object, members: Sequence[object]) -> bool:
+    """Whether a value is among the members, by value and type: 1 is not 1.0 or True."""
     return any(type(member) is type(value) and member == value for member in members)
 
 
@@ -357,7 +378,9 @@ def _is_own(value: object) -> bool:
 
 
 def check_types(value: Any, name: str, classes: Classes) -> None:
-    """Refuse values of another type than the file's source declares: torch does not compare them.
+    """Refuse values of another type than the file's source declares.
+
+    torch does not compare them, and its compiled code relies on the declared types.
 
     Args:
         value: of a pickle.
@@ -378,7 +401,7 @@ def check_types(value: Any, name: str, classes: Classes) -> None:
 
 def _check_objects(root: _Object, classes: Classes) -> None:
     """Compare the attributes of an object, and of all objects in them, with their declarations."""
-    seen = set[int]()
+    seen = set[int]()  # ids of objects, which may refer to each other in a circle
     waiting: list[tuple[Any, ast.expr | None]] = [(root, None)]
     while waiting:
         value, declared = waiting.pop()
@@ -408,7 +431,11 @@ def _fields(value: _Object, classes: Classes) -> list[tuple[Any, ast.expr | None
 
 
 def _parts(value: Any, declared: ast.expr) -> list[tuple[Any, ast.expr | None]]:
-    """The values inside a value, with their types; none for a plain value of the declared type."""
+    """The values inside a value, with their types; none for a plain value of the declared type.
+
+    Raises:
+        ForgedError: the value is of another type than the declared one.
+    """
     written = ast.unparse(declared)
     if isinstance(declared, ast.Subscript):
         container = ast.unparse(declared.value)
@@ -421,11 +448,10 @@ def _parts(value: Any, declared: ast.expr) -> list[tuple[Any, ast.expr | None]]:
         if container == "Tuple" and type(value) is tuple and len(value) == len(kinds):
             return list(zip(value, kinds, strict=True))
         if container == "Dict" and type(value) is dict:
-            return [
-                (part, kind)
-                for pair in value.items()
-                for part, kind in zip(pair, kinds, strict=True)
-            ]
+            parts: list[tuple[Any, ast.expr | None]] = []
+            for pair in value.items():
+                parts += zip(pair, kinds, strict=True)
+            return parts
     elif isinstance(value, _Object):
         if value.kind == written:
             return []

@@ -1,4 +1,4 @@
-"""The source code inside TorchScript files: what it refers to, found before torch reads it.
+"""The source code inside TorchScript files: find what it refers to, before torch reads it.
 
 torch compiles the Python-like source while it reads a file, and *runs* parts of it then: default
 values of arguments and fields, constants of classes, and ``__setstate__``. So the source is parsed
@@ -26,20 +26,51 @@ _PLAIN = re.compile(
     re.ASCII,
 )
 
+# What the source may consist of. Everything else, such as an import, a lambda or a comprehension,
+# is refused without asking what torch would do with it.
 _STATEMENTS = (
-    *(ast.Assign, ast.AnnAssign, ast.Expr, ast.Pass, ast.Return),
-    *(ast.If, ast.For, ast.While),
+    ast.AnnAssign,
+    ast.Assign,
+    ast.Expr,
+    ast.For,
+    ast.If,
+    ast.Pass,
+    ast.Return,
+    ast.While,
 )
 _EXPRESSIONS = (
-    *(ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Call, ast.keyword, ast.Constant),
-    *(ast.List, ast.Tuple, ast.Dict, ast.IfExp, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare),
-    *(ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
+    ast.Attribute,
+    ast.BinOp,
+    ast.BoolOp,
+    ast.Call,
+    ast.Compare,
+    ast.Constant,
+    ast.Dict,
+    ast.IfExp,
+    ast.List,
+    ast.Name,
+    ast.Slice,
+    ast.Subscript,
+    ast.Tuple,
+    ast.UnaryOp,
+    # Parts of the expressions above, which ast has as nodes of their own.
+    ast.boolop,
+    ast.cmpop,
+    ast.expr_context,
+    ast.keyword,
+    ast.operator,
+    ast.unaryop,
 )
 _TYPES = (
-    *(ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.List),
+    ast.Attribute,
+    ast.Constant,
+    ast.List,
+    ast.Name,
+    ast.Subscript,
+    ast.Tuple,
     ast.expr_context,
 )
-_CLASSES = ("Module", "NamedTuple", "Enum")
+_CLASSES = ("Module", "NamedTuple", "Enum")  # the bases that torch writes
 _CODE = "__torch__"
 """The root of names that the file itself defines."""
 _OBJECTS = "__torch__.torch.classes"
@@ -64,7 +95,7 @@ class ClassCode:
 
 @dataclass
 class SourceCode:
-    """What the source members of one TorchScript file define and refer to.
+    """The definitions and references in the source members of one TorchScript file.
 
     Attributes:
         defined: names of functions, methods and attributes, all members together.
@@ -90,6 +121,7 @@ class SourceCode:
                 it reads the file.
         """
         try:
+            # Python would take other letters for names, and normalise them: torch would not.
             source = text.decode("ascii")
             if not _PLAIN.fullmatch(source):
                 raise SyntaxError("characters that torch.jit.save does not write")
@@ -104,8 +136,9 @@ class SourceCode:
             raise ModelError(where, what, WITHOUT) from error
 
     def outside(self) -> Iterator[Operator]:
-        """What the file refers to and does not define itself: all of it must be on the list."""
+        """The names that the file uses and does not define: all of them must be on the list."""
         yield from sorted(self.references)
+        # The type of a value is not known here, so that a method is known by its name alone.
         yield from sorted((METHODS, name) for name in self._members - self.defined)
 
     def _top_level(self, statement: ast.stmt, module: str) -> None:
@@ -121,7 +154,7 @@ class SourceCode:
         unusual = len(bases) != len(node.bases) or not set(bases) <= set(_CLASSES)
         if unusual or node.decorator_list or node.keywords:
             raise _refused(f"the class {node.name!r} of an unusual kind", node)
-        made = ClassCode(bases[0] if bases else "")
+        code = ClassCode(bases[0] if bases else "")
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef):
                 self._function(statement)
@@ -129,32 +162,36 @@ class SourceCode:
                 self.defined.add(statement.target.id)
                 self._type(statement.annotation)
                 self._literal(statement.value)
-                if (
-                    statement.value is None or made.kind == "NamedTuple"
-                ):  # else a constant, which is no attribute
-                    made.attributes[statement.target.id] = statement.annotation
+                # With a value it is a constant, and no attribute. Fields of a named tuple may have
+                # a default value.
+                if statement.value is None or code.kind == "NamedTuple":
+                    code.attributes[statement.target.id] = statement.annotation
             elif isinstance(statement, ast.Assign):
-                self._class_value(statement, made)
+                self._class_value(statement, code)
             elif not isinstance(statement, ast.Pass):
                 raise _refused("a statement in a class", statement)
-        return made
+        return code
 
-    def _class_value(self, statement: ast.Assign, made: ClassCode) -> None:
-        """``__parameters__ = ["weight", ]``, ``NCHW = "NCHW"`` or ``__annotations__["0"] =
-        TYPE``."""
+    def _class_value(self, statement: ast.Assign, code: ClassCode) -> None:
+        """Add an assignment of a class.
+
+        torch writes three: ``__parameters__ = ["weight", ]``, the member of an enumeration
+        ``NCHW = "NCHW"``, and ``__annotations__["0"] = TYPE`` for an attribute whose name is no
+        identifier.
+        """
         (target,) = statement.targets
         if isinstance(target, ast.Name):
             self.defined.add(target.id)
             self._literal(statement.value)
             if isinstance(statement.value, ast.Constant):
-                made.members.append(statement.value.value)
+                code.members.append(statement.value.value)
             return
         name = target.slice if isinstance(target, ast.Subscript) else None
         if not isinstance(name, ast.Constant):
             raise _refused("a statement in a class", statement)
         self.defined.add(str(name.value))
         self._type(statement.value)
-        made.attributes[str(name.value)] = statement.value
+        code.attributes[str(name.value)] = statement.value
 
     def _function(self, node: ast.FunctionDef) -> None:
         if node.name == _RUN_WHILE_READ:
@@ -163,23 +200,30 @@ class SourceCode:
         if node.decorator_list or arguments.vararg or arguments.kwarg:
             raise _refused(f"the function {node.name!r} of an unusual kind", node)
         self.defined.add(node.name)
+        # torch computes default values while it reads the file.
         for default in (*arguments.defaults, *arguments.kw_defaults):
             self._literal(default)
         parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         for parameter in parameters:
             self._type(parameter.annotation)
         self._type(node.returns)
+        # A name that is assigned anywhere in the function counts as local. If torch takes it for a
+        # global name before that, the check of the graph finds it.
         local = {parameter.arg for parameter in parameters}
         for statement in node.body:
-            local |= {
-                name.id
-                for name in ast.walk(statement)
-                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-            }
+            for part in ast.walk(statement):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    local.add(part.id)
         for statement in node.body:
             self._statement(statement, local)
 
     def _statement(self, node: ast.stmt, local: set[str]) -> None:
+        """Check a statement in a function.
+
+        Args:
+            node: the statement.
+            local: the names of the function's arguments and variables.
+        """
         if not isinstance(node, _STATEMENTS):
             raise _refused("a statement", node)
         if isinstance(node, ast.AnnAssign):
@@ -192,6 +236,7 @@ class SourceCode:
                     self._expression(part, local)
 
     def _expression(self, node: ast.AST, local: set[str]) -> None:
+        """Check an expression in a function, and note the names to which it refers."""
         if not isinstance(node, _EXPRESSIONS):
             raise _refused("an expression", node)
         if isinstance(node, ast.Name) and node.id not in local:
@@ -199,6 +244,7 @@ class SourceCode:
         if isinstance(node, ast.Attribute):
             path = _dotted(node)
             root = path[0] if path else None
+            # torch.relu is an operator; of `x.relu` with a local x, relu is a method of any type.
             if path and root not in local and root in _ROOTS:
                 self._global(path)
                 return
@@ -210,34 +256,39 @@ class SourceCode:
             self._expression(part, local)
 
     def _call(self, node: ast.Call, local: set[str]) -> None:
-        called = node.func
-        if isinstance(called, ast.Name) and called.id == "getattr" and called.id not in local:
+        """Check a call, whose first argument may be a type."""
+        function = node.func
+        if isinstance(function, ast.Name) and function.id == "getattr" and "getattr" not in local:
             self._getattr(node)
-        if isinstance(called, ast.Name) and called.id in _WITH_TYPE and called.id not in local:
-            self.references.add((PYTHON, called.id))
+        takes_type = isinstance(function, ast.Name) and function.id in _WITH_TYPE
+        if isinstance(function, ast.Name) and takes_type and function.id not in local:
+            self.references.add((PYTHON, function.id))
             if not node.args:
                 raise _refused("a call without its type", node)
             self._type(node.args[0])
-            rest = node.args[1:]
-        elif isinstance(called, (ast.Name, ast.Attribute)):
-            self._expression(called, local)
-            rest = node.args
+            values = node.args[1:]
+        elif isinstance(function, (ast.Name, ast.Attribute)):
+            self._expression(function, local)
+            values = node.args
         else:
+            # A call of a call, such as getattr(x, "f")(), would hide what is called.
             raise _refused("a call of what has no name", node)
-        for part in (*rest, *node.keywords):
+        for part in (*values, *node.keywords):
             self._expression(part, local)
 
     def _getattr(self, node: ast.Call) -> None:
-        """``getattr(self, "0")``: an attribute whose name is no identifier."""
+        """Note an attribute whose name is no identifier: ``getattr(self, "0")``."""
+        # A computed name could be any method, past the list.
         name = node.args[1] if len(node.args) > 1 else None
         if not isinstance(name, ast.Constant):
             raise _refused("an attribute without a name", node)
         self._members.add(str(name.value))
 
     def _global(self, path: list[str]) -> None:
-        """A name such as ``torch.relu``, ``ops.prim.dtype``, ``CONSTANTS.c0`` or one of the
-        file."""
+        """Note a global name: ``torch.relu``, ``ops.prim.dtype``, ``CONSTANTS.c0``, or a name of
+        the file."""
         root, *names = path
+        # Classes of compiled libraries have names below the root of the file's own.
         if root == _CODE:
             if ".".join(path).startswith(_OBJECTS):
                 self.references.add(("class", ".".join(path)))
@@ -247,7 +298,10 @@ class SourceCode:
             self.references.add((names[0], ".".join(names[1:])))
 
     def _type(self, node: ast.expr | None) -> None:
-        for part in () if node is None else ast.walk(node):
+        """Check a type, which may name a class of a compiled library."""
+        if node is None:
+            return
+        for part in ast.walk(node):
             if not isinstance(part, _TYPES):
                 raise _refused("a type", part)
             if isinstance(part, ast.Attribute):
@@ -259,6 +313,7 @@ class SourceCode:
         """Refuse a default value or constant that torch would have to compute."""
         if node is None or isinstance(node, ast.Constant):
             return
+        # torch writes these numbers as names.
         if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
             return
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
@@ -281,7 +336,7 @@ _WITH_TYPE = ("annotate", "unchecked_cast", "uninitialized")
 
 
 class _RefusedError(Exception):
-    """The source has something that is not taken without trust."""
+    """The source has something that needs trust."""
 
 
 def _refused(what: str, node: ast.AST) -> _RefusedError:

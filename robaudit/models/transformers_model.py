@@ -1,5 +1,7 @@
-"""Image classifiers of Transformers: the class from the config.json beside the weights, the keys
-mapped by the library."""
+"""Image classifiers of Transformers, from the config.json beside the weights.
+
+The library translates the keys of the weights.
+"""
 
 from __future__ import annotations
 
@@ -22,49 +24,73 @@ from robaudit.text import clipped, count, first_line
 
 TRANSFORMERS = "transformers:"
 """The prefix of names of its classes."""
-_EXTRA = "num_batches_tracked"
-_NOT_TAKEN = frozenset(
+_COUNTER = "num_batches_tracked"
+"""The end of the names of batch norms' counters, which old files lack and evaluation ignores."""
+_IGNORED = frozenset(
     (
-        *("dtype", "torch_dtype", "quantization_config"),
-        *("auto_map", "attn_implementation", "experts_implementation", "use_kernels"),
-        *(
-            "backbone",
-            "backbone_config",
-            "backbone_kwargs",
-            "use_timm_backbone",
-            "use_pretrained_backbone",
-        ),
+        # The audit sets the number format.
+        "dtype",
+        "torch_dtype",
+        "quantization_config",
+        # These could fetch code.
+        "auto_map",
+        "attn_implementation",
+        "experts_implementation",
+        "use_kernels",
+        # These could fetch weights.
+        "backbone",
+        "backbone_config",
+        "backbone_kwargs",
+        "use_timm_backbone",
+        "use_pretrained_backbone",
     )
 )
-"""Entries of config.json that are ignored: the audit sets the number format, and the others could
-fetch weights or code."""
+"""Entries of config.json that are ignored."""
 _MODEL_TYPES = frozenset(
     (
-        *(
-            "beit",
-            "bit",
-            "clip",
-            "convnext",
-            "convnextv2",
-            "cvt",
-            "data2vec-vision",
-            "deit",
-            "dinat",
-        ),
-        *("dinov2", "dinov2_with_registers", "donut-swin", "efficientnet", "focalnet", "hgnet_v2"),
-        *("hiera", "ijepa", "imagegpt", "levit", "metaclip_2", "mobilenet_v1", "mobilenet_v2"),
-        *(
-            "mobilevit",
-            "mobilevitv2",
-            "nat",
-            "perceiver",
-            "poolformer",
-            "pp_lcnet",
-            "pvt",
-            "pvt_v2",
-        ),
-        *("regnet", "resnet", "segformer", "siglip", "siglip2", "swiftformer", "swin", "swinv2"),
-        *("textnet", "van", "vit", "vit_hybrid", "vit_msn"),
+        "beit",
+        "bit",
+        "clip",
+        "convnext",
+        "convnextv2",
+        "cvt",
+        "data2vec-vision",
+        "deit",
+        "dinat",
+        "dinov2",
+        "dinov2_with_registers",
+        "donut-swin",
+        "efficientnet",
+        "focalnet",
+        "hgnet_v2",
+        "hiera",
+        "ijepa",
+        "imagegpt",
+        "levit",
+        "metaclip_2",
+        "mobilenet_v1",
+        "mobilenet_v2",
+        "mobilevit",
+        "mobilevitv2",
+        "nat",
+        "perceiver",
+        "poolformer",
+        "pp_lcnet",
+        "pvt",
+        "pvt_v2",
+        "regnet",
+        "resnet",
+        "segformer",
+        "siglip",
+        "siglip2",
+        "swiftformer",
+        "swin",
+        "swinv2",
+        "textnet",
+        "van",
+        "vit",
+        "vit_hybrid",
+        "vit_msn",
     )
 )
 """Types of image classifiers that Transformers builds from their configuration alone. Others
@@ -90,11 +116,14 @@ def config_of(source: Source) -> Path:
 
 
 def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
-    """The image classifier described by the config.json next to the weights, with these weights, in
-    eval mode.
+    """The image classifier of a config.json with the weights next to it, in eval mode.
 
     No code comes from the folder, and nothing is looked up on the Hub. The library translates
     tensor names that changed between its versions.
+
+    Args:
+        source: names the weights file and the class.
+        tensors: the weights, already read.
 
     Raises:
         RobauditError: Transformers is not installed, knows no such class, or the weights do not
@@ -116,15 +145,16 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
     wanted = (source.spec.architecture or "").partition(":")[2]
     values = _architecture_only(read_object(path))
     refuse_unlisted(values, path)
+    # An audit starts from float32, whatever the file has.
     state = {
         key: tensor.float() if tensor.is_floating_point() else tensor
         for key, tensor in tensors.items()
     }
+    # Building a network draws random weights, from a state that the audit must not change.
     with quiet(transformers), torch.random.fork_rng(devices=[]):
+        build = partial(_config_and_class, transformers, values)
         try:
-            config, kind = rehearsed(
-                tensors, source.where, wanted, values, partial(_described, transformers, values)
-            )
+            config, kind = rehearsed(tensors, source.where, wanted, values, build)
         except ModelError:
             raise
         except Exception as error:
@@ -141,6 +171,7 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
             raise ModelError(
                 where, f"{path} describes a {kind.__name__}", did_you_mean(wanted, [kind.__name__])
             )
+        # Tensors of other shapes are reported, and refused below with the names of all of them.
         try:
             network, report = kind.from_pretrained(
                 None,
@@ -184,46 +215,57 @@ def refuse_unlisted(config: Mapping[str, Any], path: Path) -> None:
     raise ModelError(str(path), what, remedy)
 
 
-def _described(transformers: Any, values: dict[str, Any]) -> tuple[Any, Any]:
+def _config_and_class(transformers: Any, values: dict[str, Any]) -> tuple[Any, Any]:
     """The configuration, and the class of the network that the library builds from it."""
-    config = type(transformers.AutoConfig.for_model(str(values.get("model_type")))).from_dict(
-        values
-    )
-    return config, type(
-        transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False)
-    )
+    config_class = type(transformers.AutoConfig.for_model(str(values.get("model_type"))))
+    config = config_class.from_dict(values)
+    auto = transformers.AutoModelForImageClassification
+    network = auto.from_config(config, trust_remote_code=False)
+    return config, type(network)
 
 
 def _check(report: Mapping[str, Any], where: str) -> None:
     """Refuse weights if the library left any out or initialised any at random."""
-    missing = sorted(key for key in report["missing_keys"] if not key.endswith(_EXTRA))
-    mismatched = sorted(
-        str(entry[0]) if isinstance(entry, tuple) else str(entry)
-        for entry in report["mismatched_keys"]
-    )
-    for keys, what in (
-        (missing, ("of the network is missing", "of the network are missing")),
+    missing = sorted(key for key in report["missing_keys"] if not key.endswith(_COUNTER))
+    # Entries are names, or tuples of a name and both shapes.
+    entries = report["mismatched_keys"]
+    mismatched = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in entries)
+    unexpected = sorted(report["unexpected_keys"])
+    complaints = (
+        (missing, "of the network is missing", "of the network are missing"),
         (
             mismatched,
-            ("has another shape than the network's", "have another shape than the network's"),
+            "has another shape than the network's",
+            "have another shape than the network's",
         ),
-        (sorted(report["unexpected_keys"]), ("is not the network's", "are not the network's")),
-    ):
+        (unexpected, "is not the network's", "are not the network's"),
+    )
+    for keys, of_one_tensor, of_several in complaints:
         if keys:
-            shown = clipped(", ".join(keys[:3]) + (", ..." if len(keys) > 3 else ""), 300)
-            described = f"{count(len(keys), 'tensor')} {what[len(keys) > 1]} ({shown})"
-            raise ModelError(where, described, f"weights and {CONFIG} must be of the same model")
+            listed = ", ".join(keys[:3])
+            if len(keys) > 3:
+                listed += ", ..."
+            listed = clipped(listed, 300)  # keys of a stranger's file have any length
+            what = of_several if len(keys) > 1 else of_one_tensor
+            raise ModelError(
+                where,
+                f"{count(len(keys), 'tensor')} {what} ({listed})",
+                f"weights and {CONFIG} must be of the same model",
+            )
 
 
 def _architecture_only(values: Any) -> Any:
     """The entries that describe the network, at every depth."""
-    if isinstance(values, dict):
-        return {
-            key: _architecture_only(value)
-            for key, value in values.items()
-            if key not in _NOT_TAKEN and not key.startswith("_")
-        }
-    return [_architecture_only(value) for value in values] if isinstance(values, list) else values
+    if isinstance(values, list):
+        return [_architecture_only(value) for value in values]
+    if not isinstance(values, dict):
+        return values
+    # Names with an underscore are the library's own, such as the place from which it loaded.
+    return {
+        key: _architecture_only(value)
+        for key, value in values.items()
+        if key not in _IGNORED and not key.startswith("_")
+    }
 
 
 @contextmanager

@@ -25,14 +25,18 @@ AVERAGED = (
     "model_ema_state_dict",
 )
 """The usual keys of averaged weights."""
+# torchvision's first densenets had layers such as denselayer1.norm.1, which are denselayer1.norm1
+# today. torchvision's own loader renames them in the same way.
 _OLD_DENSENET = re.compile(
     r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$"
 )
 
 
-def fill(
-    source: Source, form: str, tensors: Mapping[str, torch.Tensor], notes: Sequence[str] = ()
-) -> LoadedNetwork:
+Tensors = Mapping[str, torch.Tensor]
+"""Tensors by their keys in a state dict."""
+
+
+def fill(source: Source, form: str, tensors: Tensors, notes: Sequence[str] = ()) -> LoadedNetwork:
     """The network of a source's architecture with these weights.
 
     Args:
@@ -54,18 +58,19 @@ def fill(
     sha256 = file_sha256(source.file)
     if source.spec.architecture.startswith(TRANSFORMERS):
         network: nn.Module = build_transformers(source, tensors)
+        # The same weights with another configuration are another network.
         sha256 = hashlib.sha256(f"{sha256}\n{file_sha256(config_of(source))}".encode()).hexdigest()
     else:
         network = build_architecture(source, tensors)
-        fitted, more = _fitted(tensors, network.state_dict(), source.where)
-        notes = (*notes, *more)
+        fitted, notes_on_keys = _fitted(tensors, network.state_dict(), source.where)
+        notes = (*notes, *notes_on_keys)
         _check_state(network, fitted, source.where)
         network.load_state_dict(fitted)
     return LoadedNetwork(network, form, sha256, notes=tuple(notes))
 
 
 def _fitted(
-    tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor], where: str
+    tensors: Tensors, wanted: Tensors, where: str
 ) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     """The tensors for an architecture, without the prefix of their keys, and notes for the user.
 
@@ -82,6 +87,7 @@ def _fitted(
         if not prefixes:
             continue
         prefix, others = _chosen(state, wanted, prefixes, where)
+        # Below the prefix may be a copy of the network, such as its averaged weights.
         copies = tuple(other for other in prefixes if other != prefix and other.startswith(prefix))
         own = [key for key in state if key.startswith(prefix) and not key.startswith(copies)]
         aside = sorted(state.keys() - own)
@@ -95,10 +101,10 @@ def _fitted(
     return under(tensors, _nearest(tensors, wanted)), ()
 
 
-def under(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    """The tensors whose keys begin with a prefix, without it."""
-    found = [key for key in tensors if key.startswith(prefix)]
-    return {key.removeprefix(prefix): tensors[key] for key in found}
+def under(tensors: Tensors, prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors whose keys begin with a prefix, by their keys without it."""
+    keys = [key for key in tensors if key.startswith(prefix)]
+    return {key.removeprefix(prefix): tensors[key] for key in keys}
 
 
 def _required(wanted: Iterable[str]) -> list[str]:
@@ -106,11 +112,12 @@ def _required(wanted: Iterable[str]) -> list[str]:
     return [key for key in wanted if not key.endswith("num_batches_tracked")]
 
 
-def _complete(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> list[str]:
+def _complete(state: Tensors, wanted: Tensors) -> list[str]:
     """The prefixes with all of the architecture's tensors; those with the right shapes, if any."""
     required = _required(wanted)
     if not required:
         return []
+    # A complete prefix has the first tensor, too. The dots match whole parts of names.
     first = required[0]
     candidates = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")]
     complete = [prefix for prefix in candidates if all(prefix + key in state for key in required)]
@@ -123,29 +130,35 @@ def _complete(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tens
 
 
 def _chosen(
-    state: Mapping[str, torch.Tensor],
+    state: Tensors,
     wanted: Iterable[str],
     prefixes: Sequence[str],
     where: str,
 ) -> tuple[str, list[str]]:
     """The prefix of the network's own weights, and the prefixes that have other values.
 
-    The outermost, and plain weights before averaged ones.
+    It is an outermost prefix, and one of plain weights rather than averaged ones.
 
     Raises:
         ModelError: several could be meant.
     """
+    # "ema." is inside the empty prefix, and the weights without a prefix are the network's own.
     by_length = sorted(prefixes, key=len)
-    outer = [one for i, one in enumerate(by_length) if not one.startswith(tuple(by_length[:i]))]
-    plain = [one for one in outer if not set(one.split(".")) & set(AVERAGED)] or outer
+    outer = []
+    for index, prefix in enumerate(by_length):
+        if not prefix.startswith(tuple(by_length[:index])):
+            outer.append(prefix)
+    averaged = set(AVERAGED)
+    plain = [prefix for prefix in outer if averaged.isdisjoint(prefix.split("."))] or outer
     chosen = min(plain, key=len)
     required = _required(wanted)
+    # Equal weights under two prefixes, as of a module that is referred to twice, are no choice.
     others = []
-    for one in sorted(set(outer) - {chosen}):
-        if not all(torch.equal(state[one + key], state[chosen + key]) for key in required):
-            others.append(one)
+    for prefix in sorted(set(outer) - {chosen}):
+        if not all(torch.equal(state[prefix + key], state[chosen + key]) for key in required):
+            others.append(prefix)
     if set(others) & set(plain):
-        names = few(one.removesuffix(".") for one in plain)
+        names = few(prefix.removesuffix(".") for prefix in plain)
         remedy = f"say which: model.entry: {chosen.removesuffix('.')}"
         what = f"has the architecture's weights under several prefixes ({names})"
         raise ModelError(where, what, remedy)
@@ -153,14 +166,20 @@ def _chosen(
 
 
 def _refuse_layers_of_sequence(prefix: str, aside: Iterable[str], where: str) -> None:
-    """Refuse to leave out a layer with weights of the nn.Sequential that the network is part of."""
+    """Refuse to leave out a layer with weights of the nn.Sequential that the network is part of.
+
+    A normalisation layer before the network has no ``weight``: it is left out, and mean and std are
+    the spec's. Any other layer changes the prediction.
+    """
     *outside, position = prefix.removesuffix(".").split(".")
     parent = "".join(f"{part}." for part in outside)
+    # Members of an nn.Sequential have numbers for names.
     if not position.isdecimal():
         return
     for key in aside:
         sibling, _, name = key.removeprefix(parent).partition(".")
-        if key.startswith(parent) and sibling.isdecimal() and name.rpartition(".")[2] == "weight":
+        is_layer = key.startswith(parent) and sibling.isdecimal()
+        if is_layer and name.rpartition(".")[2] == "weight":
             what = f"has the architecture's tensors under {prefix!r}, and another layer"
             what += f" of the same sequence has weights ({key})"
             remedy = "give an architecture with all its layers: package.module:function"
@@ -168,7 +187,7 @@ def _refuse_layers_of_sequence(prefix: str, aside: Iterable[str], where: str) ->
 
 
 def _notes(prefix: str, aside: Sequence[str], others: Sequence[str]) -> list[str]:
-    """What the user should know about a prefix, and about everything that is not under it."""
+    """Lines for the user about the prefix, and about the tensors outside it."""
     if not aside:
         return [f"the prefix {prefix!r} was removed from every key"] if prefix else []
     place = f"under the prefix {prefix!r}" if prefix else "without a prefix"
@@ -184,17 +203,18 @@ def _notes(prefix: str, aside: Sequence[str], others: Sequence[str]) -> list[str
 def _nearest(state: Iterable[str], wanted: Iterable[str]) -> str:
     """The prefix with most of the architecture's tensors; '' if no prefix has half of them."""
     known = set(wanted)
+    # No end of a key with more parts than this is a tensor of the architecture.
     depth = max((name.count(".") for name in known), default=0)
-    found = Counter[str]()
+    fitting = Counter[str]()  # the number of tensors by prefix
     for key in state:
-        words = key.rsplit(".", depth + 1)
-        names = (".".join(words[i:]) for i in range(len(words)))
-        found.update(key.removesuffix(name) for name in names if name in known)
-    prefix, most = max(found.items(), key=lambda item: item[1], default=("", 0))
+        parts = key.rsplit(".", depth + 1)
+        ends = (".".join(parts[index:]) for index in range(len(parts)))
+        fitting.update(key.removesuffix(end) for end in ends if end in known)
+    prefix, most = max(fitting.items(), key=lambda item: item[1], default=("", 0))
     return prefix if 2 * most >= len(known) else ""
 
 
-def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
+def _check_state(network: nn.Module, tensors: Tensors, where: str) -> None:
     """Compare a state dict with a network: every key and every shape.
 
     Raises:
@@ -220,24 +240,27 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
         classes = _other_classes(wanted, tensors, differing)
         remedy = "check architecture and architecture_options"
         if classes is not None:
-            key = "model.architecture_options"
+            option = "model.architecture_options"
             remedy = (
-                f"the last layer has {classes} rows: write {key}: {{num_classes: "
-                f"{classes}}}, or add --set {key}.num_classes={classes}"
+                f"the last layer has {classes} rows: write {option}: {{num_classes: "
+                f"{classes}}}, or add --set {option}.num_classes={classes}"
             )
-        shown = [
+        shapes = [
             f"{key} is {_shape(tensors[key])}, the architecture has {_shape(wanted[key])}"
             for key in differing
         ]
         raise ModelError(
             where,
-            f"{len(differing)} of {len(wanted)} tensors have another shape: {few(shown)}",
+            f"{len(differing)} of {len(wanted)} tensors have another shape: {few(shapes)}",
             remedy,
         )
 
 
-def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
-    """Refuse quantised weights, and tensors that are not plain real numbers in memory."""
+def _refuse_odd(tensors: Tensors, where: str) -> None:
+    """Refuse quantised weights, and tensors that are not plain real numbers in memory.
+
+    Quantised numbers are wrong without their scales, and would load without an error.
+    """
     for key, value in tensors.items():
         if value.is_quantized or _in_few_bits(key, value):
             raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
@@ -258,24 +281,22 @@ def quantised(where: str, which: str) -> ModelError:
 
 def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
     """Whether a weight is an integer or an 8-bit number, which is wrong without its scale."""
-    weight = key.rpartition(".")[2] in ("weight", "bias")
-    return (weight and not tensor.is_floating_point() and not tensor.is_complex()) or (
-        tensor.is_floating_point() and tensor.itemsize == 1
-    )
+    if tensor.is_floating_point():
+        return tensor.itemsize == 1
+    # Other tensors may be integers: counters of batch norms, indices of windows.
+    return key.rpartition(".")[2] in ("weight", "bias") and not tensor.is_complex()
 
 
-def _other_classes(
-    wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]
-) -> int | None:
+def _other_classes(wanted: Tensors, tensors: Tensors, differing: Sequence[str]) -> int | None:
     """The number of rows in the weights' last layer, if nothing else differs."""
-    last = [key for key in wanted if wanted[key].is_floating_point()][-2:]
+    # The last two tensors are the weight and the bias of the last layer.
+    last_layer = [key for key in wanted if wanted[key].is_floating_point()][-2:]
     key = differing[-1]
-    if (
-        set(differing) <= set(last)
-        and tensors[key].dim()
-        and tensors[key].shape[1:] == wanted[key].shape[1:]
-    ):
-        return tensors[key].shape[0]
+    if not set(differing) <= set(last_layer):
+        return None
+    shape = tensors[key].shape
+    if len(shape) and shape[1:] == wanted[key].shape[1:]:
+        return shape[0]
     return None
 
 

@@ -1,4 +1,4 @@
-"""Comparison of a spec's estimators with converged Monte Carlo on a few of its images."""
+"""Compare a spec's estimators with Monte Carlo with many draws, on a few of its images."""
 
 from __future__ import annotations
 
@@ -64,21 +64,18 @@ class Validation:
         return list(dict.fromkeys(comparison.at for comparison in self.comparisons))
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """For each noise level, a verdict on every estimator, advice, and the limits of the
-        comparison."""
+        """For each noise level, a verdict on every estimator, advice, and a remark."""
         by_level = []
         for at in self.levels:
             group = self.at(at)
-            known = [truth.value for (_, level), truth in self.truths.items() if level == at]
-            verdicts = {comparison.estimator: verdict(comparison) for comparison in group}
-            by_level.append(
-                {
-                    **at.document(),
-                    "verdicts": verdicts,
-                    "advice": advice(group),
-                    "remark": remark(group, known),
-                }
-            )
+            references = [truth.value for (_, level), truth in self.truths.items() if level == at]
+            document = {
+                **at.document(),
+                "verdicts": {comparison.estimator: verdict(comparison) for comparison in group},
+                "advice": advice(group),
+                "remark": remark(group, references),
+            }
+            by_level.append(document)
         return by_level
 
 
@@ -92,12 +89,11 @@ def validate(
     listener: Listener | None = None,
     command: str | None = None,
 ) -> Validation:
-    """Compare every estimator of a spec with Monte Carlo on independent noise, on a random subset
-    of the spec's samples.
+    """Compare every estimator of a spec with Monte Carlo on independent noise.
 
-    The run's seed draws the subset from the samples that the spec chooses. The estimators get the
-    noise that they would get in a run; the reference gets the named stream "reference" of the same
-    seed, which no run uses.
+    The images are a random subset of the samples that the spec chooses, drawn by the run's seed.
+    The estimators get the noise that they would get in a run; the reference gets the named stream
+    "reference" of the same seed, which no run uses.
 
     Args:
         spec: what to validate.
@@ -113,18 +109,17 @@ def validate(
         NothingLeftError: every sample was skipped.
     """
     listener = listener or Listener()
-    spec = filled(spec)
+    spec = filled(spec)  # with what the model's own files state
     device = pick_device(spec.run.device)
     whole = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))
+    request = Request(spec, trust=trust, skip_bad=on_error == "skip", dataset=subset)
+    # No TF32 in clean passes and in the reference, whatever the process has set.
     with deterministic(spec.run.deterministic, device), rounded_products(False):
-        ready = prepare(
-            Request(spec, trust=trust, skip_bad=on_error == "skip", dataset=subset),
-            device,
-            listener,
-        ).at_levels(listener)
+        ready = prepare(request, device, listener).at_levels(listener)
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
         computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
+        # A sample that was skipped once is not read again.
         usable = _without(subset, {skip.sample_id for skip in computed.skipped})
         if not computed.rows:
             raise NothingLeftError(
@@ -132,8 +127,10 @@ def validate(
             )
         listener.note(f"the reference: {reference()} with {draws:,} draws of its own noise")
         truths, seconds = measure(ready, usable, draws, listener)
+    # The data that the spec names, as in run.json, and not the subset.
+    info = first_info(replace(ready, data=whole), **history(None, command, ready.info.device))
     return Validation(
-        info=first_info(replace(ready, data=whole), **history(None, command, ready.info.device)),
+        info=info,
         draws=draws,
         rows=computed.rows,
         truths=truths,
@@ -144,25 +141,28 @@ def validate(
 
 
 def _without(samples: Selected, skipped: set[str]) -> Selected:
-    return (
-        Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in skipped])
-        if skipped
-        else samples
-    )
+    """The samples whose ids are not among the skipped ones."""
+    if not skipped:
+        return samples
+    indices = range(len(samples))
+    return Selected(samples, [i for i in indices if samples.sample_id(i) not in skipped])
 
 
 def _comparisons(
     ready: PreparedAudit, computed: Computed, truths: Truths
 ) -> list[ReferenceComparison]:
-    result = []
+    """A comparison for each result of each task, in the order of the spec."""
+    comparisons = []
     kinds = {entry.label: entry.name for entry in ready.spec.estimators}
     for task in ready.tasks:
         seconds = computed.seconds[task.label, task.at]
+        # A task may have several results, such as one for each q of a loss.
         for at, name in task.names:
             rows = [row for row in computed.rows.values() if (row.estimator, row.at) == (name, at)]
-            known = [truths[row.sample_id, at] for row in rows]
-            result.append(compare(rows, known, task.estimator.quantity, seconds, kinds[task.label]))
-    return result
+            own_truths = [truths[row.sample_id, at] for row in rows]
+            quantity = task.estimator.quantity
+            comparisons.append(compare(rows, own_truths, quantity, seconds, kinds[task.label]))
+    return comparisons
 
 
 def measure(
@@ -170,14 +170,17 @@ def measure(
 ) -> tuple[Truths, float]:
     """The reference of every sample at every noise level of the spec, and the seconds it took."""
     engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, STREAM)
-    computed = compute(ready, engine, samples, _votes(ready.spec.levels, draws), listener)
+    tasks = _reference_tasks(ready.spec.levels, draws)
+    computed = compute(ready, engine, samples, tasks, listener)
+    # A row has the share of votes; times the draws, this is their count up to rounding.
     truths = {
-        (name, at): share(round(row.value * draws), draws)
-        for (name, at, _), row in computed.rows.items()
+        (sample_id, at): share(round(row.value * draws), draws)
+        for (sample_id, at, _), row in computed.rows.items()
     }
     return truths, sum(computed.seconds.values())
 
 
-def _votes(levels: Sequence[NoiseLevel], draws: int) -> tuple[Task, ...]:
+def _reference_tasks(levels: Sequence[NoiseLevel], draws: int) -> tuple[Task, ...]:
+    """The reference's estimator at every noise level."""
     estimator = reference_class().model_validate({"draws": draws})
     return tuple(Task(estimator, STREAM, at) for at in levels)

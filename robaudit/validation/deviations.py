@@ -1,5 +1,7 @@
-"""Deviations of an estimator's values from a reference: bias, RMSE, worst case, rank correlation,
-coverage."""
+"""Deviations of an estimator's values from a reference.
+
+They are bias, RMSE, worst case, rank correlation and coverage.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class ReferenceComparison(Record):
         coverage: the intervals that cover the reference, taking its own uncertainty into account
             (:func:`covers`); None without intervals, or where the quantity is another.
         forwards, backwards, seconds: per image, on average.
-        kind: the estimator's name in the registry, as opposed to its label in the spec.
+        kind: the estimator's name in the registry; ``estimator`` is its name in the spec.
         exact: whether every value is exact: the noise does the same to an image every time.
     """
 
@@ -101,14 +103,17 @@ def compare(
     first = rows[0]
     n = len(rows)
     values = np.array([row.value for row in rows])
-    known = np.array([truth.value for truth in truths])
-    same_quantity = quantity.name == P_ROBUST.name
-    rank = rank_correlation(values, known)
-    intervals = [
-        (row, truth)
-        for row, truth in zip(rows, truths, strict=True)
-        if row.lower is not None and row.upper is not None
-    ]
+    references = np.array([truth.value for truth in truths])
+    rank = rank_correlation(values, references)
+    # +1 where the more robust of two images always has the better value.
+    if rank is not None and not quantity.higher_is_better:
+        rank = -rank
+    # Differences and coverage make sense for the reference's own quantity only.
+    error = None
+    coverage = None
+    if quantity.name == P_ROBUST.name:
+        error = _error(rows, truths)
+        coverage = _coverage(rows, truths)
     return ReferenceComparison(
         estimator=first.estimator,
         at=first.at,
@@ -116,10 +121,10 @@ def compare(
         images=n,
         touched=sum(0 < truth.count < truth.total for truth in truths),
         mean=float(values.mean()),
-        reference_mean=float(known.mean()),
-        error=_error(rows, truths) if same_quantity else None,
-        rank=rank if rank is None or quantity.higher_is_better else -rank,
-        coverage=_coverage(intervals) if same_quantity and intervals else None,
+        reference_mean=float(references.mean()),
+        error=error,
+        rank=rank,
+        coverage=coverage,
         forwards=sum(row.forwards for row in rows) / n,
         backwards=sum(row.backwards for row in rows) / n,
         seconds=seconds / n,
@@ -129,12 +134,12 @@ def compare(
 
 
 def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, float | None]:
-    """m = sqrt(mean(squares) - correction), at least 0, and sqrt(m^2 + s) - m, s the standard error
-    of the mean square.
+    """The root mean square of differences from the reference, and its standard error.
 
-    The reference errs independently of the values, so mean((value - reference)^2) is too large by
-    the reference's mean variance on average: the correction, p (1 - p) / (draws - 1) averaged over
-    the images.
+    They are m = sqrt(mean(squares) - correction), at least 0, and sqrt(m^2 + s) - m, with s the
+    standard error of the mean square. The reference errs independently of the values, so
+    mean((value - reference)^2) is too large by the reference's mean variance on average: the
+    correction, p (1 - p) / (draws - 1) averaged over the images.
 
     The error is one standard error (for m^2 >> s it is s / (2 m), the delta method), not an
     interval: if a few images carry most of the error and are not in the sample, the squares do not
@@ -150,15 +155,17 @@ def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, floa
         (rmse, error); the error is None with a single image.
     """
     d2 = np.asarray(squares, dtype=np.float64)
-    corrected = max(0.0, float(d2.mean()) - correction)
+    corrected = max(0.0, float(d2.mean()) - correction)  # m^2
     rmse = math.sqrt(corrected)
-    return rmse, math.sqrt(corrected + float(d2.std(ddof=1)) / math.sqrt(len(d2))) - rmse if len(
-        d2
-    ) > 1 else None
+    if len(d2) <= 1:
+        return rmse, None
+    s = float(d2.std(ddof=1)) / math.sqrt(len(d2))
+    return rmse, math.sqrt(corrected + s) - rmse
 
 
 def variance(truth: Share) -> float:
     """The unbiased estimate of the variance of a share of draws: p (1 - p) / (draws - 1)."""
+    # Of the sample variance, n / (n - 1) p (1 - p), divided by n. A single draw has none: 0.
     return truth.value * (1 - truth.value) / max(1, truth.total - 1)
 
 
@@ -176,41 +183,49 @@ def covers(
     Source: Newcombe, Statistics in Medicine 17 (1998) 873, method 10; Zou and Donner, Statistics in
     Medicine 27 (2008) 1693 (MOVER).
     """
+    # MOVER: the ends that face each other are the value's upper and the reference's lower one, or
+    # the reverse.
     if reference >= value:
         return reference - value <= math.hypot(interval[1] - value, reference - uncertainty[0])
     return value - reference <= math.hypot(value - interval[0], uncertainty[1] - reference)
 
 
 def _error(rows: Sequence[Row], truths: Sequence[Share]) -> Error:
+    """The differences of p_robust from the reference."""
     d = np.array([row.value - truth.value for row, truth in zip(rows, truths, strict=True)])
-    noise = sum(map(variance, truths)) / len(truths)
-    rmse, rmse_error = root_mean_square(d**2, noise)
+    bias_error = None
+    if len(d) > 1:
+        bias_error = float(d.std(ddof=1)) / math.sqrt(len(d))
+    reference_variance = sum(map(variance, truths)) / len(truths)
+    rmse, rmse_error = root_mean_square(d**2, reference_variance)
+    # Standard errors of some rows alone would not explain the RMSE of all.
+    std_errors = [row.std_error for row in rows if row.std_error is not None]
+    sampling = None
+    if len(std_errors) == len(rows):
+        sampling = math.sqrt(sum(se**2 for se in std_errors) / len(std_errors))
     worst = int(np.abs(d).argmax())
-    stated = [row.std_error for row in rows if row.std_error is not None]
     return Error(
         bias=float(d.mean()),
-        bias_error=float(d.std(ddof=1)) / math.sqrt(len(d)) if len(d) > 1 else None,
+        bias_error=bias_error,
         rmse=rmse,
         rmse_error=rmse_error,
-        reference=math.sqrt(noise),
-        sampling=math.sqrt(sum(se**2 for se in stated) / len(stated))
-        if len(stated) == len(rows)
-        else None,
+        reference=math.sqrt(reference_variance),
+        sampling=sampling,
         worst=rows[worst].sample_id,
         worst_value=rows[worst].value,
         worst_reference=truths[worst].value,
     )
 
 
-def _coverage(pairs: Sequence[tuple[Row, Share]]) -> Share:
+def _coverage(rows: Sequence[Row], truths: Sequence[Share]) -> Share | None:
+    """The share of the intervals that cover the reference; None without intervals."""
     covered = 0
-    for row, truth in pairs:
-        lower = row.value if row.lower is None else row.lower
-        upper = row.value if row.upper is None else row.upper
-        covered += covers(
-            row.value,
-            (lower, upper),
-            truth.value,
-            truth.estimate.bounds or (truth.value, truth.value),
-        )
-    return share(covered, len(pairs))
+    total = 0
+    for row, truth in zip(rows, truths, strict=True):
+        if row.lower is None or row.upper is None:
+            continue
+        total += 1
+        # An interval that agrees with the reference within the reference's own error covers it.
+        uncertainty = truth.estimate.bounds or (truth.value, truth.value)
+        covered += covers(row.value, (row.lower, row.upper), truth.value, uncertainty)
+    return share(covered, total) if total else None

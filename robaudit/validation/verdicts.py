@@ -1,11 +1,15 @@
 """Verdicts on estimators compared with the reference, and advice on which to use.
 
-The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of
-at least .01 that is beyond two of its standard errors. Sampling error: the stated standard errors
-explain at least 70 % of the RMSE; none: at most half. Intervals are called too narrow when the
-whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, for an
-unbiased estimator, where the reference errs more than the estimator seems to (and by more than
-.005), or where both agree on images that noise does not affect.
+The rules, in this order:
+
+- CLOSE, USABLE: an RMSE of at most .01, .03.
+- Biased: a mean difference of at least .01 that is beyond two of its standard errors.
+- Mostly sampling error: the stated standard errors explain at least 70 % of the RMSE. Not sampling
+  error: at most half.
+- Intervals too narrow: the whole 95 % interval of their coverage is below 90 %.
+- No verdict: fewer than 10 images. For an unbiased estimator also where the reference errs more
+  than the estimator seems to (and by more than .005), or where both agree on images that noise does
+  not affect.
 """
 
 from __future__ import annotations
@@ -21,12 +25,15 @@ from robaudit.validation.deviations import Error, ReferenceComparison
 CLOSE = 0.01
 USABLE = 0.03
 FEWEST_IMAGES = 10
-_BIASED = 0.01
-_SAMPLING = 0.7
-_NO_SAMPLING = 0.5
-_NARROW = 0.9
-_RANKED = 0.95
-_OPEN = 0.001, 0.999
+_LEAST_BIAS = 0.01  # a smaller one is within CLOSE, however significant it is
+# Shares of the RMSE that the stated standard errors explain.
+_MOSTLY_SAMPLING = 0.7
+_HARDLY_SAMPLING = 0.5
+_NARROW = 0.9  # coverage of 95 % intervals
+_RANKED = 0.95  # rank correlation from which a biased estimator still ranks the images
+# An image is affected by noise if the reference's share of copies that keep the class is between.
+_NEVER_KEPT = 0.001
+_ALWAYS_KEPT = 0.999
 
 
 class Grade(StrEnum):
@@ -43,39 +50,39 @@ class Grade(StrEnum):
 
 
 def grade(comparison: ReferenceComparison) -> Grade:
-    """The grade by RMSE, for a probability of robustness on at least 10 images and a reference that
-    is fine enough."""
-    if comparison.error is None:
+    """The grade of an estimator at a noise level, by its RMSE or the reason why it has none."""
+    error = comparison.error
+    if error is None:
         return Grade.OTHER
     if comparison.exact:
         return Grade.EXACT
     if comparison.images < FEWEST_IMAGES:
         return Grade.UNKNOWN
-    if not biased(comparison.error):
-        if _coarse(comparison.error):
+    # A significant bias is a finding, however coarse the reference or weak the noise.
+    if not biased(error):
+        if _is_coarse(error):
             return Grade.COARSE
-        if not comparison.touched and comparison.error.rmse <= USABLE:
+        if not comparison.touched and error.rmse <= USABLE:
             return Grade.UNAFFECTED
-    return (
-        Grade.CLOSE
-        if comparison.error.rmse <= CLOSE
-        else Grade.USABLE
-        if comparison.error.rmse <= USABLE
-        else Grade.OFF
-    )
+    return _grade_of(error.rmse)
 
 
-def _coarse(error: Error) -> bool:
+def _grade_of(rmse: float) -> Grade:
+    if rmse <= CLOSE:
+        return Grade.CLOSE
+    return Grade.USABLE if rmse <= USABLE else Grade.OFF
+
+
+def _is_coarse(error: Error) -> bool:
+    """Whether the reference errs more than the estimator seems to, by more than half of CLOSE."""
     return error.reference > max(CLOSE / 2, error.rmse)
 
 
 def biased(error: Error) -> bool:
     """Whether the values are biased significantly."""
-    return (
-        abs(error.bias) >= _BIASED
-        and error.bias_error is not None
-        and abs(error.bias) > 2 * error.bias_error
-    )
+    if error.bias_error is None:  # a single image
+        return False
+    return abs(error.bias) >= _LEAST_BIAS and abs(error.bias) > 2 * error.bias_error
 
 
 def verdict(comparison: ReferenceComparison) -> str:
@@ -98,7 +105,7 @@ def verdict(comparison: ReferenceComparison) -> str:
             "no verdict: the noise affects none of these images: stronger noise or more "
             "images would tell more"
         )
-    parts = [_how_far(comparison, comparison.error, graded), *_why(comparison.error, graded)]
+    parts = [_accuracy(comparison, comparison.error, graded), *_cause(comparison.error, graded)]
     if comparison.coverage is not None and _too_narrow(comparison.coverage):
         parts.append(f"its intervals are too narrow: coverage {comparison.coverage.value:.0%}")
     return "; ".join(parts)
@@ -106,19 +113,19 @@ def verdict(comparison: ReferenceComparison) -> str:
 
 def _too_narrow(coverage: Share) -> bool:
     """Whether intervals that cover this share of the references are too narrow."""
+    # The interval of the share: among few images, chance alone makes it small.
     bounds = coverage.estimate.bounds
     return coverage.total >= FEWEST_IMAGES and bounds is not None and bounds[1] < _NARROW
 
 
-def _how_far(comparison: ReferenceComparison, error: Error, graded: Grade) -> str:
+def _accuracy(comparison: ReferenceComparison, error: Error, graded: Grade) -> str:
+    """The first part of a verdict: how accurate the values are."""
     if biased(error):
         side = "overestimates" if error.bias > 0 else "underestimates"
-        ranks = (
-            "; its ranking of the images holds"
-            if comparison.rank is not None and comparison.rank >= _RANKED
-            else ""
-        )
-        return f"is biased: {side} by {abs(error.bias):z.3f} on average{ranks}"
+        text = f"is biased: {side} by {abs(error.bias):z.3f} on average"
+        if comparison.rank is not None and comparison.rank >= _RANKED:
+            text += "; its ranking of the images holds"
+        return text
     if graded is Grade.COARSE:
         return (
             "no verdict: the reference is too coarse (standard error "
@@ -131,52 +138,44 @@ def _how_far(comparison: ReferenceComparison, error: Error, graded: Grade) -> st
     return f"is inaccurate for each image: RMSE {error.rmse:z.3f}, no significant bias"
 
 
-def _why(error: Error, graded: Grade) -> list[str]:
+def _cause(error: Error, graded: Grade) -> list[str]:
+    """The cause of the error, where it is known and matters: whether more draws would help."""
+    # An accurate estimator needs no remedy, and a coarse reference hides the estimator's error.
     if graded in (Grade.CLOSE, Grade.COARSE) or error.sampling is None:
         return []
-    if error.sampling >= _SAMPLING * error.rmse:
+    if error.sampling >= _MOSTLY_SAMPLING * error.rmse:
         return ["mostly sampling error: more draws would help"]
-    if error.sampling <= _NO_SAMPLING * error.rmse:
+    if error.sampling <= _HARDLY_SAMPLING * error.rmse:
         return ["not sampling error: more draws would hardly help"]
     return []
 
 
 def advice(group: Sequence[ReferenceComparison]) -> list[str]:
-    """Advice on which estimators to use at one noise level: the cheapest that is close, else the
-    cheapest that is usable.
+    """Advice on which estimators to use at one noise level.
+
+    It is the cheapest unbiased estimator that is close, else the cheapest that is usable, else the
+    reference.
 
     Args:
         group: all estimators at that noise level.
     """
-    judged = [
-        comparison
-        for comparison in group
-        if grade(comparison) in (Grade.CLOSE, Grade.USABLE, Grade.OFF)
-    ]
+    accuracies = (Grade.CLOSE, Grade.USABLE, Grade.OFF)
+    judged = [comparison for comparison in group if grade(comparison) in accuracies]
     if not judged:
         return []
-    unbiased = [
-        comparison
-        for comparison in judged
-        if comparison.error is not None and not biased(comparison.error)
-    ]
-    good = [comparison for comparison in unbiased if grade(comparison) is Grade.CLOSE] or [
-        comparison for comparison in unbiased if grade(comparison) is Grade.USABLE
-    ]
-    best = min(good, key=lambda comparison: comparison.seconds) if good else None
-    tried = any(comparison.kind == reference() for comparison in group)
-    use = (
-        f"use {best.estimator}"
-        if best
-        else f"use {reference()} with more draws"
-        if tried
-        else f"use {reference()}"
-    )
-    lines = [
-        f"{comparison.estimator} {off}: {use}"
-        for comparison in judged
-        if comparison is not best and (off := _off(comparison))
-    ]
+    best = _best(judged)
+    if best is not None:
+        use = f"use {best.estimator}"
+    elif any(comparison.kind == reference() for comparison in group):
+        # It has been tried, and is not accurate with its number of draws.
+        use = f"use {reference()} with more draws"
+    else:
+        use = f"use {reference()}"
+    lines = []
+    for comparison in judged:
+        objection = _objection(comparison)
+        if comparison is not best and objection:
+            lines.append(f"{comparison.estimator} {objection}: {use}")
     if best is not None and best.error is not None:
         lines.append(
             f"{use}: RMSE {best.error.rmse:z.3f}, the cheapest that is {grade(best).value} "
@@ -187,41 +186,52 @@ def advice(group: Sequence[ReferenceComparison]) -> list[str]:
     return lines
 
 
-def _off(comparison: ReferenceComparison) -> str:
+def _best(judged: Sequence[ReferenceComparison]) -> ReferenceComparison | None:
+    """The cheapest unbiased comparison with the best grade; None if none is usable."""
+    for wanted in (Grade.CLOSE, Grade.USABLE):
+        candidates = []
+        for comparison in judged:
+            unbiased = comparison.error is not None and not biased(comparison.error)
+            if unbiased and grade(comparison) is wanted:
+                candidates.append(comparison)
+        if candidates:
+            return min(candidates, key=lambda comparison: comparison.seconds)
+    return None
+
+
+def _objection(comparison: ReferenceComparison) -> str:
+    """The reason against an estimator, or ''."""
     if comparison.error is None:
         return ""
     if biased(comparison.error):
         return f"is biased by {comparison.error.bias:+z.3f}"
-    return (
-        f"has an RMSE of {comparison.error.rmse:z.3f} per image"
-        if grade(comparison) is Grade.OFF
-        else ""
-    )
+    if grade(comparison) is Grade.OFF:
+        return f"has an RMSE of {comparison.error.rmse:z.3f} per image"
+    return ""
 
 
 def remark(group: Sequence[ReferenceComparison], truths: Sequence[float]) -> str:
-    """What limits the comparison at one noise level where the verdicts do not say it: noise that
-    affects few images; or ''.
+    """A line about noise that affects few images; '' otherwise.
 
     Args:
         group: all estimators at that noise level.
         truths: the reference of each image.
     """
-    undecided = sum(_OPEN[0] < p < _OPEN[1] for p in truths)
-    if all(one.exact or not one.touched for one in group) or undecided >= max(3, len(truths) / 20):
+    affected = sum(_NEVER_KEPT < p < _ALWAYS_KEPT for p in truths)
+    # The verdicts already say that no image is affected.
+    already_said = all(comparison.exact or not comparison.touched for comparison in group)
+    if already_said or affected >= max(3, len(truths) / 20):
         return ""
     return (
-        f"this noise affects only {undecided} of {len(truths)} images: stronger noise or more "
+        f"this noise affects only {affected} of {len(truths)} images: stronger noise or more "
         "images would tell more"
     )
 
 
 def milliseconds(seconds: float) -> str:
     """A time per image: 0.4 ms, 33 ms, 4.9 s."""
-    return (
-        f"{seconds:.1f} s"
-        if seconds >= 1
-        else f"{1000 * seconds:.0f} ms"
-        if seconds >= 0.01
-        else f"{1000 * seconds:.1f} ms"
-    )
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    if seconds >= 0.01:
+        return f"{1000 * seconds:.0f} ms"
+    return f"{1000 * seconds:.1f} ms"
