@@ -14,7 +14,7 @@ from torch import Tensor
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
 from robaudit.engine.votes import flip_by_votes
-from robaudit.methods.average_case.mc import looked_once
+from robaudit.methods.average_case.mc import results_of_one_copy
 from robaudit.methods.average_case.mvn import mvn_cdf
 from robaudit.methods.average_case.review import FitReview
 from robaudit.numerics.intervals import antithetic_share
@@ -125,7 +125,7 @@ class LogitGaussian(Estimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Draw a few images at a time, and fit all together."""
         if not batch.noise.random:
-            return looked_once(batch)
+            return results_of_one_copy(batch)
         predicted = batch.predicted.cpu()
         others = batch.others.cpu()
         winners = list[Tensor]()
