@@ -255,11 +255,10 @@ def _paired_t(changes: Floats) -> PairedDifference:
     if n < 2:
         return PairedDifference(Estimate(mean), None, n)
     error = float(changes.std(ddof=1)) / math.sqrt(n)
+    # If all pairs differ by the same, they differ by nothing, or certainly.
+    p = float(mean == 0.0)
     if error > 0.0:
         p = float(2.0 * stdtr(n - 1, -abs(mean) / error))
-    else:
-        # All pairs differ by the same: by nothing, or certainly.
-        p = float(mean == 0.0)
     bounds = mean_interval(changes, -math.inf, math.inf)
     return PairedDifference(Estimate.population(mean, bounds, "Student's t"), p, n)
 

@@ -189,8 +189,9 @@ def _control_weights(log_loss: Tensor, controls: Tensor) -> tuple[Tensor, ...]:
     solved = cholesky_solve(products[:, :-1, -1], lower)
     # Where it cannot be solved nothing is subtracted.
     solved = torch.where(failed[:, None] == 0, solved, 0.0).unflatten(0, (images, chains))
-    weights = solved * (scale[-1] / scale[:-1]).T[:, None]
-    return weights[..., _TREND:].unbind(2)
+    weights = solved * (scale[-1] / scale[:-1]).T[:, None]  # (images, chains, columns)
+    by_control: tuple[Tensor, ...] = weights[..., _TREND:].unbind(2)
+    return by_control
 
 
 def _spread(log_loss: Tensor) -> Tensor:

@@ -35,8 +35,8 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
         same = estimator == other_estimator
         if q < other_q if same else q == other_q:
             # Norms of one estimator come from the same copies: their order holds whatever its bias.
-            least, _ = interval_ends(row)
-            _, most = interval_ends(other)
+            least = interval_ends(row)[0]
+            most = interval_ends(other)[1]
             yield BoundingPair(
                 f"loss at {row.at}",
                 Claim(row, least, True, not same and approximate(row)),
