@@ -115,5 +115,5 @@ def of_label(values: Tensor, labels: Tensor) -> Tensor:
 
 
 SQRT2 = math.sqrt(2)
-"""The Lipschitz constant in l2 of the margin of a 1-Lipschitz network: z_y - z_i is the product of
-the logits with e_y - e_i, of length sqrt(2)."""
+"""The Lipschitz constant in l2 of the margin of a 1-Lipschitz network: z_y - z_i is the inner
+product of the logits with e_y - e_i, of length sqrt(2)."""
