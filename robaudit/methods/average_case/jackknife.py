@@ -78,8 +78,9 @@ def jackknife(
     p = torch.stack([p.clamp(_EDGE, 1 - _EDGE) for p in left_out])  # (groups, n)
     y = scale(p)
     # Tukey 1958: (g - 1) / g times a sum of squares, which is g - 1 times the sample variance
-    factor = (groups - 1) / groups
-    se_y, se_p = ((factor * (groups - 1) * variance_over(x, 0)).sqrt() for x in (y, p))
+    factor = (groups - 1) / groups * (groups - 1)
+    se_y = (factor * variance_over(y, 0)).sqrt()
+    se_p = (factor * variance_over(p, 0)).sqrt()
     centre = scale(value.clamp(_EDGE, 1 - _EDGE))
     # Quenouille 1956
     corrected = centre - (groups - 1) * (mean_over(y, 0) - centre)

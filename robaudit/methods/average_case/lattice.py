@@ -69,8 +69,9 @@ def _points(dimension: int, start: int, stop: int, seed: int, device: torch.devi
     index = _reversed_bits(bits, device)[start:stop]
     multiple = (index * _generator(dimension, device).unsqueeze(-1)) & ((1 << bits) - 1)
     x = multiple.unsqueeze(1).double() / (1 << bits) + shifts  # (d, SHIFTS, points)
+    folded = 1.0 - (2.0 * x.frac() - 1.0).abs()
     # The integrand takes Phi^-1 of the points, which is infinite at 0 and 1.
-    return (1.0 - (2.0 * x.frac() - 1.0).abs()).clamp(1e-15, 1.0 - 1e-15).flatten(1)
+    return folded.clamp(1e-15, 1.0 - 1e-15).flatten(1)
 
 
 _cached_points = lru_cache(maxsize=16)(_points)
@@ -93,7 +94,8 @@ def _generator(dimension: int, device: torch.device) -> Tensor:
     # Coordinates beyond the table get odd numbers below 2^12, spread by the golden ratio.
     most = max(dimension, len(_GENERATOR))
     later = torch.arange(len(_GENERATOR), most, device=device, dtype=torch.float64)
-    tail = ((later * 0.6180339887498949).frac() * (1 << (_BITS - 1))).long() | 1
+    spread = (later * 0.6180339887498949).frac() * (1 << (_BITS - 1))
+    tail = spread.long() | 1
     return torch.cat([head, tail])
 
 

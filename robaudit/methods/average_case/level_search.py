@@ -198,7 +198,8 @@ def critical_counts(draws: int, share: float, tail: float) -> tuple[int, int]:
     k = np.arange(draws + 1)
     few = np.flatnonzero(bdtr(k, draws, share) <= tail)
     beyond = np.flatnonzero(bdtrc(k, draws, share) <= tail)  # P[B > k]: 0 at k = n
-    return int(few[-1]) if len(few) else -1, int(beyond[0]) + 1
+    largest_few = int(few[-1]) if len(few) else -1
+    return largest_few, int(beyond[0]) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,8 +462,8 @@ class _Search:
 
     def _result(self) -> Tolerance:
         """What the search found."""
-        nothing_known = _Ends(Look(0, 0.0, False, -1, 1), 0.0, math.inf)
-        look, lower, upper = self.best or nothing_known
+        no_look = Look(draws=0, alpha=0.0, main=False, few=-1, many=1)
+        look, lower, upper = self.best or _Ends(no_look, 0.0, math.inf)
         value = min(max(self.value, lower), upper)
         if upper <= self.plan.floor:
             value = 0.0
@@ -533,8 +534,8 @@ class _Search:
         while (flips := (yield from self._count(self.top))) < many and self.top < self.plan.cap:
             # where a linear model would have so many flips, and 5 % more, so that it rarely takes
             # another step; at most an octave
-            factor = math.exp(self._place(many) - self._place(flips))
-            self.top = min(self.top * min(2.0, 1.05 * max(1.0, factor)), self.plan.cap)
+            factor = 1.05 * max(1.0, math.exp(self._place(many) - self._place(flips)))
+            self.top = min(self.top * min(2.0, factor), self.plan.cap)
 
     def _bracket(self, rank: int, ratio: float) -> Steps[tuple[float, float]]:
         """Levels (a, b] around the flip of this rank, b <= a * ratio: fewer draws flip at a, and at
@@ -575,7 +576,8 @@ class _Search:
         high = self._place(self.flips_by_level[above])
         if below == 0:
             # Nothing to interpolate from below yet: extrapolate, to a quarter at the least.
-            return above * min(1 / margin, max(0.25, math.exp(place - high) / margin))
+            factor = max(0.25, math.exp(place - high) / margin)
+            return above * min(1 / margin, factor)
         low = self._place(self.flips_by_level[below])
         width = math.log(above / below)
         # Every fourth guess bisects, so that a curve that is not straight cannot stop progress.
@@ -583,7 +585,9 @@ class _Search:
         share = 0.5 if bisects else (place - low) / (high - low)
         side = 1 if number % 2 else -1
         position = share * width + math.log(margin) * side
-        return below * math.exp(min(0.9 * width, max(0.1 * width, position)))
+        # not nearer to an end than a tenth of the bracket
+        position = min(0.9 * width, max(0.1 * width, position))
+        return below * math.exp(position)
 
     def _place(self, flips: int) -> float:
         """-ln z, z = Phi^-1(1 - share of flips): ln level plus a constant for a linear model with

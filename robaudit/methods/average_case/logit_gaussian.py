@@ -134,7 +134,8 @@ class LogitGaussian(Estimator):
         winners = list[Tensor]()
         bits = list[str]()
         statistics = list[Statistics]()
-        images_at_once = max(1, _LOGITS[_device_kind(batch.x)] // (self.draws * batch.classes))
+        values_of_image = self.draws * batch.classes
+        images_at_once = max(1, _LOGITS[_device_kind(batch.x)] // values_of_image)
         for images in torch.arange(len(predicted)).split(images_at_once):
             g, winner = _draw(batch, images.tolist(), self.draws)
             winners += winner
@@ -165,13 +166,15 @@ def _draw(batch: ImageBatch, images: list[int], draws: int) -> tuple[Tensor, Ten
         the host, -1 for a copy with non-finite logits.
     """
     target = batch.predicted[images]
+    shape = (len(images), draws)
     rows = len(images) * draws
     logits = torch.empty((rows, batch.classes), dtype=torch.float64, device=target.device)
     for noisy, part in batch.noisy_logits(draws, images, pairs=True, orthogonal=True):
         logits[noisy.image * draws + noisy.draw] = part.double()
-    g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
-    winner = torch.where(logits.isfinite().all(1), logits.argmax(1), -1)
-    return g, winner.view(len(images), draws).cpu()
+    g = margins(logits, target.repeat_interleave(draws))
+    finite = logits.isfinite().all(1)
+    winner = torch.where(finite, logits.argmax(1), -1)
+    return g.view(*shape, -1), winner.view(shape).cpu()
 
 
 def _votes(winner: Tensor, kept: Tensor, classes: int, text: str) -> Votes:
@@ -287,33 +290,42 @@ class Statistics(NamedTuple):
         z = torch.where(varies, mean / variance.sqrt(), constant)
         order = z.argsort(dim=1, stable=True)
         deciding = order[:, :1]  # (batch, 1)
-        rest = z.gather(1, order[:, COMPETITIVE:])
-        omitted = total(normal_cdf(-rest)) if rest.shape[1] else torch.zeros_like(mean[:, 0])
+        omitted = torch.zeros_like(mean[:, 0])
+        if order.shape[1] > COMPETITIVE:
+            rest = z.gather(1, order[:, COMPETITIVE:])
+            omitted = total(normal_cdf(-rest))
         # Only the even part leaves an error in the mean of antithetic pairs.
-        even_share = torch.where(varies, v_even / torch.where(varies, variance, 1.0), 0.0)
+        divisor = torch.where(varies, variance, 1.0)
+        even_share = torch.where(varies, v_even / divisor, 0.0)
 
-        competing = order[:, :COMPETITIVE, None].transpose(1, 2).expand(-1, even.shape[1], -1)
-        even, odd = (part.gather(2, competing) for part in (even, odd))
-        images_at_once = max(1, _VALUES[_device_kind(g)] // (GROUPS * even[0].numel()))
+        h = even.shape[1]
+        competing = order[:, :COMPETITIVE, None].transpose(1, 2)  # (batch, 1, k)
+        competing = competing.expand(-1, h, -1)
+        even = even.gather(2, competing)
+        odd = odd.gather(2, competing)
+        values_of_image = GROUPS * even[0].numel()
+        images_at_once = max(1, _VALUES[_device_kind(g)] // values_of_image)
         pieces = zip(even.split(images_at_once), odd.split(images_at_once), strict=True)
         parts = [_with_and_without_groups(*piece) for piece in pieces]
         mean, covariance, shift = (torch.cat(part) for part in zip(*parts, strict=True))
 
-        pairs = torch.full_like(omitted, even.shape[1])
+        pairs = torch.full_like(omitted, h)
+        # After the selection the deciding margin is the first.
         skewness, kurtosis, p_value = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
         # A margin that is the same in all copies, as of tied logits, has no distribution to fit.
-        p_value = torch.where(variance.gather(1, deciding)[:, 0] > 0, p_value, 0.0)
+        deciding_varies = variance.gather(1, deciding)[:, 0] > 0
+        p_value = torch.where(deciding_varies, p_value, 0.0)
         return cls(
-            mean,
-            covariance,
-            shift,
-            pairs,
-            even_share.gather(1, deciding)[:, 0] / pairs,
-            deciding[:, 0],
-            omitted,
-            skewness,
-            kurtosis,
-            p_value,
+            mean=mean,
+            covariance=covariance,
+            shift=shift,
+            pairs=pairs,
+            mean_variance=even_share.gather(1, deciding)[:, 0] / pairs,
+            deciding=deciding[:, 0],
+            omitted=omitted,
+            skewness=skewness,
+            kurtosis=kurtosis,
+            p_value=p_value,
         )
 
 
@@ -377,10 +389,15 @@ def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
     spread = torch.maximum(_jackknife(_probit(corrected_left_out)), delta)
     reach = float(student.ppf(0.975, GROUPS - 1)) * spread
     centres = torch.stack([_probit(value), _probit(fully_corrected)])
-    lower = torch.minimum(normal_cdf(centres - reach).amin(0) - error, value).clamp_min(0)
-    upper = torch.maximum(normal_cdf(centres + reach).amax(0) + error, value).clamp_max(1)
+    lowest = normal_cdf(centres - reach).amin(0) - error
+    highest = normal_cdf(centres + reach).amax(0) + error
+    lower = torch.minimum(lowest, value).clamp_min(0)
+    upper = torch.maximum(highest, value).clamp_max(1)
     # From the probit scale to p by the density of z, at the value and at the plain fit.
-    sampling_error = torch.maximum(_density(centres[0]) * spread, _density(_probit(plain)) * delta)
+    sampling_error = torch.maximum(
+        _density(centres[0]) * spread,
+        _density(_probit(plain)) * delta,
+    )
     # The numerical error is three standard errors.
     std_error = hypot(sampling_error, error / 3)
 
@@ -426,7 +443,8 @@ def _shrinkage(shift: Tensor, error: Tensor) -> Tensor:
     standard errors and for rounding errors."""
     # Where the shift is rounding, the quotient is not used; clamped, it stays finite.
     square = shift.square().clamp_min(_ROUNDING**2)
-    return torch.where(shift.abs() > _ROUNDING, 1 - 2 * error.square() / square, 0.0).clamp_min(0)
+    factor = 1 - 2 * error.square() / square
+    return torch.where(shift.abs() > _ROUNDING, factor, 0.0).clamp_min(0)
 
 
 def _shifted(value: Tensor, shift: Tensor) -> Tensor:
@@ -434,7 +452,9 @@ def _shifted(value: Tensor, shift: Tensor) -> Tensor:
     tail by a multiple of its size."""
     most = _TAIL_MULTIPLE * value * (1 - value)
     shift = torch.maximum(torch.minimum(shift, most), -most)
-    return value + torch.minimum(torch.maximum(shift, -value / 2), (1 - value) / 2)
+    half_way_down = -value / 2
+    half_way_up = (1 - value) / 2
+    return value + torch.minimum(torch.maximum(shift, half_way_down), half_way_up)
 
 
 def _probit(p: Tensor) -> Tensor:
@@ -466,7 +486,10 @@ def vote_error(kept: Tensor) -> float:
     n = len(kept)
     p = float(kept.mean())
     variance = p * (1 - p)
-    rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
+    rho = 1.0
+    if variance:
+        covariance = float(((kept[0::2] - p) * (kept[1::2] - p)).mean())
+        rho = covariance / variance
     effective_draws = n / (1 + max(0.0, rho))
     # Shares of 0 and 1 get a positive error, too.
     return math.sqrt(max(variance, 1 / (4 * n)) / effective_draws)

@@ -8,7 +8,7 @@ no other image.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,8 +114,13 @@ class MonteCarlo(Estimator):
         rule = self._rule
         if rule is None:
             return self._fixed_number(batch)
-        predicted: list[int] = batch.predicted.tolist()
-        return sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
+
+        def count(images: Sequence[int], start: int, draws: int) -> Counts:
+            """Copies by class among some draws of these images."""
+            counts: Counts = count_votes(batch, images, start, draws).cpu().numpy()
+            return counts
+
+        return sample(rule, batch.predicted.tolist(), count)
 
     def _fixed_number(self, batch: ImageBatch) -> list[Result]:
         """The results from ``draws`` copies of each image."""
@@ -128,15 +133,25 @@ class MonteCarlo(Estimator):
             bits = torch.empty((images, n), dtype=torch.bool, device=batch.x.device)
         counts: list[list[int]] = count_votes(batch, range(images), 0, n, bits).tolist()
         kept = [votes[target] for votes, target in zip(counts, predicted, strict=True)]
-        # sqrt(p (1 - p) / (n - 1)): from the unbiased estimate of the variance of a vote
-        errors = [math.sqrt(k / n * (1 - k / n) / (n - 1)) if n > 1 else None for k in kept]
         lower, upper = (ends.tolist() for ends in clopper_pearson(kept, [n] * images))
-        texts: list[str | None] = [None] * images
+        texts: Iterable[str | None] = [None] * images
         if bits is not None:
-            # Equal bits need no text: the count says them all.
-            texts = [t if 0 < k < n else None for k, t in zip(kept, packed(bits), strict=True)]
-        rows = zip(counts, predicted, lower, upper, errors, texts, strict=True)
-        return [_result(*row, interval=self.interval, bits=text) for *row, text in rows]
+            texts = packed(bits)
+        rows = zip(counts, predicted, kept, lower, upper, texts, strict=True)
+        results = []
+        for votes, target, kept_votes, low, high, text in rows:
+            result = _result(
+                votes,
+                target,
+                low,
+                high,
+                _standard_error(kept_votes, n),
+                interval=self.interval,
+                # Equal bits need no text: the count says them all.
+                bits=text if 0 < kept_votes < n else None,
+            )
+            results.append(result)
+        return results
 
     @property
     def _rule(self) -> Rule | None:
@@ -150,12 +165,22 @@ def results_of_one_copy(batch: ImageBatch) -> list[Result]:
 
     p is 0 or 1, and exactly known.
     """
-    counts: list[list[int]] = count_votes(batch, range(len(batch.x)), 0, 1).tolist()
+    images = range(len(batch.x))
+    counts: list[list[int]] = count_votes(batch, images, 0, 1).tolist()
     exact = Interval(IntervalKind.EXACT)
-    return [
-        _result(row, target, float(row[target]), float(row[target]), 0.0, interval=exact)
-        for row, target in zip(counts, batch.predicted.tolist(), strict=True)
-    ]
+    results = []
+    for votes, target in zip(counts, batch.predicted.tolist(), strict=True):
+        p = float(votes[target])
+        results.append(_result(votes, target, p, p, 0.0, interval=exact))
+    return results
+
+
+def _standard_error(kept: int, draws: int) -> float | None:
+    """sqrt(p (1 - p) / (n - 1)), from the unbiased estimate of the variance of a vote; None for a
+    single draw."""
+    if draws == 1:
+        return None
+    return math.sqrt(kept / draws * (1 - kept / draws) / (draws - 1))
 
 
 def _result(
@@ -323,7 +348,8 @@ def sample(
         """The result of each image that stops now; None for the others."""
         kept = votes[np.arange(len(images)), target[images]].astype(np.float64)
         lower, upper = sequences.intervals(images, kept, draws - kept)
-        stop = rule.narrow(lower, upper) | rule.decided(lower, upper) | (draws >= rule.most)
+        met = rule.narrow(lower, upper) | rule.decided(lower, upper)
+        stop = met | (draws >= rule.most)
         columns = (stop, votes, target[images], lower, upper)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return [_stopped(rule, *row) if stops else None for stops, *row in rows]
@@ -339,9 +365,14 @@ def _stopped(
     # The mean of the Jeffreys posterior: shares of 0 and 1 get a positive error, too.
     p = (counts[predicted] + 0.5) / (n + 1)
     error = math.sqrt(p * (1 - p) / (n + 1))
-    interval = Interval(IntervalKind.CONFIDENCE_SEQUENCE)
     return _result(
-        counts, predicted, lower, upper, error, interval=interval, note=rule.remark(lower, upper)
+        counts,
+        predicted,
+        lower,
+        upper,
+        error,
+        interval=Interval(IntervalKind.CONFIDENCE_SEQUENCE),
+        note=rule.remark(lower, upper),
     )
 
 

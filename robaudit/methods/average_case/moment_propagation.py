@@ -148,9 +148,10 @@ def logit_moments(
     """
     # An affine map takes the mean to its value there, and the covariance sigma^2 I to
     # sigma^2 A A^T.
-    mean = chain.affine[0](image.double()[None])[0].flatten()
+    first_map, *later_maps = chain.affine
+    mean = first_map(image.double()[None])[0].flatten()
     moments = MeanCovariance(mean, sigma**2 * first)
-    for function, shape in zip(chain.affine[1:], chain.shapes[1:], strict=True):
+    for function, shape in zip(later_maps, chain.shapes[1:], strict=True):
         moments = through_relu(moments, order)
         mean = moments.mean.reshape(shape)
         moments = through_affine(function, mean, moments.covariance, _rows_at_once(chain))

@@ -91,7 +91,8 @@ def mvn_cdf(
     broken = z.isnan().any(-1) | r.isnan().flatten(1).any(-1)
     impossible = (z <= _LOWEST).any(-1)
     # Broken rows become the easiest problem, P = 1, and get their NaN at the end.
-    z = torch.where(broken.unsqueeze(-1), torch.inf, z).clamp_min(_LOWEST).contiguous()
+    z = torch.where(broken.unsqueeze(-1), torch.inf, z)
+    z = z.clamp_min(_LOWEST).contiguous()
     identity = torch.eye(k, dtype=z.dtype, device=z.device)
     r = torch.where(broken[:, None, None], identity, r).contiguous()
     rows_at_once = max(1, _MOST_ENTRIES // (k * k))
@@ -166,7 +167,9 @@ def _integrate(
         stop = min(2 * stop, most)
     # The omitted limits lower P by at most their mass (Boole): take the middle, half to each side.
     half = 0.5 * factor.omitted
-    return (value - half).clamp(0.0, 1.0), (error + half).clamp_max(1.0)
+    value = (value - half).clamp(0.0, 1.0)
+    error = (error + half).clamp_max(1.0)
+    return value, error
 
 
 def _sums(factor: OrderedFactor, rows: Tensor, seed: int, start: int, stop: int) -> Tensor:
@@ -198,7 +201,8 @@ def _pieces(ranks: Sequence[int], most: int) -> list[tuple[slice, int]]:
     first = 0
     while first < len(ranks):
         last = first + 1
-        while last < min(len(ranks), first + most) and ranks[last] >= _ALIKE * ranks[first]:
+        end = min(len(ranks), first + most)
+        while last < end and ranks[last] >= _ALIKE * ranks[first]:
             last += 1
         pieces.append((slice(first, last), ranks[first]))
         first = last

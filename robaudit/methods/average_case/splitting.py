@@ -125,9 +125,12 @@ def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     best, winner = others.max(1)
     score = best - logits.gather(1, target[:, None])[:, 0]
     just_below = -torch.finfo(score.dtype).tiny
-    score = torch.where((score == 0) & (target < winner), just_below, score)
+    target_is_first = (score == 0) & (target < winner)
+    score = torch.where(target_is_first, just_below, score)
     finite = logits.isfinite().all(1)
-    return torch.where(finite, score, math.inf), torch.where(finite, winner, -1)
+    score = torch.where(finite, score, math.inf)
+    winner = torch.where(finite, winner, -1)
+    return score, winner
 
 
 def _combined(lanes: Sequence[Lane], schedule: Schedule) -> Result:

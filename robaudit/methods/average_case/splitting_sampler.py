@@ -146,7 +146,9 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane
         # N draws at the start; then N for the clones and N for every move, at each level
         start = n * (1 + number * (schedule.moves + 1))
         for row, lane in enumerate(active):
-            _clone(z[row], scores[row], labels[row], runs[lane].level, partial(draw, lane), start)
+            draw_of_lane = partial(draw, lane)
+            level = runs[lane].level
+            _clone(z[row], scores[row], labels[row], level, draw_of_lane, start)
         moving = [runs[lane] for lane in active]
         for move in range(1, schedule.moves + 1):
             _move(judge, draw, z, scores, labels, moving, active, start + n * move)
@@ -157,9 +159,10 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane
 
 def _judged(judge: Judge, z: Tensor, lanes: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Scores and labels of the particles of some lanes (lanes, N, *shape): (lanes, N)."""
-    lane = torch.tensor(lanes, device=z.device).repeat_interleave(z.shape[1])
+    n = z.shape[1]
+    lane = torch.tensor(lanes, device=z.device).repeat_interleave(n)
     scores, labels = judge(z.flatten(0, 1), lane)
-    return scores.view(-1, z.shape[1]), labels.view(-1, z.shape[1])
+    return scores.view(-1, n), labels.view(-1, n)
 
 
 def _raise_level(lane: Lane, scores: Tensor, labels: Tensor, schedule: Schedule) -> bool:
@@ -238,7 +241,8 @@ def _move(
     for out, particles, lane, run in zip(proposal, z, lanes, runs, strict=True):
         # pCN: z' = (z + s xi) / sqrt(1 + s^2) preserves N(0, I) (Cotter et al. 2013)
         xi = torch.cat(list(draw(lane, len(particles), start)))
-        torch.add(particles, xi, alpha=run.step, out=out).mul_(1 / math.sqrt(1 + run.step**2))
+        shrinkage = 1 / math.sqrt(1 + run.step**2)
+        torch.add(particles, xi, alpha=run.step, out=out).mul_(shrinkage)
     new_scores, new_labels = _judged(judge, proposal, lanes)
     levels = torch.tensor([run.level for run in runs], dtype=torch.float64, device=z.device)
     accepted = new_scores > levels[:, None]
