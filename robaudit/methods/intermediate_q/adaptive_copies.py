@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from robaudit.methods.intermediate_q.copies import AT_ONCE, ENOUGH, Copies, effective, reach
+from robaudit.methods.intermediate_q.copies import AT_ONCE, ENOUGH, Copies, reach
 from robaudit.methods.intermediate_q.metropolis import Values
 from robaudit.numerics.rowwise import product, total
 
@@ -59,7 +59,8 @@ def adapted(
 
     def draw(number: int, kernel: _Kernel | None = None) -> Tensor:
         """Lots of copies (images, copies, d) from N(0, I) or a kernel."""
-        z = torch.cat([normals().unflatten(0, (-1, AT_ONCE)) for _ in range(number)], 1)
+        lots_of_z = [normals().unflatten(0, (-1, AT_ONCE)) for _ in range(number)]
+        z = torch.cat(lots_of_z, 1)
         return z if kernel is None else kernel.moved(z)
 
     def evaluated(z: Tensor, sizes: Sequence[int]) -> Copies:
@@ -87,8 +88,11 @@ def adapted(
             [*copies.sizes, new.shape[1]],
         )
     # New copies, for which the kernels are given: with these E[l^t] has no bias.
-    z = torch.cat([draw(plain_lots), *(draw(round_lots, kernel) for kernel in kernels)], 1)
-    return evaluated(z, [plain_lots * AT_ONCE] + [round_lots * AT_ONCE] * ROUNDS)
+    final = [draw(plain_lots)]
+    for kernel in kernels:
+        final.append(draw(round_lots, kernel))
+    sizes = [plain_lots * AT_ONCE] + [round_lots * AT_ONCE] * ROUNDS
+    return evaluated(torch.cat(final, 1), sizes)
 
 
 class _Kernel(NamedTuple):
@@ -117,24 +121,31 @@ class _Kernel(NamedTuple):
         z = z.double()
         _, n, d = z.shape
         log_density = copies.log_density
-        sizes = [(t, effective(copies.weights(t, log_density)[0])) for t in temperatures]
+        sizes = copies.effective_sizes(temperatures, log_density)
         t, ess = reach(sizes, _ENOUGH)
-        cumulated = copies.weights(t[:, None], log_density)[0].cumsum(1)
+        weights, _ = copies.weights(t[:, None], log_density)
+        cumulated = weights.cumsum(1)
         weight_sum = cumulated[:, -1:]
         # Systematic resampling: equidistant places in the cumulated weights, from a random start.
         place = torch.arange(_CENTRES, dtype=z.dtype, device=z.device) + uniform
-        drawn = torch.searchsorted(cumulated, place / _CENTRES * weight_sum).clamp_max(n - 1)
+        drawn = torch.searchsorted(cumulated, place / _CENTRES * weight_sum)
+        drawn = drawn.clamp_max(n - 1)  # rounding may leave a place beyond the last weight
         before_first = torch.zeros_like(cumulated[:, :1])
-        share = (cumulated.diff(dim=1, prepend=before_first) / weight_sum)[..., None]
+        share = cumulated.diff(dim=1, prepend=before_first) / weight_sum
+        share = share[..., None]  # (images, n, 1)
         mean = total(share * z, 1)[:, None]
-        deviation = total(share * (z - mean).square(), 1).sqrt().clamp_min(1e-9)
+        variance = total(share * (z - mean).square(), 1)
+        deviation = variance.sqrt().clamp_min(1e-9)
         # Silverman 1986, equation 4.14, for n normal centres in d dimensions
-        width = (4 / (_CENTRES * (d + 2))) ** (1 / (d + 4)) * deviation
+        factor = (4 / (_CENTRES * (d + 2))) ** (1 / (d + 4))
+        width = factor * deviation
         centres = z.gather(1, drawn[..., None].expand(-1, -1, d))
         # Where plain copies suffice the kernel is N(0, I) itself.
-        suffices = ((t == temperatures[-1]) & (ess >= _PLENTY))[:, None]
+        suffices = (t == temperatures[-1]) & (ess >= _PLENTY)
+        suffices = suffices[:, None]
         return cls(
-            torch.where(suffices[..., None], 0.0, centres), torch.where(suffices, 1.0, width)
+            centres=torch.where(suffices[..., None], 0.0, centres),
+            width=torch.where(suffices, 1.0, width),
         )
 
     def log_ratio(self, z: Tensor) -> Tensor:

@@ -130,7 +130,11 @@ def anneal(
     all_chains.climb(climbing_steps(n, steps))
     # The way down starts from the angles that the way up has found for each temperature.
     down, _ = all_chains.way(downwards, steps, log_angles[::-1], absolute=False)
-    down = Records(down.log_loss.flip(0), down.controls.flip(1), down.acceptance.flip(0))
+    down = Records(
+        log_loss=down.log_loss.flip(0),
+        controls=down.controls.flip(1),
+        acceptance=down.acceptance.flip(0),
+    )
     evaluations = gradients_of(n, steps, chains)
     return Annealed(up, down, all_chains.centres, all_chains.highest, evaluations)
 
@@ -301,7 +305,9 @@ class _Chains:
         # At t = 0 the loss does not count, even if it is infinite.
         gained_loss = t * (log_loss - self._log_loss) if t else 0.0
         gained = sums(squares, torch.float64) / -2 + gained_loss
-        probability = gained.clamp_max(0).exp().nan_to_num(0.0).where(log_loss.isfinite(), 0.0)
+        probability = gained.clamp_max(0).exp().nan_to_num(0.0)
+        # A chain never goes where log l is not defined.
+        probability = probability.where(log_loss.isfinite(), 0.0)
         accepted = self._uniforms() < probability
         for old, new in ((start, z), (start_slope, slope)):
             torch.where(accepted[:, None], new, old, out=old)
@@ -317,9 +323,12 @@ class _Chains:
             cos = math.cos(angle)
             sin = math.sin(angle)
             half = angle / 2
-            table.append((cos, sin, half, 1 - cos - half * sin, sin - half * cos - half))
+            a = 1 - cos - half * sin
+            b = sin - half * cos - half
+            table.append((cos, sin, half, a, b))
         sent = torch.tensor(table, dtype=like.dtype).to(like.device, non_blocking=True)
-        return sent.repeat_interleave(self._chains, 0).T.unsqueeze(2).unbind()
+        rows = sent.repeat_interleave(self._chains, 0)
+        return rows.T.unsqueeze(2).unbind()
 
     def _move_to(self, z: Tensor) -> Tensor:
         """Set the states to z; return log l (rows,)."""
@@ -331,7 +340,8 @@ class _Chains:
     def _evaluated(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """log l (rows,) and its gradient (rows, d) at z; keeps the highest loss."""
         log_loss, slope = self._slopes(self._image, z)
-        self.highest = torch.maximum(self.highest, log_loss.view(-1, self._chains).amax(1))
+        highest = log_loss.view(-1, self._chains).amax(1)
+        self.highest = torch.maximum(self.highest, highest)
         return log_loss, slope
 
     def _over_chains(self, x: Tensor) -> Tensor:
@@ -345,5 +355,6 @@ class _Chains:
     def _others(self) -> Tensor:
         """The sums of z and of grad log l over the *other* chains of the image (2, rows, d)."""
         rows = self._state.flatten(0, 1)
-        others: Tensor = self._over_chains(rows)[:, None] - rows.unflatten(0, (-1, self._chains))
+        by_chain = rows.unflatten(0, (-1, self._chains))
+        others: Tensor = self._over_chains(rows)[:, None] - by_chain
         return others.view_as(self._state)

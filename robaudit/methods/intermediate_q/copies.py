@@ -48,7 +48,8 @@ class Copies:
         log_terms = self.log_parts + log_shares[:, None]
         # logsumexp, added in a fixed order
         highest = log_terms.amax(1)
-        return highest + torch.log(total(torch.exp(log_terms - highest[:, None]), 1))
+        relative = torch.exp(log_terms - highest[:, None])
+        return highest + torch.log(total(relative, 1))
 
     def weights(self, t: float | Tensor, log_density: Tensor) -> tuple[Tensor, Tensor]:
         """l^t / m relative to its maximum (images, copies), and the log of the maximum
@@ -58,13 +59,24 @@ class Copies:
         highest = log_weight.amax(1, keepdim=True).clamp_min(-1e300)
         return torch.exp(log_weight - highest), highest[:, 0]
 
+    def effective_sizes(
+        self, temperatures: Sequence[float], log_density: Tensor
+    ) -> list[tuple[float, Tensor]]:
+        """Each temperature with the effective sample size of every image (images,) there."""
+        sizes = []
+        for t in temperatures:
+            weights, _ = self.weights(t, log_density)
+            sizes.append((t, effective(weights)))
+        return sizes
+
     def tells(self, q: float, weights: Tensor) -> Tensor:
         """Whether the copies suffice to judge the centres next to q (images,), bool."""
-        parts = weights.split(list(self.sizes), 1)[1:]
+        _, *parts = weights.split(list(self.sizes), 1)  # without the plain copies
         below = [i for i, t in enumerate(self.about) if t <= q]
         above = [i for i, t in enumerate(self.about) if t >= q]
         neighbours = {*below[-1:], *above[:1]}
-        return torch.stack([effective(parts[i]) >= _KNOWN for i in neighbours]).any(0)
+        known = [effective(parts[i]) >= _KNOWN for i in neighbours]
+        return torch.stack(known).any(0)
 
     def log_mass(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log E[l^t] at a temperature of each image (images,), its standard error, and the degrees
@@ -86,9 +98,12 @@ class Copies:
         # the parts' weighted sum is m itself.
         controls = torch.exp(self.log_parts[:, 1:] - log_density[:, None]) - 1
         # constant, controls, and last the target: (images, columns, copies)
-        columns = torch.cat([torch.ones_like(weight)[:, None], controls, weight[:, None]], 1)
+        constant = torch.ones_like(weight)
+        columns = torch.cat([constant[:, None], controls, weight[:, None]], 1)
         scale = (total(columns.square()) / n).sqrt()
-        columns = columns / torch.where(scale > _SAME, scale, torch.inf)[..., None]
+        # a column that is only rounding becomes 0
+        divisor = torch.where(scale > _SAME, scale, torch.inf)
+        columns = columns / divisor[..., None]
         known = columns[:, :-1].contiguous()
         target = columns[:, -1]
         products = gram(columns) / n
@@ -104,13 +119,17 @@ class Copies:
         residual = residual * scale[:, -1:] / free
         # The parts have fixed numbers of copies: their variances add up (stratified sampling).
         by_part = residual.split(list(self.sizes), 1)
-        variance = torch.stack([variance_over(part, 1) * part.shape[1] for part in by_part], 1)
-        error = (total(variance).sqrt() / (n * mass)).nan_to_num(1.0).clamp_min(_ROUNDING)
+        variances = [variance_over(part, 1) * part.shape[1] for part in by_part]
+        variance = total(torch.stack(variances, 1))
+        error = variance.sqrt() / (n * mass)
+        error = error.nan_to_num(1.0).clamp_min(_ROUNDING)
 
         # The squared coefficient of variation of the mean of squares is sum s^2 / (sum s)^2 - 1/n.
-        square = (residual - total(residual)[:, None] / n).square()
-        share_of_squares = (total(square.square()) / total(square).square()).nan_to_num(1.0)
-        return highest + torch.log(mass), error, 2 / (share_of_squares - 1 / n)
+        mean_residual = total(residual)[:, None] / n
+        square = (residual - mean_residual).square()
+        share_of_squares = total(square.square()) / total(square).square()
+        degrees = 2 / (share_of_squares.nan_to_num(1.0) - 1 / n)
+        return highest + torch.log(mass), error, degrees
 
 
 def _inverse(products: Tensor) -> Tensor:
@@ -123,9 +142,10 @@ def _inverse(products: Tensor) -> Tensor:
     lower, failed = cholesky(products + _RIDGE * unit)
     solvable = failed[:, None, None] == 0
     lower = torch.where(solvable, lower, unit)
-    inverse = torch.stack(
-        [cholesky_solve(column.expand(len(lower), -1), lower) for column in unit], 2
-    )
+    solutions = []
+    for column in unit:
+        solutions.append(cholesky_solve(column.expand(len(lower), -1), lower))
+    inverse = torch.stack(solutions, 2)
     only_constant = unit[:1] * unit[:, :1]
     return torch.where(solvable, inverse, only_constant)
 
@@ -204,7 +224,7 @@ def starts(copies: Copies, temperatures: Sequence[float], orders: Sequence[float
     """
     log_density = copies.log_density
     results = []
-    sizes = [(t, effective(copies.weights(t, log_density)[0])) for t in temperatures]
+    sizes = copies.effective_sizes(temperatures, log_density)
     for q in orders:
         weights, _ = copies.weights(q, log_density)
         candidates = [(t, size) for t, size in sizes if t < q]
@@ -240,5 +260,5 @@ def effective(weights: Tensor) -> Tensor:
 
     Source: Kong 1992.
     """
-    # NaN if no copy has a weight
-    return (total(weights).square() / total(weights.square())).nan_to_num(1.0)
+    size = total(weights).square() / total(weights.square())
+    return size.nan_to_num(1.0)  # NaN if no copy has a weight

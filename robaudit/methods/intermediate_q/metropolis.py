@@ -106,9 +106,9 @@ def metropolis(
     for number in range(first, first + moves):
         rotates = number % 2 == 0 or coordinates > MOST_COORDINATES
         if rotates:
-            cos = walk.angle.cos()[image].to(walk.z.dtype).view(shape)
-            sin = walk.angle.sin()[image].to(walk.z.dtype).view(shape)
-            proposal = cos * walk.z + sin * normals()
+            cos = walk.angle.cos()[image].to(walk.z.dtype)
+            sin = walk.angle.sin()[image].to(walk.z.dtype)
+            proposal = cos.view(shape) * walk.z + sin.view(shape) * normals()
         else:
             # odd moves replace coordinate 0, 1, 2, ... in turn
             proposal = walk.z.clone()

@@ -35,7 +35,8 @@ _SURE = 0.975  # quantile of two-sided 95 % intervals
 
 def temperature_grid(highest: float, temperatures: int) -> tuple[float, ...]:
     """Temperatures from 0 to the highest, denser at small values (t ~ i^3)."""
-    return tuple(highest * (i / (temperatures - 1)) ** _POWER for i in range(temperatures))
+    last = temperatures - 1
+    return tuple(highest * (i / last) ** _POWER for i in range(temperatures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,19 +178,22 @@ def _control_weights(log_loss: Tensor, controls: Tensor) -> tuple[Tensor, ...]:
     # Controls may be many orders of magnitude apart: normalise every column.
     scale = mean_over(mean_over(columns.square(), 1), 2).sqrt()  # (columns, images)
     scale = torch.where(scale > 0, scale, 1.0)
-    # (images * chains, columns, w)
-    scaled = (columns / scale[:, None, :, None]).permute(2, 3, 0, 1).flatten(0, 1)
-    own = gram(scaled).unflatten(0, (images, chains)) / w
+    scaled = columns / scale[:, None, :, None]
+    by_chain = scaled.permute(2, 3, 0, 1).flatten(0, 1)  # (images * chains, columns, w)
+    own = gram(by_chain).unflatten(0, (images, chains)) / w
     # Products over the other chains: those of all chains less the chain's own.
-    products = (mean_over(own, 1)[:, None] - own / chains).flatten(0, 1)
+    others = mean_over(own, 1)[:, None] - own / chains
+    products = others.flatten(0, 1)
     unit = torch.eye(products.shape[1] - 1, dtype=log_loss.dtype, device=log_loss.device)
     ridge = _RIDGE * unit
     lower, failed = cholesky(products[:, :-1, :-1] + ridge)
     lower = torch.where(failed[:, None, None] == 0, lower, ridge / _RIDGE)
     solved = cholesky_solve(products[:, :-1, -1], lower)
     # Where it cannot be solved nothing is subtracted.
-    solved = torch.where(failed[:, None] == 0, solved, 0.0).unflatten(0, (images, chains))
-    weights = solved * (scale[-1] / scale[:-1]).T[:, None]  # (images, chains, columns)
+    solved = torch.where(failed[:, None] == 0, solved, 0.0)
+    solved = solved.unflatten(0, (images, chains))
+    unscale = scale[-1] / scale[:-1]  # (columns, images)
+    weights = solved * unscale.T[:, None]  # (images, chains, columns)
     by_control: tuple[Tensor, ...] = weights[..., _TREND:].unbind(2)
     return by_control
 
@@ -197,7 +201,9 @@ def _control_weights(log_loss: Tensor, controls: Tensor) -> tuple[Tensor, ...]:
 def _spread(log_loss: Tensor) -> Tensor:
     """The spread of an image's chains in a window: sum of squares around their mean at each
     temperature (images, 1)."""
-    return total(total((log_loss - mean_over(log_loss, 2)[..., None]).square()), 0)[:, None]
+    mean = mean_over(log_loss, 2)[..., None]
+    squares = (log_loss - mean).square()
+    return total(total(squares), 0)[:, None]
 
 
 @lru_cache(maxsize=4096)

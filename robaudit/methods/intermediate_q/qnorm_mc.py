@@ -62,11 +62,11 @@ class QNormMc(QNorm):
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q from the same copies."""
         target = self.targets(batch)
-        log_loss = torch.empty(
-            (len(batch.x), self.draws), dtype=torch.float64, device=batch.x.device
-        )
+        shape = (len(batch.x), self.draws)
+        log_loss = torch.empty(shape, dtype=torch.float64, device=batch.x.device)
         for noisy, logits in batch.noisy_logits(self.draws):
-            log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
+            losses, _ = log_cross_entropy(logits, target[noisy.image])
+            log_loss[noisy.image, noisy.draw] = losses
         highest = log_loss.amax(1)
         # for each q: log Z, effective sample size and largest share of each image
         norms = [torch.stack([*log_norm(log_loss, q)], dim=1).tolist() for q in self.q]
