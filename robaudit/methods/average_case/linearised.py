@@ -45,7 +45,7 @@ class FewClasses(Estimator):
         description="with more than 33 classes: the most classes whose gradients are taken",
     )
 
-    def most(self, classes: int) -> int | None:
+    def most_margins(self, classes: int) -> int | None:
         """The most margins selected for a model with this many classes; None for all."""
         return None if classes - 1 <= max(ALL, self.classes) else self.classes
 

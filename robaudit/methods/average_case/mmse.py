@@ -69,7 +69,7 @@ class Mmse(FewClasses):
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, a forward pass per draw, a backward pass per draw and margin, and the
         passes that select classes."""
-        most = self.most(classes)
+        most = self.most_margins(classes)
         if most is None:
             return 1 + self.draws, self.draws * (classes - 1)
         return 1 + SELECTING_FORWARDS + self.draws, self.draws * most
@@ -78,7 +78,7 @@ class Mmse(FewClasses):
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
         independent = self.draws // 2 if self.pairs else self.draws
         groups = min(_GROUPS, independent)
-        most = self.most(batch.classes)
+        most = self.most_margins(batch.classes)
         return batch.noisy_linear(self.draws, pairs=self.pairs, groups=groups, most=most)
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:

@@ -80,6 +80,7 @@ class NoiseTolerance(Estimator):
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, and typical passes of the search."""
+        # The number does not depend on the cap or the smallest level.
         return 1 + self._plan(1.0, 0.0).usual_passes, 0
 
     @property
@@ -100,6 +101,7 @@ class NoiseTolerance(Estimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search all images side by side."""
         plan = self._plan(self.largest(batch), batch.noise.least)
+        # None on the CPU; on CUDA it holds draws, so that choosing among them takes one launch.
         pool = batch.engine.pool(batch.x, batch.ids, batch.at.noise)
         predicted: NDArray[np.int64] = batch.predicted.cpu().numpy()
 

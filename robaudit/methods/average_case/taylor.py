@@ -34,7 +34,7 @@ class Taylor(FewClasses):
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, a differentiated pass, a backward pass per margin, and beyond 33 classes
         the passes that select."""
-        most = self.most(classes)
+        most = self.most_margins(classes)
         if most is None:
             return 2, classes - 1
         return 2 + SELECTING_FORWARDS, most
@@ -42,7 +42,7 @@ class Taylor(FewClasses):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the
         link."""
-        tangent = batch.tangent(self.most(batch.classes))
+        tangent = batch.tangent(self.most_margins(batch.classes))
         selection = tangent.selection
         # Lemma 3.1 of Han et al.: z_i = c_i / (sigma |u_i|), R the correlations of the u_i . eps
         z, r = standardise(tangent.mean, batch.amplitude**2 * tangent.gram)

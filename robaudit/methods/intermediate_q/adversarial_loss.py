@@ -84,7 +84,8 @@ class AdversarialLoss(LossEstimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search, in groups of images that fit into memory."""
         target = self.targets(batch)
-        ball = batch.noise.ball(batch.level)
+        ball = batch.noise.ball(batch.level)  # None: a kind that fills no ball
+        # The random search holds latent variables, the ascent pixels.
         values = max(math.prod(batch.x.shape[1:]), math.prod(batch.latent_shape))
         log_losses = list[Tensor]()
         classes = list[Tensor]()

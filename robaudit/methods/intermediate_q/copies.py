@@ -66,16 +66,16 @@ class Copies:
         sizes = []
         for t in temperatures:
             weights, _ = self.weights(t, log_density)
-            sizes.append((t, effective(weights)))
+            sizes.append((t, effective_sample_size(weights)))
         return sizes
 
-    def tells(self, q: float, weights: Tensor) -> Tensor:
+    def can_judge(self, q: float, weights: Tensor) -> Tensor:
         """Whether the copies suffice to judge the centres next to q (images,), bool."""
         _, *parts = weights.split(list(self.sizes), 1)  # without the plain copies
         below = [i for i, t in enumerate(self.about) if t <= q]
         above = [i for i, t in enumerate(self.about) if t >= q]
         neighbours = {*below[-1:], *above[:1]}
-        known = [effective(parts[i]) >= _KNOWN for i in neighbours]
+        known = [effective_sample_size(parts[i]) >= _KNOWN for i in neighbours]
         return torch.stack(known).any(0)
 
     def log_mass(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -228,9 +228,9 @@ def starts(copies: Copies, temperatures: Sequence[float], orders: Sequence[float
     for q in orders:
         weights, _ = copies.weights(q, log_density)
         candidates = [(t, size) for t, size in sizes if t < q]
-        reached, ess = reach([*candidates, (q, effective(weights))], ENOUGH)
+        reached, ess = reach([*candidates, (q, effective_sample_size(weights))], ENOUGH)
         if copies.about:
-            known = copies.tells(q, weights)
+            known = copies.can_judge(q, weights)
         else:
             known = torch.ones_like(reached, dtype=torch.bool)
         results.append(Start(reached, *copies.log_mass(reached), ess, known))
@@ -255,7 +255,7 @@ def reach(sizes: Sequence[tuple[float, Tensor]], enough: float) -> tuple[Tensor,
     return reached, ess
 
 
-def effective(weights: Tensor) -> Tensor:
+def effective_sample_size(weights: Tensor) -> Tensor:
     """The effective sample size (sum w)^2 / sum w^2 (images,) of weights (images, copies).
 
     Source: Kong 1992.

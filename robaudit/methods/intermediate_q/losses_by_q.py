@@ -154,8 +154,9 @@ def _losses(
 ) -> Losses:
     """The losses at one noise level, from its results by name; ``orders``: from :func:`_orders`."""
     parts = {name: ResultName.parse(name).part for name in columns}
+    # A loss without an order is the maximum, as of an attack.
     limits = [name for name, part in parts.items() if part is None or part.number == math.inf]
-    # The largest q is nearest to the worst case; the first estimator if several have it.
+    # The largest q is nearest to the worst case; max takes the first estimator if several have it.
     ranking_estimator = max(orders, key=lambda estimator: orders[estimator][-1][0])
     _, ranking_name = orders[ranking_estimator][-1]
     ranking = columns[ranking_name]
@@ -166,6 +167,7 @@ def _losses(
     def result(q: float, name: str) -> LossResult:
         rows = columns[name]
         values = dict(zip(rows.names, rows.values.tolist(), strict=True))
+        # For rows without an upper end tables print "at least" the lower end.
         unbounded = rows.take(rows.is_open_above)
         lowers = dict(zip(unbounded.names, unbounded.lowers.tolist(), strict=True))
         return LossResult(

@@ -34,7 +34,7 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
             continue
         same = estimator == other_estimator
         if q < other_q if same else q == other_q:
-            # Norms of one estimator come from the same copies: their order holds whatever its bias.
+            # Norms of one estimator come from the same copies: they rise with q whatever its bias.
             least = interval_ends(row)[0]
             most = interval_ends(other)[1]
             yield BoundingPair(
@@ -49,6 +49,7 @@ def _target(row: Row) -> int | None:
     return None if row.loss is None else row.loss.target
 
 
+# (E[l^q])^(1/q) does not fall as q rises; losses agree up to the rounding of their passes.
 NORMS_RISE = Relation(
     "Z_q rises with q",
     "norms of the same losses rise with their order, and estimators of the same norm agree",

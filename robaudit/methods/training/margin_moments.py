@@ -109,7 +109,7 @@ def ranked_others(logits: Tensor, labels: Tensor, most: int) -> tuple[Tensor, Te
     return ranked.values, ranked.indices
 
 
-def of_label(values: Tensor, labels: Tensor) -> Tensor:
+def value_at_label(values: Tensor, labels: Tensor) -> Tensor:
     """The value at each image's label (n,)."""
     return values.gather(1, labels[:, None])[:, 0]
 

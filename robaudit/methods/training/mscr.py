@@ -9,8 +9,8 @@ from robaudit.methods.training.margin_moments import (
     SQRT2,
     LogitMoments,
     SmoothedObjective,
-    of_label,
     ranked_others,
+    value_at_label,
 )
 from robaudit.numerics.normal_moments import mean_of_larger
 
@@ -50,5 +50,5 @@ class Mscr(SmoothedObjective):
         else:
             largest = means[:, 0]
         # SM of equation 6, negative where the label wins
-        negative_margin = largest - of_label(logits.mean, labels)
+        negative_margin = largest - value_at_label(logits.mean, labels)
         return (self.d + negative_margin / (SQRT2 * self.lipschitz)).relu().mean()

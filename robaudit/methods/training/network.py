@@ -134,15 +134,16 @@ def read_images(
     return images, labels
 
 
-def digest_of(images: Tensor, labels: Tensor) -> str:
+def data_digest(images: Tensor, labels: Tensor) -> str:
     """sha256 (hex) of images and labels."""
+    # The shape first: the same bytes in another shape are other images.
     digest = hashlib.sha256(str(tuple(images.shape)).encode())
     for values in (images, labels):
         digest.update(values.contiguous().numpy().data)
     return digest.hexdigest()
 
 
-def check_classes(network: nn.Module, images: Tensor, labels: Tensor, where: str) -> None:
+def check_fit(network: nn.Module, images: Tensor, labels: Tensor, where: str) -> None:
     """Refuse a network that does not fit the images or their labels.
 
     Raises:

@@ -37,6 +37,7 @@ class Pgd(Objective):
         noise = Uniform(norm=self.norm)
         latent_shape = noise.latent_shape(shape_of(x))
         z = torch.randn((len(x), *latent_shape), dtype=x.dtype, device=x.device)
+        # One start at random in the ball, as in Madry et al.
         start = noise.noisy(x, z, self.eps, ids=[""] * len(x))
         ball = Ball(self.norm, self.eps, self.clip)
 

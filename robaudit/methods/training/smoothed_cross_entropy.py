@@ -16,4 +16,5 @@ class SmoothedCrossEntropy(SmoothedObjective):
 
     def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean cross-entropy of the mean logits; their variances do not enter."""
+        # -log softmax(mu)_y: section 3.5 (SC-SCE)
         return F.cross_entropy(logits.mean, labels)

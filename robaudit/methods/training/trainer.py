@@ -21,8 +21,8 @@ from robaudit.methods.training.loop import fit
 from robaudit.methods.training.network import (
     build_network,
     build_objective,
-    check_classes,
-    digest_of,
+    check_fit,
+    data_digest,
     model_section,
     read_images,
 )
@@ -72,7 +72,7 @@ def train(
     tasks_of(audit)
     refuse_beyond(audit)
     images, labels = read_images(spec.dataset, spec, listener, trust=trust)
-    identity = spec.identity(digest_of(images, labels))
+    identity = spec.identity(data_digest(images, labels))
     if _finished(folder, identity):
         listener.note(f"{folder / WEIGHTS} is there already")
         return folder
@@ -81,7 +81,7 @@ def train(
         audit_data = read_images(audit.dataset, spec, listener, trust=trust)
     bare, network = build_network(spec, trust=trust)
     for data in ((images, labels), audit_data):
-        check_classes(network, *data, spec.origin.place(("network",)))
+        check_fit(network, *data, spec.origin.place(("network",)))
     _prepare(folder)
     try:
         network = network.to(torch_device)

@@ -91,6 +91,7 @@ class Batch:
     def searching(self) -> Iterator[None]:
         """Put the network in evaluation mode within the block: no dropout, and batch norms keep
         their statistics."""
+        # An attack or a chain must follow one fixed function.
         training = self.network.training
         self.network.eval()
         try:

@@ -8,8 +8,8 @@ from torch import Tensor
 from robaudit.methods.training.margin_moments import (
     LogitMoments,
     SmoothedObjective,
-    of_label,
     ranked_others,
+    value_at_label,
 )
 
 
@@ -37,7 +37,7 @@ class Zhen(SmoothedObjective):
         """The mean shortfall."""
         largest, other = ranked_others(logits.mean, labels, 1)  # (n, 1) each
         other_variance = logits.variance.gather(1, other)[:, 0]
-        spread = (of_label(logits.variance, labels) + other_variance).sqrt()
-        margin = of_label(logits.mean, labels) - largest[:, 0]
+        spread = (value_at_label(logits.variance, labels) + other_variance).sqrt()
+        margin = value_at_label(logits.mean, labels) - largest[:, 0]
         radius = self.sigma * margin / spread  # equation 15
         return (self.d - radius).relu().mean()
