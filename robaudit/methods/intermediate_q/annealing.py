@@ -237,8 +237,8 @@ class _Chains:
             controls[:, k] = sums(products)
             others = self._others()
             self._means.lerp_(others, 1 - _MEMORY)
-        # The sign of the score, and means of sums over the other chains; z . s + d by Stein's
-        # identity, E[z . s] = -d.
+        # The score has the other sign, and sums over the other chains become means. The third
+        # control is z . s + d: E[z . s] = -d by Stein's identity.
         controls[:2] /= -others_count
         controls[2] = z.shape[1] - controls[2]
         shape = (-1, self._chains)

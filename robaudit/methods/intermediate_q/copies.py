@@ -32,8 +32,8 @@ class Copies:
         log_loss: log l (images, copies), float64.
         log_parts: log p / N(0, I) of the parts p (images, parts, copies), float64.
         sizes: number of copies of each part, in order.
-        about: ascending temperatures of the tilted distributions that all parts but the first stand
-            for, if any.
+        about: ascending temperatures whose tilted distributions the parts after the first are
+            centred at, if any.
     """
 
     log_loss: Tensor
