@@ -24,7 +24,7 @@ KEPT = -1
 
 CONFIDENCE = 0.95
 # Shares of the 5 %: all early looks get a tenth together; each main look gets four fifths of what
-# is left, as nine in ten searches end at the first.
+# is left (nine in ten searches end at the first).
 _EARLY = 0.1
 _MAIN = 0.8
 # Draws from look to look: main looks double, early ones are a quarter, a sixteenth, ...

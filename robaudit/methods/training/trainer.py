@@ -181,7 +181,6 @@ def _audit_bytes(spec: TrainingSpec) -> bytes:
         if not isinstance(dataset.get(key), str):
             continue
         path = spec.origin.folder / expanded(dataset[key])
-        # A plugin's kind may mean something else by the key.
         if path.exists():
             dataset[key] = os.path.abspath(path)  # noqa: PTH100  links stay as they are
     document: dict[str, Any] = {
