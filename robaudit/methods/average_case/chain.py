@@ -16,7 +16,7 @@ from robaudit.models.operations import NoRuleError, rule_of
 
 Function = Callable[[Tensor], Tensor]
 
-_FAR = 1e-3
+_FAR = 1e-3  # relative difference of logits that float32 passes do not explain
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,10 @@ class Chain:
 
     def logits(self, x: Tensor) -> Tensor:
         """Run the network again, in float64."""
-        for i, function in enumerate(self.affine):
-            x = (
-                function(x.reshape(-1, *self.shapes[i])).clamp_min(0)
-                if i < len(self.affine) - 1
-                else function(x)
-            )
-        return x
+        *hidden, last = self.affine
+        for function, shape in zip(hidden, self.shapes[:-1], strict=True):
+            x = function(x.reshape(-1, *shape)).clamp_min(0)
+        return last(x)
 
 
 @once_a_model
@@ -66,40 +63,54 @@ def chain_of(model: LogitModel, image: Tensor) -> Chain:
     graph = record(model, image.to(model.device, model.dtype))
     if graph.obstacle:
         raise _refusal(model, graph.obstacle)
-    steps = graph.steps[1:]
-    cut = bool(steps) and steps[-1].name == "log_softmax"
-    chain = _of_steps(steps[:-1] if cut else steps, tuple(image.shape), model)
-    other = torch.stack([1 - image, image.flip(-1), image * 0.5]).to(model.device, model.dtype)
-    with torch.no_grad():
-        expected = model(other).double()
-        try:
-            actual = chain.logits(other.double())
-        except RuntimeError as error:
-            raise _refusal(
-                model, "it splits or joins images in a way that only works for a single image"
-            ) from error
-    if cut:
-        expected, actual = (
-            logits - logits.logsumexp(1, keepdim=True) for logits in (expected, actual)
-        )
-    if bool(((expected - actual).abs() > _FAR * expected.abs().amax().clamp_min(1e-6)).any()):
-        raise _refusal(
-            model, "what it computes depends on more than the operations of one pass show"
-        )
+    steps = graph.steps[1:]  # the first is the input
+    ends_in_softmax = bool(steps) and steps[-1].name == "log_softmax"
+    if ends_in_softmax:
+        steps = steps[:-1]
+    chain = _from_steps(steps, tuple(image.shape), model)
+    _compare(chain, model, image, ends_in_softmax=ends_in_softmax)
     return chain
 
 
-def _of_steps(steps: Sequence[Step], pixels: Shape, model: LogitModel) -> Chain:
-    """The affine maps between ReLUs, and the input shape of each."""
+def _compare(chain: Chain, model: LogitModel, image: Tensor, *, ends_in_softmax: bool) -> None:
+    """Compare the chain with the network on images that the recording has not seen.
+
+    Raises:
+        ModelError: they differ.
+    """
+    # A network may branch on its input, which a single pass does not show.
+    others = torch.stack([1 - image, image.flip(-1), image * 0.5]).to(model.device, model.dtype)
+    with torch.no_grad():
+        expected = model(others).double()
+        try:
+            actual = chain.logits(others.double())
+        except RuntimeError as error:
+            why = "it splits or joins images in a way that only works for a single image"
+            raise _refusal(model, why) from error
+    if ends_in_softmax:
+        # A log-softmax fixes the sum of exponentials, which the chain leaves free.
+        expected = expected - expected.logsumexp(1, keepdim=True)
+        actual = actual - actual.logsumexp(1, keepdim=True)
+    tolerated = _FAR * expected.abs().amax().clamp_min(1e-6)
+    if bool(((expected - actual).abs() > tolerated).any()):
+        why = "what it computes depends on more than the operations of one pass show"
+        raise _refusal(model, why)
+
+
+def _from_steps(steps: Sequence[Step], pixels: Shape, model: LogitModel) -> Chain:
+    """The affine maps between ReLUs, and the input shape of each.
+
+    Raises:
+        ModelError: an operation has no place in a chain.
+    """
     groups = list[list[Function]]([[]])
     shapes = [pixels]
     for step in steps:
         try:
             affine = rule_of(step).affine
         except NoRuleError as error:
-            raise _refusal(
-                model, f"the operation {step.name}" + (f": {error}" if str(error) else "")
-            ) from error
+            reason = f": {error}" if str(error) else ""
+            raise _refusal(model, f"the operation {step.name}{reason}") from error
         if len(step.operands) > 1:
             raise _refusal(model, f"two branches meet in the operation {step.name}")
         (operand,) = step.operands
@@ -114,6 +125,7 @@ def _of_steps(steps: Sequence[Step], pixels: Shape, model: LogitModel) -> Chain:
 
 
 def _refusal(model: LogitModel, why: str) -> ModelError:
+    """The error for a network that is not a chain."""
     what = f"moments cannot follow noise through it: {why}"
     remedy = (
         "it needs a plain chain of linear layers, convolutions, batch norms, average "
@@ -123,6 +135,8 @@ def _refusal(model: LogitModel, why: str) -> ModelError:
 
 
 def _composed(functions: Sequence[Function]) -> Function:
+    """The functions, one after the other."""
+
     def run(x: Tensor) -> Tensor:
         for function in functions:
             x = function(x)

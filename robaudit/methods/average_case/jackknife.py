@@ -10,11 +10,11 @@ from torch import Tensor
 
 from robaudit.numerics.rowwise import hypot, mean_over, variance_over
 
-_EDGE = 1e-15
+_EDGE = 1e-15  # probabilities stay this far from 0 and 1, where the scale is infinite
 
 
 class Spread(NamedTuple):
-    """Jackknife intervals and standard errors (n,)."""
+    """Jackknife intervals (95 %) and standard errors, (n,) each."""
 
     lower: Tensor
     upper: Tensor
@@ -53,7 +53,8 @@ def jackknife(
     limit for infinitely many draws, up to order 1/n^2. The interval contains both Tukey's interval,
     with a bias-corrected centre, and the interval around the estimate itself:
 
-        inverse([min(y, y') - t_{g-1} se_y, max(y, y') + t_{g-1} se_y]),   y' = y - (g - 1)(mean y - y)
+        inverse([min(y, y') - t_{g-1} se_y, max(y, y') + t_{g-1} se_y]),
+        y' = y - (g - 1)(mean y - y)
 
     std_error is the same formula on the plain scale. The groups count as equally large (they differ
     by at most one draw or pair).
@@ -74,12 +75,16 @@ def jackknife(
 
     groups = len(left_out)
     quantile = float(student.ppf((1 + 0.95) / 2, groups - 1))
-    p = torch.stack([p.clamp(_EDGE, 1 - _EDGE) for p in left_out])
+    p = torch.stack([p.clamp(_EDGE, 1 - _EDGE) for p in left_out])  # (groups, n)
     y = scale(p)
-    factor = (groups - 1) / groups
-    se_y, se_p = ((factor * (groups - 1) * variance_over(x, 0)).sqrt() for x in (y, p))
+    # Tukey 1958: (g - 1) / g times a sum of squares, which is g - 1 times the sample variance
+    factor = (groups - 1) / groups * (groups - 1)
+    se_y = (factor * variance_over(y, 0)).sqrt()
+    se_p = (factor * variance_over(p, 0)).sqrt()
     centre = scale(value.clamp(_EDGE, 1 - _EDGE))
+    # Quenouille 1956
     corrected = centre - (groups - 1) * (mean_over(y, 0) - centre)
     lower = inverse(torch.minimum(centre, corrected) - quantile * se_y)
     upper = inverse(torch.maximum(centre, corrected) + quantile * se_y)
+    # Clamped values may leave the interval by rounding: it must contain them.
     return Spread(torch.minimum(lower, value), torch.maximum(upper, value), se_p)

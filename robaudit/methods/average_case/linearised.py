@@ -15,10 +15,13 @@ from robaudit.numerics.margins import mv_sigmoid
 from robaudit.quantities import P_ROBUST
 
 Link = Literal["normal_cdf", "mv_sigmoid"]
-"""The link from standardised margins z to a probability: Phi_R(z), or 1 / (1 + sum_i exp(-z_i))."""
+"""The link from standardised margins z to a probability: Phi_R(z), or 1 / (1 + sum_i exp(-z_i)).
 
-_VISIBLE = 5e-4
-_VISIBLE_ERROR = 2e-3
+Source: Han et al., Lemma 3.1 and section 3.2.3.
+"""
+
+_VISIBLE = 5e-4  # missing probability that would change the third decimal
+_VISIBLE_ERROR = 2e-3  # of the CDF, three standard errors: twice what it aims at
 
 
 class FewClasses(Estimator):
@@ -42,40 +45,48 @@ class FewClasses(Estimator):
         description="with more than 33 classes: the most classes whose gradients are taken",
     )
 
-    def most(self, classes: int) -> int | None:
+    def most_margins(self, classes: int) -> int | None:
         """The most margins selected for a model with this many classes; None for all."""
         return None if classes - 1 <= max(ALL, self.classes) else self.classes
 
 
 def cdf_notes(error: Tensor) -> list[str]:
-    """A note for each image if the numerical error of the normal CDF (3 standard errors) could show
-    in the third decimal."""
+    """A note for each image whose numerical error of the normal CDF (3 standard errors) could show
+    in the third decimal; "" for the others."""
     return [f"normal CDF within {e:.1g}" if e > _VISIBLE_ERROR else "" for e in error.tolist()]
 
 
 def linked(
     link: Link, z: Tensor, r: Tensor, selection: Selection, images: int
 ) -> tuple[Tensor, Tensor | None, list[str]]:
-    """Probabilities of standardised margins (rows, k), where the first rows are the images' values;
-    numerical errors of the normal CDF, or None; and a note for each image if an error, or the
-    estimated effect of omitted classes, could show.
+    """The probabilities that all margins stay positive.
+
+    Args:
+        link: from standardised margins to a probability.
+        z, r: standardised margins (rows, k) and their correlations (rows, k, k).
+        selection: the margins of each image.
+        images: the first rows are the images' values; others leave out a group of draws.
+
+    Returns:
+        Probabilities (rows,); numerical errors of the normal CDF (rows,), or None; and a note for
+        each image where an error, or the estimated effect of omitted classes, could show.
     """
     if link == "mv_sigmoid":
         probabilities = mv_sigmoid(z)
         errors = None
+        p = probabilities[:images]
         notes = [""] * images
+        missing = selection.odds_effect(p)
     else:
         probabilities, errors = mvn_cdf(z, r)
         probabilities = probabilities.clamp(0, 1)
+        p = probabilities[:images]
         notes = cdf_notes(errors[:images])
-    p = probabilities[:images]
-    missing = selection.odds_effect(p) if errors is None else torch.minimum(selection.failure, p)
+        # The union bound of the omitted failures; no more than p can be missing.
+        missing = torch.minimum(selection.failure, p)
     remarks = [
         f"classes left out: about {m:.0e} of failure (estimated)" if m > _VISIBLE else ""
         for m in missing.tolist()
     ]
-    return (
-        probabilities,
-        errors,
-        ["; ".join(filter(None, pair)) for pair in zip(notes, remarks, strict=True)],
-    )
+    joined = ["; ".join(filter(None, pair)) for pair in zip(notes, remarks, strict=True)]
+    return probabilities, errors, joined

@@ -14,7 +14,7 @@ from torch import Tensor
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
 from robaudit.engine.votes import flip_by_votes
-from robaudit.methods.average_case.mc import looked_once
+from robaudit.methods.average_case.mc import results_of_one_copy
 from robaudit.methods.average_case.mvn import mvn_cdf
 from robaudit.methods.average_case.review import FitReview
 from robaudit.numerics.intervals import antithetic_share
@@ -35,24 +35,27 @@ from robaudit.runs.rows import packed
 from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 GROUPS = 8
+"""Groups of pairs of the jackknife; ``draws`` is a multiple of 16, so that they are equally
+large."""
 FALSE_ALARMS = 0.01
+"""The most images with normal margins whose fit is rejected, as a share."""
 SURE = 0.999
 """Confidence of the interval of an image's votes that its fit must lie in."""
 COMPETITIVE = 64
-_EDGE = 1e-15
+"""The most margins in the CDF, whose cost grows with the square of their number."""
+_EDGE = 1e-15  # probabilities stay this far from 0 and 1, where the probit is infinite
 _LOGITS = {"cpu": 1 << 21, "other": 1 << 26}  # values of noisy copies held at once
-# values of the pairs without each group, processed at once
-_VALUES = {
-    "cpu": 1 << 17,
-    "other": 1 << 24,
-}
-# tolerated errors: of the value, and of the values without each group (shared points: their errors
-# cancel)
+# Values of the pairs without each group, processed at once: with many draws, all at once would hold
+# eight times as much and be slower.
+_VALUES = {"cpu": 1 << 17, "other": 1 << 24}
+# Tolerated errors of the CDF: for the value, and for the values without each group. These see the
+# same lattice points as the value, so that the errors of their differences nearly cancel.
 _CDF = 1e-3
-_CDF_APART = 4e-3
-_VISIBLE = 2e-3
-_ROUNDING = 1e-5
-# a skewness of .5 changes the tail beyond 3 standard deviations by 2.4 times its size (Edgeworth)
+_CDF_LEFT_OUT = 4e-3
+_VISIBLE = 2e-3  # numerical error above which the row has a note: twice the tolerated one
+_ROUNDING = 1e-5  # a shift of the probability below it comes from rounded float32 logits
+# By Edgeworth's expansion a skewness of .5 changes the tail beyond 3 standard deviations by 2.4
+# times its size.
 _TAIL_MULTIPLE = 3.0
 
 
@@ -125,57 +128,75 @@ class LogitGaussian(Estimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Draw a few images at a time, and fit all together."""
         if not batch.noise.random:
-            return looked_once(batch)
+            return results_of_one_copy(batch)
         predicted = batch.predicted.cpu()
         others = batch.others.cpu()
         winners = list[Tensor]()
         bits = list[str]()
         statistics = list[Statistics]()
-        step = max(1, _LOGITS[_kind(batch.x)] // (self.draws * batch.classes))
-        for images in torch.arange(len(predicted)).split(step):
-            g, won = _draw(batch, images.tolist(), self.draws)
-            winners += won
-            bits += packed(won == predicted[images, None])
+        values_of_image = self.draws * batch.classes
+        images_at_once = max(1, _LOGITS[_device_kind(batch.x)] // values_of_image)
+        for images in torch.arange(len(predicted)).split(images_at_once):
+            g, winner = _draw(batch, images.tolist(), self.draws)
+            winners += winner
+            bits += packed(winner == predicted[images, None])
             if batch.noise.nearly_normal:
                 statistics.append(Statistics.of(g))
-        fits: Sequence[MarginFit | None] = (
-            fitted(statistics) if statistics else [None] * len(winners)
-        )
+        fits: Sequence[MarginFit | None] = [None] * len(winners)
+        if statistics:
+            fits = fitted(statistics)
         results = []
-        for label, other, won, text, fit in zip(
-            predicted.tolist(), others, winners, bits, fits, strict=True
-        ):
-            kept = won == label
-            stored = (
-                text if kept.any() and not kept.all() and len(won) <= MOST_STORED_DRAWS else None
-            )
-            counts = torch.bincount(won[won >= 0], minlength=batch.classes).tolist()
-            votes = Votes(
-                tuple(counts), int((won < 0).sum()), int((kept[0::2] != kept[1::2]).sum()), stored
-            )
-            if fit is not None and fit.normal and not contradicted(fit.value, votes, label):
-                results.append(fit.result(votes, flips_to=int(other[int(fit.deciding)])))
+        rows = zip(predicted.tolist(), others, winners, bits, fits, strict=True)
+        for target, other_classes, winner, text, fit in rows:
+            kept = winner == target
+            votes = _votes(winner, kept, batch.classes, text)
+            if fit is not None and fit.normal and not contradicted(fit.value, votes, target):
+                flips_to = int(other_classes[int(fit.deciding)])
+                results.append(fit.result(votes, flips_to=flips_to))
             else:
-                results.append(by_votes(votes, kept, label, fit))
+                results.append(by_votes(votes, kept, target, fit))
         return results
 
 
 def _draw(batch: ImageBatch, images: list[int], draws: int) -> tuple[Tensor, Tensor]:
-    """Margins of noisy copies (images, draws, classes - 1), float64, and winning classes (images,
-    draws) on the host, -1 if not finite."""
+    """Draw antithetic copies of some images.
+
+    Returns:
+        Their margins (images, draws, classes - 1), float64, and their classes (images, draws) on
+        the host, -1 for a copy with non-finite logits.
+    """
     target = batch.predicted[images]
-    logits = torch.empty(
-        (len(images) * draws, batch.classes), dtype=torch.float64, device=target.device
-    )
+    shape = (len(images), draws)
+    rows = len(images) * draws
+    logits = torch.empty((rows, batch.classes), dtype=torch.float64, device=target.device)
     for noisy, part in batch.noisy_logits(draws, images, pairs=True, orthogonal=True):
         logits[noisy.image * draws + noisy.draw] = part.double()
-    g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
-    return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(
-        len(images), draws
-    ).cpu()
+    g = margins(logits, target.repeat_interleave(draws))
+    finite = logits.isfinite().all(1)
+    winner = torch.where(finite, logits.argmax(1), -1)
+    return g.view(*shape, -1), winner.view(shape).cpu()
 
 
-def _kind(x: Tensor) -> str:
+def _votes(winner: Tensor, kept: Tensor, classes: int, text: str) -> Votes:
+    """The votes of an image's copies.
+
+    Args:
+        winner: the class of each copy (draws,), -1 for non-finite logits, pairs in turn.
+        kept: whether each copy kept the class of the clean image (draws,), bool.
+        classes: their number.
+        text: ``kept`` as text.
+    """
+    counts = torch.bincount(winner[winner >= 0], minlength=classes).tolist()
+    broken = int((winner < 0).sum())
+    split_pairs = int((kept[0::2] != kept[1::2]).sum())
+    # Equal bits need no text: the counts say them all.
+    differ = kept.any() and not kept.all()
+    stored = text if differ and len(winner) <= MOST_STORED_DRAWS else None
+    return Votes(tuple(counts), broken, split_pairs, stored)
+
+
+def _device_kind(x: Tensor) -> str:
+    """The key of limits that depend on the device."""
     return "cpu" if x.device.type == "cpu" else "other"
 
 
@@ -258,45 +279,79 @@ class Statistics(NamedTuple):
     def of(cls, g: Tensor) -> Statistics:
         """From margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of
         8."""
+        # NaN counts as a failure, as everywhere; infinite margins keep their sign.
         even, odd = halves(torch.nan_to_num(g, nan=-1e30, posinf=1e30, neginf=-1e30))
         mean = mean_over(even, 1)
         v_even = variance_over(even, 1)
         variance = v_even + mean_over(odd.square(), 1)
-        z = torch.where(
-            variance > 0, mean / variance.sqrt(), torch.where(mean > 0, torch.inf, -torch.inf)
-        )
+        varies = variance > 0
+        # A margin that does not vary never fails if it is positive, and always otherwise.
+        constant = torch.where(mean > 0, torch.inf, -torch.inf)
+        z = torch.where(varies, mean / variance.sqrt(), constant)
         order = z.argsort(dim=1, stable=True)
-        first = order[:, :1]
-        left = z.gather(1, order[:, COMPETITIVE:])
-        omitted = total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(mean[:, 0])
-        share = torch.where(variance > 0, v_even / torch.where(variance > 0, variance, 1.0), 0.0)
-        chosen = order[:, :COMPETITIVE, None].transpose(1, 2)
-        even, odd = (part.gather(2, chosen.expand(-1, even.shape[1], -1)) for part in (even, odd))
-        step = max(1, _VALUES[_kind(g)] // (GROUPS * even[0].numel()))
-        parts = [_left_out(*pair) for pair in zip(even.split(step), odd.split(step), strict=True)]
-        pairs = torch.full_like(omitted, even.shape[1])
+        deciding = order[:, :1]  # (batch, 1)
+        omitted = torch.zeros_like(mean[:, 0])
+        if order.shape[1] > COMPETITIVE:
+            rest = z.gather(1, order[:, COMPETITIVE:])
+            omitted = total(normal_cdf(-rest))
+        # Only the even part leaves an error in the mean of antithetic pairs.
+        divisor = torch.where(varies, variance, 1.0)
+        even_share = torch.where(varies, v_even / divisor, 0.0)
+
+        h = even.shape[1]
+        competing = order[:, :COMPETITIVE, None].transpose(1, 2)  # (batch, 1, k)
+        competing = competing.expand(-1, h, -1)
+        even = even.gather(2, competing)
+        odd = odd.gather(2, competing)
+        values_of_image = GROUPS * even[0].numel()
+        images_at_once = max(1, _VALUES[_device_kind(g)] // values_of_image)
+        pieces = zip(even.split(images_at_once), odd.split(images_at_once), strict=True)
+        parts = [_with_and_without_groups(*piece) for piece in pieces]
+        mean, covariance, shift = (torch.cat(part) for part in zip(*parts, strict=True))
+
+        pairs = torch.full_like(omitted, h)
+        # After the selection the deciding margin is the first.
         skewness, kurtosis, p_value = shape_of_pairs(even[:, :, 0], odd[:, :, 0])
         # A margin that is the same in all copies, as of tied logits, has no distribution to fit.
-        p_value = torch.where(variance.gather(1, first)[:, 0] > 0, p_value, 0.0)
-        about = pairs, share.gather(1, first)[:, 0] / pairs, first[:, 0], omitted
-        mean, covariance, shift = (torch.cat(part) for part in zip(*parts, strict=True))
-        return cls(mean, covariance, shift, *about, skewness, kurtosis, p_value)
-
-
-def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, covariance and reflection shift from all pairs and without each group of pairs, (batch,
-    1 + groups, ...) each."""
-    statistics = []
-    for e, o in ((even, odd), (without_each_group(even, GROUPS), without_each_group(odd, GROUPS))):
-        moments = pair_moments(e, o)
-        statistics.append(
-            [
-                x.unflatten(0, (-1, len(even)))
-                for x in (moments.mean, moments.covariance, reflection_shift(e, o))
-            ]
+        deciding_varies = variance.gather(1, deciding)[:, 0] > 0
+        p_value = torch.where(deciding_varies, p_value, 0.0)
+        return cls(
+            mean=mean,
+            covariance=covariance,
+            shift=shift,
+            pairs=pairs,
+            mean_variance=even_share.gather(1, deciding)[:, 0] / pairs,
+            deciding=deciding[:, 0],
+            omitted=omitted,
+            skewness=skewness,
+            kurtosis=kurtosis,
+            p_value=p_value,
         )
+
+
+def _with_and_without_groups(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, covariance and reflection shift from all pairs, and without each group of pairs.
+
+    Args:
+        even, odd: the parts of the pairs (batch, pairs, k).
+
+    Returns:
+        (batch, 1 + groups, k), (batch, 1 + groups, k, k) and (batch, 1 + groups).
+    """
+    all_pairs = (even, odd)
+    fewer_pairs = (without_each_group(even, GROUPS), without_each_group(odd, GROUPS))
+    means = []
+    covariances = []
+    shifts = []
+    for even_part, odd_part in (all_pairs, fewer_pairs):
+        # rows of a group are adjacent: (1 or groups) * batch
+        groups_first = (-1, len(even))
+        moments = pair_moments(even_part, odd_part)
+        means.append(moments.mean.unflatten(0, groups_first))
+        covariances.append(moments.covariance.unflatten(0, groups_first))
+        shifts.append(reflection_shift(even_part, odd_part).unflatten(0, groups_first))
     mean, covariance, shift = (
-        torch.cat(both).transpose(0, 1) for both in zip(*statistics, strict=True)
+        torch.cat(parts).transpose(0, 1) for parts in (means, covariances, shifts)
     )
     return mean, covariance, shift
 
@@ -317,49 +372,79 @@ def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
     from scipy.stats import t as student
 
     s = Statistics(*map(torch.cat, zip(*parts, strict=True)))
-    # One call for all images and groups: a call costs more than its rows.
-    tolerance = torch.full_like(s.shift, _CDF_APART)
-    tolerance[:, 0] = _CDF
-    p, errors = (
-        x.view(s.shift.shape)
-        for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1), tolerance.flatten())
-    )
+    p, errors = _probabilities(s)
     plain = p[:, 0]
-    left_out = p[:, 1:].T
+    left_out = p[:, 1:].T  # (groups, images)
+    # Omitted margins lower p by at most the sum of their failures (Boole), and p is at least 0.
     error = errors[:, 0] + torch.minimum(s.omitted, plain)
+
     shift = s.shift[:, 0]
-    shifts = s.shift[:, 1:].T
-    weight = _shrinkage(shift, _jackknife(shifts))
+    shifts_left_out = s.shift[:, 1:].T
+    weight = _shrinkage(shift, _jackknife(shifts_left_out))
     value = _shifted(plain, weight * shift)
+    fully_corrected = _shifted(plain, shift)
+
     delta = _delta(s.mean_variance, s.pairs, _probit(plain))
-    spread = torch.maximum(_jackknife(_probit(_shifted(left_out, weight * shifts))), delta)
+    corrected_left_out = _shifted(left_out, weight * shifts_left_out)
+    spread = torch.maximum(_jackknife(_probit(corrected_left_out)), delta)
     reach = float(student.ppf(0.975, GROUPS - 1)) * spread
-    # corrected, and fully corrected
-    centres = torch.stack([_probit(value), _probit(_shifted(plain, shift))])
-    lower = torch.minimum(normal_cdf(centres - reach).amin(0) - error, value).clamp_min(0)
-    upper = torch.maximum(normal_cdf(centres + reach).amax(0) + error, value).clamp_max(1)
-    std_error = hypot(
-        torch.maximum(_density(centres[0]) * spread, _density(_probit(plain)) * delta), error / 3
+    centres = torch.stack([_probit(value), _probit(fully_corrected)])
+    lowest = normal_cdf(centres - reach).amin(0) - error
+    highest = normal_cdf(centres + reach).amax(0) + error
+    lower = torch.minimum(lowest, value).clamp_min(0)
+    upper = torch.maximum(highest, value).clamp_max(1)
+    # From the probit scale to p by the density of z, at the value and at the plain fit.
+    sampling_error = torch.maximum(
+        _density(centres[0]) * spread,
+        _density(_probit(plain)) * delta,
     )
-    shape = s.deciding, s.skewness, s.kurtosis, s.p_value > FALSE_ALARMS
-    table = torch.stack(
-        [x.double() for x in (value, lower, upper, std_error, error, value - plain, *shape)], 1
+    # The numerical error is three standard errors.
+    std_error = hypot(sampling_error, error / 3)
+
+    normal = s.p_value > FALSE_ALARMS
+    columns = (
+        value,
+        lower,
+        upper,
+        std_error,
+        error,
+        value - plain,
+        s.deciding,
+        s.skewness,
+        s.kurtosis,
+        normal,
     )
+    # One table: on CUDA a single transfer to the host.
+    table = torch.stack([column.double() for column in columns], 1)
     return [MarginFit(*row) for row in table.tolist()]
+
+
+def _probabilities(s: Statistics) -> tuple[Tensor, Tensor]:
+    """P[N(m, S) > 0] from all pairs and without each group, and its numerical error, (images, 1 +
+    groups) each."""
+    tolerance = torch.full_like(s.shift, _CDF_LEFT_OUT)
+    tolerance[:, 0] = _CDF
+    # One call for all images and groups: a call costs more than its rows.
+    z, r = standardise(s.mean.flatten(0, 1), s.covariance.flatten(0, 1))
+    p, error = mvn_cdf(z, r, tolerance=tolerance.flatten())
+    return p.clamp(0, 1).view(s.shift.shape), error.view(s.shift.shape)
 
 
 def _jackknife(left_out: Tensor) -> Tensor:
     """The jackknife standard error from the values without each group: (groups, batch) ->
     (batch,)."""
     groups = len(left_out)
+    # Efron 1982: (g - 1) / g times the sum of squares, which is g - 1 times the sample variance
     return ((groups - 1) ** 2 / groups * variance_over(left_out, 0)).sqrt()
 
 
 def _shrinkage(shift: Tensor, error: Tensor) -> Tensor:
     """The shrinkage factor of a shift, max(0, 1 - 2 error^2 / shift^2): exactly 0 below 1.4
     standard errors and for rounding errors."""
+    # Where the shift is rounding, the quotient is not used; clamped, it stays finite.
     square = shift.square().clamp_min(_ROUNDING**2)
-    return torch.where(shift.abs() > _ROUNDING, 1 - 2 * error.square() / square, 0.0).clamp_min(0)
+    factor = 1 - 2 * error.square() / square
+    return torch.where(shift.abs() > _ROUNDING, factor, 0.0).clamp_min(0)
 
 
 def _shifted(value: Tensor, shift: Tensor) -> Tensor:
@@ -367,25 +452,26 @@ def _shifted(value: Tensor, shift: Tensor) -> Tensor:
     tail by a multiple of its size."""
     most = _TAIL_MULTIPLE * value * (1 - value)
     shift = torch.maximum(torch.minimum(shift, most), -most)
-    return value + torch.minimum(torch.maximum(shift, -value / 2), (1 - value) / 2)
-
-
-def _probability(mean: Tensor, covariance: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
-    p, error = mvn_cdf(*standardise(mean, covariance), tolerance=tolerance)
-    return p.clamp(0, 1), error
+    half_way_down = -value / 2
+    half_way_up = (1 - value) / 2
+    return value + torch.minimum(torch.maximum(shift, half_way_down), half_way_up)
 
 
 def _probit(p: Tensor) -> Tensor:
+    """Phi^-1(p), finite."""
     y: Tensor = torch.special.ndtri(p.clamp(_EDGE, 1 - _EDGE))
     return y
 
 
 def _density(y: Tensor) -> Tensor:
+    """The density of N(0, 1)."""
     return torch.exp(-y.square() / 2) / math.sqrt(2 * math.pi)
 
 
 def _delta(mean_variance: Tensor, pairs: Tensor, centre: Tensor) -> Tensor:
     """The standard error on the probit scale for a number of pairs of normal draws."""
+    # Delta method for z = m / s: Var z = Var m / s^2 + z^2 Var(s) / s^2, and Var(s) / s^2 is
+    # 1 / (2 n) for n = 2 h normal draws.
     return (mean_variance + centre.square() / (4 * pairs)).sqrt()
 
 
@@ -400,8 +486,13 @@ def vote_error(kept: Tensor) -> float:
     n = len(kept)
     p = float(kept.mean())
     variance = p * (1 - p)
-    rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
-    return math.sqrt(max(variance, 1 / (4 * n)) / (n / (1 + max(0.0, rho))))
+    rho = 1.0
+    if variance:
+        covariance = float(((kept[0::2] - p) * (kept[1::2] - p)).mean())
+        rho = covariance / variance
+    effective_draws = n / (1 + max(0.0, rho))
+    # Shares of 0 and 1 get a positive error, too.
+    return math.sqrt(max(variance, 1 / (4 * n)) / effective_draws)
 
 
 def contradicted(value: float, votes: Votes, predicted: int) -> bool:
@@ -428,18 +519,12 @@ def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None =
     """
     n = len(kept)
     p = float(kept.double().mean())
+    # The value is not corrected: its fit is not used.
     shape = None if fit is None else fit._replace(correction=0.0).shape
     lower, upper = antithetic_share(round(p * n), votes.split or 0, n)
     note = ""
-    if fit is not None and fit.skewness == fit.kurtosis == 0.0:
-        note = "the margin is the same in all copies: decided by votes"
-    elif fit is not None and fit.normal:
-        note = f"the fit of the margins, {fit.value:.3f}, is far off the votes: decided by votes"
-    elif fit is not None:
-        note = (
-            f"margins are not normal (skewness {fit.skewness:.2f}, kurtosis "
-            f"{fit.kurtosis:.2f}): decided by votes"
-        )
+    if fit is not None:
+        note = f"{_why_rejected(fit)}: decided by votes"
     return Result(
         value=p,
         lower=min(p, float(lower)),
@@ -452,3 +537,13 @@ def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None =
         votes=votes,
         fit=shape,
     )
+
+
+def _why_rejected(fit: MarginFit) -> str:
+    """Why a fit gives no value."""
+    # Exactly 0 only for a margin without variance, which has no shape.
+    if fit.skewness == fit.kurtosis == 0.0:
+        return "the margin is the same in all copies"
+    if fit.normal:
+        return f"the fit of the margins, {fit.value:.3f}, is far off the votes"
+    return f"margins are not normal (skewness {fit.skewness:.2f}, kurtosis {fit.kurtosis:.2f})"

@@ -1,20 +1,21 @@
 """`mc`: the fraction of noisy copies that keep the predicted class, with a fixed or adaptive number
 of draws.
 
-Adaptive stopping looks only at an image's own counts after fixed numbers of draws: its row depends
-on no other image.
+Adaptive stopping uses only an image's own counts after fixed numbers of draws: its row depends on
+no other image.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
+from torch import Tensor
 
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
@@ -27,9 +28,15 @@ from robaudit.runs.rows import packed
 from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 _HALF_WIDTH = 1.96  # of a 95 % interval, in standard errors
-_LEARN = 0.24  # of pq / tolerance^2 draws: about a tenth of the draws that the tolerance takes
-_LEARN_MOST = 0.1  # of max_draws
+# With a tolerance the prior learns from .24 p (1 - p) / tolerance^2 draws, about a tenth of those
+# that the tolerance takes, but never from more than a tenth of max_draws.
+_LEARNING_SHARE = 0.24
+_LEARNING_SHARE_OF_MOST = 0.1
+# Mean draws of an image with `decide: 0.9` and max_draws 100,000: 936 on ResNet20 at sigma .05
+# (docs/research/average_case.md, "Adaptive mc").
 _USUAL_TO_DECIDE = 1000
+# p (1 - p) = .09 at p = .9, times 1.7^2: at equal draws a confidence sequence is about 1.7 times as
+# wide as an interval at a fixed number.
 _USUAL_FOR_TOLERANCE = 0.26
 
 
@@ -41,13 +48,13 @@ class MonteCarlo(Estimator):
     It counts every class's votes, which also gives the accuracy under noise. Prefer it whenever you
     can afford it: it is the reference for all other estimators.
 
-    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth
+    With ``tolerance`` or ``decide`` each image is analysed after 16, 24, 32, ... draws (an eighth
     more each time). It stops once its interval is no wider than 2 x 1.96 times the tolerance, or
     lies wholly above or below the probability to decide, whichever comes first. A row that reached
-    the tolerance without a decision, or ``max_draws`` without either, says "undecided". The
-    images still open share full batches. The interval is then a confidence sequence
-    (:func:`robaudit.numerics.sequences.confidence_sequence`): 95 % however often you look, at the
-    price of being 1.5 to 1.8 times as wide as Clopper-Pearson at the same draws. The share of an
+    the tolerance without a decision, or ``max_draws`` without either, says "undecided". The images
+    still open share full batches. The interval is then a confidence sequence
+    (:func:`robaudit.numerics.sequences.confidence_sequence`): it covers 95 % at all analyses
+    together, and is 1.5 to 1.8 times as wide as Clopper-Pearson at the same draws. The share of an
     image that stopped early is biased to the side where it stopped, by less than its interval says,
     and so is a mean over these images (by .01 on ResNet20 at sigma .05): take fixed ``draws`` for
     means. A tolerance saves draws only where most images are near 0 or 1.
@@ -97,35 +104,54 @@ class MonteCarlo(Estimator):
         """The clean pass and a pass per draw; with a tolerance or a decision a typical number
         (:func:`usual_draws`)."""
         rule = self._rule
-        return 1 + (self.draws if rule is None else usual_draws(rule)), 0
+        draws = self.draws if rule is None else usual_draws(rule)
+        return 1 + draws, 0
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Count the votes of each image's noisy copies."""
         if not batch.noise.random:
-            return looked_once(batch)
+            return results_of_one_copy(batch)
+        rule = self._rule
+        if rule is None:
+            return self._fixed_number(batch)
+
+        def count(images: Sequence[int], start: int, draws: int) -> Counts:
+            """Copies by class among some draws of these images."""
+            counts: Counts = count_votes(batch, images, start, draws).cpu().numpy()
+            return counts
+
+        return sample(rule, batch.predicted.tolist(), count)
+
+    def _fixed_number(self, batch: ImageBatch) -> list[Result]:
+        """The results from ``draws`` copies of each image."""
         predicted: list[int] = batch.predicted.tolist()
-        if (rule := self._rule) is not None:
-            return sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
+        images = len(predicted)
         n = self.draws
-        stored = self.draws <= MOST_STORED_DRAWS
-        bits = (
-            torch.empty((len(predicted), n), dtype=torch.bool, device=batch.x.device)
-            if stored
-            else None
-        )
-        counts: list[list[int]] = count_votes(batch, range(len(predicted)), 0, n, bits).tolist()
-        kept = [row[t] for row, t in zip(counts, predicted, strict=True)]
-        errors = [math.sqrt(k / n * (1 - k / n) / (n - 1)) if n > 1 else None for k in kept]
-        lower, upper = (ends.tolist() for ends in clopper_pearson(kept, [n] * len(kept)))
-        texts = (
-            [None] * len(kept)
-            if bits is None
-            else [t if 0 < k < n else None for k, t in zip(kept, packed(bits), strict=True)]
-        )
-        return [
-            _result(*row, interval=self.interval, bits=text)
-            for *row, text in zip(counts, predicted, lower, upper, errors, texts, strict=True)
-        ]
+        # Whether each draw kept the class: with these bits `compare` pairs the draws of two runs.
+        bits: Tensor | None = None
+        if n <= MOST_STORED_DRAWS:
+            bits = torch.empty((images, n), dtype=torch.bool, device=batch.x.device)
+        counts: list[list[int]] = count_votes(batch, range(images), 0, n, bits).tolist()
+        kept = [votes[target] for votes, target in zip(counts, predicted, strict=True)]
+        lower, upper = (ends.tolist() for ends in clopper_pearson(kept, [n] * images))
+        texts: Iterable[str | None] = [None] * images
+        if bits is not None:
+            texts = packed(bits)
+        rows = zip(counts, predicted, kept, lower, upper, texts, strict=True)
+        results = []
+        for votes, target, kept_votes, low, high, text in rows:
+            result = _result(
+                votes,
+                target,
+                low,
+                high,
+                _standard_error(kept_votes, n),
+                interval=self.interval,
+                # Equal bits need no text: the count says them all.
+                bits=text if 0 < kept_votes < n else None,
+            )
+            results.append(result)
+        return results
 
     @property
     def _rule(self) -> Rule | None:
@@ -134,15 +160,27 @@ class MonteCarlo(Estimator):
         return Rule(self.tolerance, self.decide, self.max_draws)
 
 
-def looked_once(batch: ImageBatch) -> list[Result]:
-    """Results from one copy of each image, for deterministic noise: p is 0 or 1, and exactly
-    known."""
-    counts: list[list[int]] = count_votes(batch, range(len(batch.x)), 0, 1).tolist()
+def results_of_one_copy(batch: ImageBatch) -> list[Result]:
+    """The results from one copy of each image, for deterministic noise.
+
+    p is 0 or 1, and exactly known.
+    """
+    images = range(len(batch.x))
+    counts: list[list[int]] = count_votes(batch, images, 0, 1).tolist()
     exact = Interval(IntervalKind.EXACT)
-    return [
-        _result(row, target, float(row[target]), float(row[target]), 0.0, interval=exact)
-        for row, target in zip(counts, batch.predicted.tolist(), strict=True)
-    ]
+    results = []
+    for votes, target in zip(counts, batch.predicted.tolist(), strict=True):
+        p = float(votes[target])
+        results.append(_result(votes, target, p, p, 0.0, interval=exact))
+    return results
+
+
+def _standard_error(kept: int, draws: int) -> float | None:
+    """sqrt(p (1 - p) / (n - 1)), from the unbiased estimate of the variance of a vote; None for a
+    single draw."""
+    if draws == 1:
+        return None
+    return math.sqrt(kept / draws * (1 - kept / draws) / (draws - 1))
 
 
 def _result(
@@ -156,10 +194,22 @@ def _result(
     note: str = "",
     bits: str | None = None,
 ) -> Result:
+    """The result of an image.
+
+    Args:
+        counts: copies by class, and last the copies with non-finite logits (classes + 1).
+        predicted: the class of the clean image.
+        lower, upper, error: interval and standard error of the share that keeps this class.
+        interval: how the interval was made.
+        note: of the stopping rule.
+        bits: whether each draw kept the class, as text.
+    """
     votes = tuple(counts[:-1])
     broken = counts[-1]
     n = sum(counts)
-    lost = f"{broken} noisy copies gave non-finite logits, counted as flips" if broken else ""
+    notes = [note]
+    if broken:
+        notes.append(f"{broken} noisy copies gave non-finite logits, counted as flips")
     return Result(
         value=votes[predicted] / n,
         lower=lower,
@@ -168,7 +218,7 @@ def _result(
         flips_to=flip_by_votes(votes, predicted),
         forwards=1 + n,
         interval=interval,
-        note="; ".join(filter(None, [note, lost])),
+        note="; ".join(filter(None, notes)),
         votes=Votes(votes, broken, bits=bits),
     )
 
@@ -190,11 +240,13 @@ class Rule:
 
     def narrow(self, lower: Floats, upper: Floats) -> NDArray[np.bool_]:
         """Whether the interval has reached the tolerance."""
+        # Without a tolerance no interval is narrow enough.
         width = -1.0 if self.tolerance is None else 2 * _HALF_WIDTH * self.tolerance
         return upper - lower <= width
 
     def decided(self, lower: Floats, upper: Floats) -> NDArray[np.bool_]:
         """Whether the interval lies wholly on one side (the threshold itself counts as above)."""
+        # Comparisons with NaN are false: without a threshold nothing is decided.
         threshold = np.nan if self.decide is None else self.decide
         return (lower >= threshold) | (upper < threshold)
 
@@ -206,7 +258,7 @@ class Rule:
         return "" if self.decided(*ends) else f"undecided: the interval contains {self.decide:g}"
 
 
-class Sequences:
+class _ConfidenceSequences:
     """The confidence sequences of a chunk's images.
 
     For a decision, :func:`robaudit.numerics.sequences.deciding_sequence` uses all draws. For a
@@ -224,13 +276,16 @@ class Sequences:
 
     def __init__(self, images: int, rule: Rule) -> None:
         self._rule = rule
-        # counts that the prior has learned from
+        # the counts in each image's prior (images,)
         self._kept = np.zeros(images)
         self._lost = np.zeros(images)
+        # A wide tolerance may need no learning: then Jeffreys' prior serves from the first draw.
         self._ready = np.full(images, self._learned(0.0, 0.0, FIRST / 2))
 
-    def look(self, images: NDArray[np.int64], kept: Floats, lost: Floats) -> tuple[Floats, Floats]:
-        """The intervals of some images now.
+    def intervals(
+        self, images: NDArray[np.int64], kept: Floats, lost: Floats
+    ) -> tuple[Floats, Floats]:
+        """The current intervals of some images.
 
         Args:
             images: their indices (n,).
@@ -243,17 +298,19 @@ class Sequences:
         if self._rule.decide is not None:
             return deciding_sequence(kept, lost, self._rule.decide)
         ready = self._ready[images]
-        first = ~ready & self._learned(kept, lost, kept + lost)
-        begin = images[first]
-        self._kept[begin] = kept[first]
-        self._lost[begin] = lost[first]
-        self._ready[begin] = True
-        kept0 = self._kept[images]
-        lost0 = self._lost[images]
-        prior = Prior((1.0,), (0.5 + kept0,), (0.5 + lost0,))
-        lower, upper = confidence_sequence(
-            np.where(ready, kept - kept0, 0.0), np.where(ready, lost - lost0, 0.0), prior=prior
-        )
+        ends_learning = ~ready & self._learned(kept, lost, kept + lost)
+        learners = images[ends_learning]
+        self._kept[learners] = kept[ends_learning]
+        self._lost[learners] = lost[ends_learning]
+        self._ready[learners] = True
+        prior_kept = self._kept[images]
+        prior_lost = self._lost[images]
+        # the Jeffreys posterior of the first draws, Beta(1/2 + kept, 1/2 + lost)
+        prior = Prior((1.0,), (0.5 + prior_kept,), (0.5 + prior_lost,))
+        # The draws in the prior must not count again in the martingale.
+        counted_kept = np.where(ready, kept - prior_kept, 0.0)
+        counted_lost = np.where(ready, lost - prior_lost, 0.0)
+        lower, upper = confidence_sequence(counted_kept, counted_lost, prior=prior)
         share = kept / (kept + lost)
         return np.minimum(lower, share), np.maximum(upper, share)
 
@@ -263,10 +320,11 @@ class Sequences:
         """Whether the prior has its tenth of the draws, or a tenth of the most draws."""
         tolerance = self._rule.tolerance or np.inf
         total = np.add(kept, lost)
+        # p (1 - p) with Laplace's rule for p, (kept + 1) / (draws + 2): never 0
         variance = np.add(kept, 1.0) * np.add(lost, 1.0) / (total + 2.0) ** 2
-        learned: NDArray[np.bool_] = np.asarray(
-            draws >= np.minimum(_LEARN * variance / tolerance**2, _LEARN_MOST * self._rule.most)
-        )
+        by_tolerance = _LEARNING_SHARE * variance / tolerance**2
+        by_most = _LEARNING_SHARE_OF_MOST * self._rule.most
+        learned: NDArray[np.bool_] = np.asarray(draws >= np.minimum(by_tolerance, by_most))
         return learned
 
 
@@ -283,43 +341,49 @@ def sample(
     Returns:
         The result of each image, in order.
     """
-    sequences = Sequences(len(predicted), rule)
+    sequences = _ConfidenceSequences(len(predicted), rule)
     target = np.asarray(predicted, dtype=np.int64)
 
-    def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[Result | None]:
+    def results_so_far(images: NDArray[np.int64], votes: Counts, draws: int) -> list[Result | None]:
+        """The result of each image that stops now; None for the others."""
         kept = votes[np.arange(len(images)), target[images]].astype(np.float64)
-        lower, upper = sequences.look(images, kept, draws - kept)
-        stop = rule.narrow(lower, upper) | rule.decided(lower, upper) | (draws >= rule.most)
-        rows = zip(
-            stop.tolist(),
-            votes.tolist(),
-            target[images].tolist(),
-            lower.tolist(),
-            upper.tolist(),
-            strict=True,
-        )
-        return [_stopped(rule, *row) if done else None for done, *row in rows]
+        lower, upper = sequences.intervals(images, kept, draws - kept)
+        met = rule.narrow(lower, upper) | rule.decided(lower, upper)
+        stop = met | (draws >= rule.most)
+        columns = (stop, votes, target[images], lower, upper)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [_stopped(rule, *row) if stops else None for stops, *row in rows]
 
-    return in_rounds(len(predicted), rule.most, count, look)
+    return in_rounds(len(predicted), rule.most, count, results_so_far)
 
 
 def _stopped(
     rule: Rule, counts: Sequence[int], predicted: int, lower: float, upper: float
 ) -> Result:
+    """The result of an image that stops, with the interval of its confidence sequence."""
     n = sum(counts)
-    p = (counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
+    # The mean of the Jeffreys posterior: shares of 0 and 1 get a positive error, too.
+    p = (counts[predicted] + 0.5) / (n + 1)
     error = math.sqrt(p * (1 - p) / (n + 1))
-    interval = Interval(IntervalKind.CONFIDENCE_SEQUENCE)
     return _result(
-        counts, predicted, lower, upper, error, interval=interval, note=rule.remark(lower, upper)
+        counts,
+        predicted,
+        lower,
+        upper,
+        error,
+        interval=Interval(IntervalKind.CONFIDENCE_SEQUENCE),
+        note=rule.remark(lower, upper),
     )
 
 
 def usual_draws(rule: Rule) -> int:
-    """The typical number of draws, for planning: for a decision, the mean over a network's images;
-    for a tolerance, at p = .9."""
-    to_decide = rule.most if rule.decide is None else _USUAL_TO_DECIDE
-    for_tolerance = (
-        rule.most if rule.tolerance is None else int(_USUAL_FOR_TOLERANCE / rule.tolerance**2)
-    )
-    return max(FIRST, min(rule.most, to_decide, for_tolerance))
+    """The typical number of draws, for planning.
+
+    For a decision it is the mean over a network's images, for a tolerance the number at p = .9.
+    """
+    draws = rule.most
+    if rule.decide is not None:
+        draws = min(draws, _USUAL_TO_DECIDE)
+    if rule.tolerance is not None:
+        draws = min(draws, int(_USUAL_FOR_TOLERANCE / rule.tolerance**2))
+    return max(FIRST, draws)

@@ -20,7 +20,9 @@ from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 from robaudit.results import Result
 from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
-_GROUPS = 8
+_GROUPS = 8  # of draws, for the jackknife
+# The scale on which the jackknife's interval is symmetric, and its inverse: the probit for the
+# normal CDF, the logit for the mv-sigmoid.
 _SCALES = {"normal_cdf": (torch.special.ndtri, normal_cdf), "mv_sigmoid": (logit, logit_inverse)}
 _AT_ONCE = 2**20  # gradient values averaged at once
 
@@ -67,36 +69,37 @@ class Mmse(FewClasses):
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, a forward pass per draw, a backward pass per draw and margin, and the
         passes that select classes."""
-        most = self.most(classes)
-        return 1 + (0 if most is None else SELECTING_FORWARDS) + self.draws, self.draws * (
-            most or classes - 1
-        )
+        most = self.most_margins(classes)
+        if most is None:
+            return 1 + self.draws, self.draws * (classes - 1)
+        return 1 + SELECTING_FORWARDS + self.draws, self.draws * most
 
     def linear(self, batch: ImageBatch) -> LinearFit:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
-        groups = min(_GROUPS, self.draws // 2 if self.pairs else self.draws)
-        return batch.noisy_linear(
-            self.draws, pairs=self.pairs, groups=groups, most=self.most(batch.classes)
-        )
+        independent = self.draws // 2 if self.pairs else self.draws
+        groups = min(_GROUPS, independent)
+        most = self.most_margins(batch.classes)
+        return batch.noisy_linear(self.draws, pairs=self.pairs, groups=groups, most=most)
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Fit, put the margins through the link, and repeat without each group for the interval."""
         linear = self.linear(batch)
         selection = linear.selection
-        (z, r) = _fitted_limits(batch, linear)
+        z, r = _fitted_limits(batch, linear)
         n = len(batch.x)
         probabilities, errors, notes = linked(self.link, z, r, selection, n)
         p, *left_out = probabilities.split(n)
-        spread: Iterable[Sequence[float | None]] = [(None, None, None)] * n  # for a single group
+        # A single group has no jackknife.
+        intervals: Iterable[Sequence[float | None]] = [(None, None, None)] * n
         if left_out:
-            ends = jackknife(p, left_out, *_SCALES[self.link])
-            spread = zip(
-                *(end.tolist() for end in (ends if errors is None else ends.widened(errors[:n]))),
-                strict=True,
-            )
+            spread = jackknife(p, left_out, *_SCALES[self.link])
+            if errors is not None:
+                spread = spread.widened(errors[:n])
+            intervals = zip(*(column.tolist() for column in spread), strict=True)
         forwards, _ = self.passes(batch.classes)
-        taken = (self.draws * selection.counts).tolist()
-        rows = zip(p.tolist(), spread, batch.nearest(z[:n], selection), taken, notes, strict=True)
+        backwards = (self.draws * selection.counts).tolist()
+        nearest = batch.nearest(z[:n], selection)
+        rows = zip(p.tolist(), intervals, nearest, backwards, notes, strict=True)
         return [
             Result(
                 value=value,
@@ -135,27 +138,39 @@ def _fitted_limits(batch: ImageBatch, linear: LinearFit) -> tuple[Tensor, Tensor
     The gradients' covariances are computed a few images at a time, so that memory holds the
     gradients only once.
     """
-    whole: list[int] = linear.counts.tolist()
-    left_out = range(len(whole) if len(whole) > 1 else 0)
-    fits = [
-        whole,
-        *([0 if g == without else count for g, count in enumerate(whole)] for without in left_out),
-    ]
-    mean = torch.cat([_weighted(linear.mean, counts) for counts in fits])
+    counts_of_fits = _counts_of_fits(linear.counts.tolist())
+    # c_i = mean_j g_i(x + eps_j), u_i = mean_j grad g_i(x + eps_j): Proposition 3.3 of Han et al.
+    mean = torch.cat([_weighted(linear.mean, counts) for counts in counts_of_fits])
     rows, k = mean.shape
     covariance = torch.empty((rows, k, k), dtype=torch.float64, device=mean.device)
-    few = max(1, _AT_ONCE // max(1, linear.gradients[0, 0].numel()))
-    for counts, fit in zip(fits, covariance.chunk(len(fits)), strict=True):
-        for gradients, x, out in zip(
-            linear.gradients.split(few), batch.x.split(few), fit.split(few), strict=True
-        ):
+    images_at_once = max(1, _AT_ONCE // max(1, linear.gradients[0, 0].numel()))
+    fits = covariance.chunk(len(counts_of_fits))  # (images, k, k) each
+    for counts, fit in zip(counts_of_fits, fits, strict=True):
+        pieces = zip(
+            linear.gradients.split(images_at_once),
+            batch.x.split(images_at_once),
+            fit.split(images_at_once),
+            strict=True,
+        )
+        for gradients, x, out in pieces:
             out.copy_(batch.gram(_weighted(gradients, counts), x))
     return standardise(mean, batch.amplitude**2 * covariance)
 
 
+def _counts_of_fits(counts: list[int]) -> list[list[int]]:
+    """The number of draws of each group in each fit: of all groups, and of all but one in turn."""
+    fits = [counts]
+    if len(counts) > 1:
+        for left_out in range(len(counts)):
+            fits.append([0 if group == left_out else n for group, n in enumerate(counts)])
+    return fits
+
+
 def _weighted(values: Tensor, counts: Sequence[int]) -> Tensor:
-    """Mean over the groups (dimension 1), weighted by their counts. Element by element, so that a
-    result does not depend on the number of images: matrix products would add in another order.
+    """The mean over the groups (dimension 1), weighted by their counts.
+
+    It adds element by element, so that a result does not depend on the number of images: matrix
+    products would add in another order.
     """
     weights = [count / sum(counts) for count in counts]
     total = values[:, 0] * weights[0]

@@ -29,7 +29,7 @@ from robaudit.numerics.normal_moments import (
 from robaudit.quantities import P_ROBUST
 from robaudit.results import Result
 
-_ENTRIES = 1 << 23  # values passed through a layer at once
+_ENTRIES = 1 << 23  # values passed through a layer at once: 64 MiB
 
 
 class Moments(Estimator):
@@ -84,7 +84,7 @@ class Moments(Estimator):
         return 1, 0
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
-        """Refuse noise that is not normal and isotropic."""
+        """Refuse all noise but isotropic normal noise."""
         if not isinstance(form, Gaussian):
             return "it follows isotropic Gaussian noise (kind: gaussian) alone"
         return "clipped pixels are not normal" if form.clip else ""
@@ -93,15 +93,13 @@ class Moments(Estimator):
         """Refuse networks that are not chains, and layers that are too wide."""
         widest = chain_of(model, image).widest
         if widest > self.features:
+            mebibytes = widest**2 * 8 / 2**20  # of float64 values
             what = (
                 f"moments would need the covariance of {widest} values "
-                f"({widest**2 * 8 / 2**20:.0f} MiB, a few times)"
+                f"({mebibytes:.0f} MiB, a few times)"
             )
-            raise ModelError(
-                model.name,
-                what,
-                f"allow it (moments: {{features: {widest}}}), or use logit_gaussian",
-            )
+            remedy = f"allow it (moments: {{features: {widest}}}), or use logit_gaussian"
+            raise ModelError(model.name, what, remedy)
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Propagate the moments of each image through the network."""
@@ -109,16 +107,20 @@ class Moments(Estimator):
         first = first_covariance(chain, batch.x[0])
         moments = [logit_moments(chain, x, batch.level, self.order, first) for x in batch.x]
         mean, covariance = (torch.stack(part) for part in zip(*moments, strict=True))
-        y = batch.predicted
-        margins, spread = margin_moments(mean, covariance, y, batch.others)
-        z, r = standardise(margins, spread)
+        predicted = batch.predicted
+        margins, margin_covariance = margin_moments(mean, covariance, predicted, batch.others)
+        z, r = standardise(margins, margin_covariance)
         p, error = mvn_cdf(z, r)
-        numbers = closed_forms(mean, covariance, y)
+        rows = zip(
+            p.clamp(0, 1).tolist(),
+            batch.nearest(z),
+            cdf_notes(error),
+            closed_forms(mean, covariance, predicted),
+            strict=True,
+        )
         return [
-            Result(value=value, flips_to=to, forwards=1, note=note, numbers=more)
-            for value, to, note, more in zip(
-                p.clamp(0, 1).tolist(), batch.nearest(z), cdf_notes(error), numbers, strict=True
-            )
+            Result(value=value, flips_to=flip, forwards=1, note=note, numbers=numbers)
+            for value, flip, note, numbers in rows
         ]
 
 
@@ -126,8 +128,8 @@ def first_covariance(chain: Chain, image: Tensor) -> Tensor:
     """A A^T of the first map A of the chain: its covariance under unit noise, the same for every
     image."""
     values = image.numel()
-    eye = torch.eye(values, dtype=torch.float64, device=image.device)
-    return through_affine(chain.affine[0], image.double(), eye, _rows(chain)).covariance
+    unit = torch.eye(values, dtype=torch.float64, device=image.device)
+    return through_affine(chain.affine[0], image.double(), unit, _rows_at_once(chain)).covariance
 
 
 def logit_moments(
@@ -140,18 +142,24 @@ def logit_moments(
         image: (channels, height, width).
         sigma: of the noise.
         order: terms of the series behind a ReLU.
-        first: of :func:`first_covariance`.
+        first: :func:`first_covariance`.
+
+    Source: Smoothed robustness analysis, section 3.1.
     """
-    moments = MeanCovariance(chain.affine[0](image.double()[None])[0].flatten(), sigma**2 * first)
-    for function, shape in zip(chain.affine[1:], chain.shapes[1:], strict=True):
+    # An affine map takes the mean to its value there, and the covariance sigma^2 I to
+    # sigma^2 A A^T.
+    first_map, *later_maps = chain.affine
+    mean = first_map(image.double()[None])[0].flatten()
+    moments = MeanCovariance(mean, sigma**2 * first)
+    for function, shape in zip(later_maps, chain.shapes[1:], strict=True):
         moments = through_relu(moments, order)
-        moments = through_affine(
-            function, moments.mean.reshape(shape), moments.covariance, _rows(chain)
-        )
+        mean = moments.mean.reshape(shape)
+        moments = through_affine(function, mean, moments.covariance, _rows_at_once(chain))
     return moments
 
 
-def _rows(chain: Chain) -> int:
+def _rows_at_once(chain: Chain) -> int:
+    """Rows of a covariance that pass through a layer together."""
     return max(1, _ENTRIES // chain.widest)
 
 
@@ -170,9 +178,11 @@ def margin_moments(
         (images, classes - 1) and (images, classes - 1, classes - 1).
     """
     classes = mean.shape[1]
-    eye = torch.eye(classes, dtype=mean.dtype, device=mean.device)
-    take = eye[y][:, None] - eye[others]  # (images, classes - 1, classes)
-    return (take @ mean[:, :, None])[:, :, 0], take @ covariance @ take.mT
+    unit = torch.eye(classes, dtype=mean.dtype, device=mean.device)
+    # margins = D z, with a row e_y - e_j for each other class j: their covariance is D S D^T
+    differences = unit[y][:, None] - unit[others]  # (images, classes - 1, classes)
+    margins = (differences @ mean[:, :, None])[:, :, 0]
+    return margins, differences @ covariance @ differences.mT
 
 
 def closed_forms(mean: Tensor, covariance: Tensor, y: Tensor) -> list[dict[str, float]]:
@@ -186,15 +196,12 @@ def closed_forms(mean: Tensor, covariance: Tensor, y: Tensor) -> list[dict[str, 
     for m, s, c in zip(mean, covariance, y.tolist(), strict=True):
         first, *others = (k for k in m.argsort(descending=True).tolist() if k != c)
         variance = s.diagonal()
-        # of the differences between logits
+        # T of eq. 12: the standard deviations of the differences between logits (classes, classes)
         spread = (variance[:, None] + variance - 2 * s).clamp_min(0).sqrt()
-        largest = (
-            mean_of_larger(m[first], m[others[0]], spread[first, others[0]]) if others else m[first]
-        )
-        forms.append(
-            {
-                "p_c": float(probability_of_larger(m[c], m[first], spread[c, first])),
-                "smoothed_margin": float(m[c] - largest),
-            }
-        )
+        largest = m[first]
+        if others:
+            second = others[0]
+            largest = mean_of_larger(m[first], m[second], spread[first, second])
+        p_c = probability_of_larger(m[c], m[first], spread[c, first])  # eq. 14
+        forms.append({"p_c": float(p_c), "smoothed_margin": float(m[c] - largest)})
     return forms

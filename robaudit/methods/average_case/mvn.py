@@ -15,22 +15,23 @@ from robaudit.methods.average_case.lattice import (
 )
 from robaudit.methods.average_case.separation import OrderedFactor, ordered_factor, separated_values
 
-_ROUNDING = (
-    1e-4  # a correlation may leave [-1, 1], and the diagonal 1, by this much (float32 products)
-)
+# By how much a correlation may leave [-1, 1], and the diagonal 1: products in float32 do.
+_ROUNDING = 1e-4
 _LOWEST = -37.0  # Phi below it is not a normal float64
-# tolerated error relative to the value, and the smallest tolerance
+# Tolerated error relative to the value, and the smallest tolerance: below p = 2e-6 the relative
+# error grows.
 _RELATIVE = 0.05
 _SMALLEST = 1e-7
 _FIRST = 64  # points per shift in the first round
-# rows with a larger slope nearly jump, perhaps between two points; points per shift of their first
-# rounds
+# Rows with a larger slope nearly jump, perhaps between two points: they take more points before
+# their error is believed.
 _STEEP = 6.0
 _FIRST_STEEP = 128
-_MOST_ENTRIES = 1 << 24  # correlation entries factored at once
-_ELEMENTS = {"cpu": 1 << 16, "other": 1 << 22}  # rows x points of an operation
-_POINTS = {"cpu": 1 << 8, "other": 1 << 12}  # most points of a shift in an operation
-_ALIKE = 0.75  # rows of an operation have at least this share of the variables of the widest row
+_MOST_ENTRIES = 1 << 24  # correlation entries factored at once: 128 MiB
+# Limits of an operation: 512 KiB on the CPU; more on CUDA, where a call costs more than its work.
+_ELEMENTS = {"cpu": 1 << 16, "other": 1 << 22}  # rows x points
+_POINTS = {"cpu": 1 << 8, "other": 1 << 12}  # points of a shift
+_ALIKE = 0.75  # smallest rank in an operation, relative to the largest, to which all are padded
 
 
 def mvn_cdf(
@@ -83,21 +84,23 @@ def mvn_cdf(
     error = torch.zeros(rows, dtype=z.dtype, device=z.device)
     if k == 0 or rows == 0:
         return value, error
-    tolerances = (
-        tolerance.to(value) if isinstance(tolerance, Tensor) else torch.full_like(value, tolerance)
-    )
+    if isinstance(tolerance, Tensor):
+        tolerances = tolerance.to(value)
+    else:
+        tolerances = torch.full_like(value, tolerance)
     broken = z.isnan().any(-1) | r.isnan().flatten(1).any(-1)
     impossible = (z <= _LOWEST).any(-1)
-    z = torch.where(broken.unsqueeze(-1), torch.inf, z).clamp_min(_LOWEST).contiguous()
-    r = torch.where(
-        broken[:, None, None], torch.eye(k, dtype=z.dtype, device=z.device), r
-    ).contiguous()
-    for part in torch.arange(rows, device=z.device).split(max(1, _MOST_ENTRIES // (k * k))):
+    # Broken rows become the easiest problem, P = 1, and get their NaN at the end.
+    z = torch.where(broken.unsqueeze(-1), torch.inf, z)
+    z = z.clamp_min(_LOWEST).contiguous()
+    identity = torch.eye(k, dtype=z.dtype, device=z.device)
+    r = torch.where(broken[:, None, None], identity, r).contiguous()
+    rows_at_once = max(1, _MOST_ENTRIES // (k * k))
+    for part in torch.arange(rows, device=z.device).split(rows_at_once):
         factor = ordered_factor(z[part], r[part], truncation)
         value[part], error[part] = _integrate(factor, points, seed, tolerances[part])
-    value, error = (
-        x.masked_fill(impossible, 0.0).masked_fill(broken, torch.nan) for x in (value, error)
-    )
+    value = value.masked_fill(impossible, 0.0).masked_fill(broken, torch.nan)
+    error = error.masked_fill(impossible, 0.0).masked_fill(broken, torch.nan)
     return value, error
 
 
@@ -107,11 +110,12 @@ def _check(upper: Tensor, correlation: Tensor) -> None:
             "mvn_cdf: upper should be (B, k) and correlation (B, k, k), not "
             f"{tuple(upper.shape)} and {tuple(correlation.shape)}"
         )
-    diagonal = torch.diagonal(correlation.detach(), dim1=1, dim2=2)
-    if bool(
-        ((diagonal - 1.0).abs() > _ROUNDING).any()
-        | (correlation.detach().abs() > 1.0 + _ROUNDING).any()
-    ):
+    values = correlation.detach()
+    diagonal = torch.diagonal(values, dim1=1, dim2=2)
+    wrong_diagonal = ((diagonal - 1.0).abs() > _ROUNDING).any()
+    too_large = (values.abs() > 1.0 + _ROUNDING).any()
+    # One number leaves the device, and the host waits once.
+    if bool(wrong_diagonal | too_large):
         raise ValueError(
             "mvn_cdf: correlation has a diagonal that is not 1 or an entry beyond +-1; divide by "
             "the standard deviations"
@@ -122,32 +126,50 @@ def _integrate(
     factor: OrderedFactor, points: int, seed: int, tolerance: Tensor
 ) -> tuple[Tensor, Tensor]:
     """P and its error: a row doubles its points until it is precise. Half of the omitted mass
-    shifts the value and widens the error."""
+    shifts the value and widens the error.
+
+    Args:
+        factor: the problems, a row each.
+        points: most points of a row.
+        seed: of the shifts.
+        tolerance: of each row (rows,).
+
+    Returns:
+        (rows,) each.
+    """
     most = max(points // SHIFTS, 1)
-    absolute = 0.99 * tolerance
+    absolute = 0.99 * tolerance  # the rest is for the omitted mass
     steep = factor.slope.abs().amax((1, 2)) > _STEEP
+    # Rows of rank 0 and 1 keep the estimate, which is exact for them.
     value = factor.estimate.clone()
     error = torch.zeros_like(factor.estimate)
-    left = factor.rank.argsort(descending=True, stable=True)  # similar rows are adjacent
-    left = left[factor.rank[left] > 1]
-    sums = value.new_zeros(len(left), SHIFTS)
+    unfinished = factor.rank.argsort(descending=True, stable=True)  # similar rows are adjacent
+    unfinished = unfinished[factor.rank[unfinished] > 1]
+    sums = value.new_zeros(len(unfinished), SHIFTS)
     start = 0
     stop = min(_FIRST, most)
-    while len(left) and start < stop:
-        sums += _sums(factor, left, seed, start, stop)
-        now, spread = mean_and_error(sums, stop)
-        unseen = factor.rest[left].clamp_max(1.0 / (SHIFTS * stop)) * now * steep[left]
+    while len(unfinished) and start < stop:
+        sums += _sums(factor, unfinished, seed, start, stop)
+        mean, spread = mean_and_error(sums, stop)
+        # In a steep row failures may hide between two points: at most the mass of all variables but
+        # the first, and at most the share of one point.
+        hidden_share = factor.rest[unfinished].clamp_max(1.0 / (SHIFTS * stop))
+        unseen = hidden_share * mean * steep[unfinished]
         spread = WIDENED_THREE * spread + unseen
-        value[left] = now
-        error[left] = spread
-        more = spread > torch.minimum(_RELATIVE * now, absolute[left]).clamp_min(_SMALLEST)
-        more = (more | (steep[left] & (stop < _FIRST_STEEP))).nonzero().squeeze(-1)
-        left = left[more]
-        sums = sums[more]
+        value[unfinished] = mean
+        error[unfinished] = spread
+        tolerated = torch.minimum(_RELATIVE * mean, absolute[unfinished]).clamp_min(_SMALLEST)
+        too_early = steep[unfinished] & (stop < _FIRST_STEEP)
+        remaining = ((spread > tolerated) | too_early).nonzero().squeeze(-1)
+        unfinished = unfinished[remaining]
+        sums = sums[remaining]
         start = stop
         stop = min(2 * stop, most)
+    # The omitted limits lower P by at most their mass (Boole): take the middle, half to each side.
     half = 0.5 * factor.omitted
-    return (value - half).clamp(0.0, 1.0), (error + half).clamp_max(1.0)
+    value = (value - half).clamp(0.0, 1.0)
+    error = (error + half).clamp_max(1.0)
+    return value, error
 
 
 def _sums(factor: OrderedFactor, rows: Tensor, seed: int, start: int, stop: int) -> Tensor:
@@ -157,26 +179,30 @@ def _sums(factor: OrderedFactor, rows: Tensor, seed: int, start: int, stop: int)
     sums = factor.estimate.new_zeros(len(rows), SHIFTS)
     for low in range(start, stop, _POINTS[device]):
         high = min(low + _POINTS[device], stop)
-        for piece, width in _pieces(
-            factor.rank[rows].tolist(), _ELEMENTS[device] // (SHIFTS * (high - low))
-        ):
+        rows_at_once = _ELEMENTS[device] // (SHIFTS * (high - low))
+        for piece, width in _pieces(factor.rank[rows].tolist(), rows_at_once):
             chosen = rows[piece]
             u = lattice_points(width, low, high, seed, rows.device)
-            values = separated_values(
-                factor.limit[chosen, :width], factor.slope[chosen, :width, :width], u
-            )
+            limit = factor.limit[chosen, :width]
+            slope = factor.slope[chosen, :width, :width]
+            values = separated_values(limit, slope, u)
             sums[piece] += values.unflatten(1, (SHIFTS, high - low)).sum(-1)
     return sums
 
 
 def _pieces(ranks: Sequence[int], most: int) -> list[tuple[slice, int]]:
-    """Cut rows sorted by rank into pieces of bounded size and similar rank, each with the rank of
-    its widest row."""
+    """Cut rows into pieces of similar rank, each with the rank of its widest row.
+
+    Args:
+        ranks: of the rows, descending.
+        most: rows of a piece.
+    """
     pieces = []
     first = 0
     while first < len(ranks):
         last = first + 1
-        while last < min(len(ranks), first + most) and ranks[last] >= _ALIKE * ranks[first]:
+        end = min(len(ranks), first + most)
+        while last < end and ranks[last] >= _ALIKE * ranks[first]:
             last += 1
         pieces.append((slice(first, last), ranks[first]))
         first = last

@@ -80,15 +80,16 @@ class NoiseTolerance(Estimator):
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, and typical passes of the search."""
+        # The number does not depend on the cap or the smallest level.
         return 1 + self._plan(1.0, 0.0).usual_passes, 0
 
     @property
     def rows_at_once(self) -> int:
         """The draws of a late request of a search."""
-        return 8
+        return 8  # requests are filled up to a multiple of it
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
-        """Refuse noise with whole-numbered levels, or with levels that fall as noise grows."""
+        """Refuse noise with whole-numbered levels, and noise whose levels fall as it grows."""
         if form.whole:
             return "its levels are whole numbers, and a tolerance lies between them"
         if form.level_name is LevelName.PHOTONS:
@@ -100,6 +101,7 @@ class NoiseTolerance(Estimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search all images side by side."""
         plan = self._plan(self.largest(batch), batch.noise.least)
+        # None on the CPU; on CUDA it holds draws, so that choosing among them takes one launch.
         pool = batch.engine.pool(batch.x, batch.ids, batch.at.noise)
         predicted: NDArray[np.int64] = batch.predicted.cpu().numpy()
 
@@ -113,9 +115,10 @@ class NoiseTolerance(Estimator):
 
         tolerances = run_all([find_tolerance(plan) for _ in batch.ids], answer)
         eases = ease(batch.logits, batch.predicted)
+        rows = enumerate(zip(tolerances, eases, strict=True))
         return [
-            self._estimate(plan, tolerance, batch.lost[image], batch.classes, *eased)
-            for image, (tolerance, eased) in enumerate(zip(tolerances, eases, strict=True))
+            self._result(plan, tolerance, batch.lost[image], batch.classes, *difficulty_and_margin)
+            for image, (tolerance, difficulty_and_margin) in rows
         ]
 
     def largest(self, batch: ImageBatch) -> float:
@@ -130,6 +133,7 @@ class NoiseTolerance(Estimator):
             form.check(shape, [self.cap])
             return self.cap
         if isinstance(form, AdditiveNoise):
+            # the level with a standard deviation of 1, the range of the pixels
             deviation = batch.engine.noises[batch.at.noise].amplitude(1.0, shape)
             return min(form.most, form.shrunk(1.0, 1.0 / deviation))
         return _largest_possible(form, shape)
@@ -137,7 +141,24 @@ class NoiseTolerance(Estimator):
     def _plan(self, cap: float, least: float) -> SearchPlan:
         return SearchPlan(self.level, self.tolerance, self.most, cap, least)
 
-    def _estimate(
+    def _remarks(self, plan: SearchPlan, result: Tolerance) -> list[str]:
+        """What the row notes."""
+        remarks = []
+        if result.censored:
+            remarks.append(f"p is above {self.level:g} at the cap, {plan.cap:g}")
+        if 0 < result.lower < plan.cap and math.isinf(result.upper):
+            remarks.append(f"undecided at the cap, {plan.cap:g}")
+        if result.upper <= plan.floor:
+            remarks.append(
+                f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"
+            )
+        if not result.reached and result.non_monotone:
+            remarks.append("undecided: many draws flip back as the level rises")
+        elif not result.reached:
+            remarks.append(f"undecided: the tolerance was not reached in {self.most} passes")
+        return remarks
+
+    def _result(
         self,
         plan: SearchPlan,
         result: Tolerance,
@@ -146,42 +167,35 @@ class NoiseTolerance(Estimator):
         difficulty: float,
         margin: float,
     ) -> Result:
-        remarks = (
-            (result.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
-            (
-                0 < result.lower < plan.cap and math.isinf(result.upper),
-                f"undecided at the cap, {plan.cap:g}",
-            ),
-            (
-                result.upper <= plan.floor,
-                f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}",
-            ),
-            (
-                not result.reached and not result.non_monotone,
-                f"undecided: the tolerance was not reached in {self.most} passes",
-            ),
-            (
-                not result.reached and result.non_monotone,
-                "undecided: many draws flip back as the level rises",
-            ),
-        )
+        """The row's result.
+
+        Args:
+            plan: the search.
+            result: what it found.
+            lost: copies with non-finite logits.
+            classes: their number.
+            difficulty, margin: of the clean image.
+        """
         numbers = {
             "samples": result.samples,
             "checked": result.checked,
             "reversals": result.reversals,
         }
+        if lost:
+            numbers["not_finite"] = lost
         return Result(
             value=result.value,
             lower=result.lower,
             upper=result.upper,
             std_error=result.std_error,
+            # Non-finite logits count as a class of their own in the search.
             flips_to=None if result.flips_to == classes else result.flips_to,
             forwards=1 + result.passes,
             interval=Interval(IntervalKind.CENSORED) if result.censored else self.interval,
-            note="; ".join(text for holds, text in remarks if holds),
+            note="; ".join(self._remarks(plan, result)),
             search=Searched(p=self.level),
             clean=CleanImage(margin, difficulty),
-            numbers={**numbers, **({"not_finite": lost} if lost else {})},
+            numbers=numbers,
         )
 
 
@@ -192,32 +206,40 @@ def _results(
     predicted: NDArray[np.int64],
     pool: DrawPool | None,
 ) -> list[NDArray[np.int64]]:
-    """The class that each draw flips to; ``KEPT`` without a flip, and the number of classes if its
-    logits are not finite."""
+    """Answer the requests of some images in shared passes.
+
+    Args:
+        batch: the chunk.
+        images: the image of each request.
+        requests: levels and draws.
+        predicted: the class of each clean image (images,).
+        pool: draws that several levels share.
+
+    Returns:
+        For each request the class that each draw flips to; ``KEPT`` without a flip, and the number
+        of classes if its logits are not finite.
+    """
     levels = [request.level for request in requests]
     draws = [request.draws for request in requests]
     batches = batch.engine.chosen_logits(
         batch.x, batch.ids, batch.at.noise, images, levels, draws, pool
     )
-    winners = (
-        torch.cat(
-            [
-                torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes)
-                for logits in batches
-            ]
-        )
-        .cpu()
-        .numpy()
+    winners = torch.cat(
+        [
+            torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes)
+            for logits in batches
+        ]
     )
+    winning: NDArray[np.int64] = winners.cpu().numpy()
     sizes = [len(numbers) for numbers in draws]
-    results: NDArray[np.int64] = np.where(
-        winners == np.repeat(predicted[list(images)], sizes), KEPT, winners
-    )
+    unchanged = winning == np.repeat(predicted[list(images)], sizes)
+    results: NDArray[np.int64] = np.where(unchanged, KEPT, winning)
     return np.split(results, np.cumsum(sizes)[:-1])
 
 
 def _largest_possible(form: Noise, shape: Shape) -> float:
     """The largest level, halved until it is valid for images of this shape."""
+    # Only the noise knows which levels an image of this size allows, and says so by an error.
     cap = float(form.most)
     while math.isfinite(cap) and cap / 2 > form.least:
         try:

@@ -17,16 +17,18 @@ from robaudit.stats.relations import (
 
 
 def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    """Measurements of the same probability by different estimators, except approximations, which
-    are known to differ."""
-    measured = [
-        (row, ends)
-        for row in rows
-        if not approximate(row) and (ends := failure_claims(row, setting)) is not None
-    ]
+    """Measurements of the same probability by different estimators.
+
+    Approximations are left out, as they are known to differ.
+    """
+    claims = [(row, failure_claims(row, setting)) for row in rows if not approximate(row)]
+    measured = [(row, ends) for row, ends in claims if ends is not None]
     for (row, first), (other, second) in itertools.permutations(measured, 2):
         if row.at == other.at:
-            yield BoundingPair(f"p_fail at {row.at}", first[0], second[1])
+            # The lower end of one must not be above the upper end of the other.
+            lower, _ = first
+            _, upper = second
+            yield BoundingPair(f"p_fail at {row.at}", lower, upper)
 
 
 AGREEMENT = Relation(

@@ -1,4 +1,4 @@
-"""Are the fits of all images off the votes of the same copies on average?"""
+"""A review of the fits of all images: their mean distance from the votes of the same copies."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from robaudit.levels import NoiseLevel
 from robaudit.plugins import reference
 from robaudit.results import Result
 
-_FEWEST = 10
-_TOLERABLE = 0.01
+_FEWEST = 10  # images that a mean distance is judged from
+_TOLERABLE = 0.01  # mean distance from the votes that needs no warning, however significant
 
 
 class FitReview:
-    """The distance of an estimator's fits at one noise level from the votes of the same copies,
-    over images that noise can flip.
+    """The mean distance of an estimator's fits at one noise level from the votes of the same
+    copies.
+
+    It takes images that noise can flip, with a value between .001 and .999.
 
     The votes of a single image are too coarse to judge its fit. Their average is unbiased for any
     distribution of the margins: it reveals margins that are skewed, and margins that are each
@@ -24,28 +26,28 @@ class FitReview:
     """
 
     def __init__(self) -> None:
-        self._above = array("d")
+        self._distances = array("d")  # fit - votes
 
     def add(self, result: Result, predicted: int) -> None:
         """Add a result, if it is a fit that votes can judge."""
         votes = result.votes
-        if (
-            result.fit is not None
-            and 0.001 < result.value < 0.999
-            and votes is not None
-            and votes.draws
-        ):
-            self._above.append(result.value - votes.of(predicted) / votes.draws)
+        if result.fit is None or votes is None or not votes.draws:
+            return
+        # Where no copy flips, the distance is 0 and would hide the bias of the other images.
+        if 0.001 < result.value < 0.999:
+            self._distances.append(result.value - votes.of(predicted) / votes.draws)
 
     def warnings(self, name: str, at: NoiseLevel) -> list[str]:
         """A line if the mean distance of 10 images or more exceeds .01 and its own error (99 %)."""
-        if len(self._above) < _FEWEST:
+        images = len(self._distances)
+        if images < _FEWEST:
             return []
-        mean = fmean(self._above)
-        if abs(mean) <= max(_TOLERABLE, 2.58 * stdev(self._above) / math.sqrt(len(self._above))):
+        mean = fmean(self._distances)
+        error = 2.58 * stdev(self._distances) / math.sqrt(images)  # 99 %, normal
+        if abs(mean) <= max(_TOLERABLE, error):
             return []
-        where = f"{abs(mean):.3f} {'above' if mean > 0 else 'below'} the votes of the same copies"
-        about = f"{name}: its values at {at}"
+        side = "above" if mean > 0 else "below"
         return [
-            f"{about} are {where}, on average over {len(self._above)} images: use {reference()}"
+            f"{name}: its values at {at} are {abs(mean):.3f} {side} the votes of the same copies, "
+            f"on average over {images} images: use {reference()}"
         ]

@@ -39,6 +39,7 @@ class Softmax(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """softmax_t(f / T) = mv-sigmoid(g / T)."""
+        # 1 / (1 + sum_i exp(-g_i / T)) = exp(f_t / T) / sum_i exp(f_i / T)
         z = batch.margins / self.temperature
         rows = zip(mv_sigmoid(z).tolist(), batch.nearest(z), strict=True)
-        return [Result(value=p, flips_to=c, forwards=1) for p, c in rows]
+        return [Result(value=p, flips_to=flip, forwards=1) for p, flip in rows]

@@ -3,6 +3,7 @@ multilevel splitting."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,8 @@ from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind
 from robaudit.results import Result
 
 FAR_APART = 0.7
-"""Standard deviation of ln p over repeats above which the row notes that they differ."""
+"""Standard deviation of ln p over repeats above which the row notes that they differ: from there on
+the upper end of four repeats is about ten times the value (docs/research/rare_failures.md)."""
 
 
 class Splitting(Estimator):
@@ -67,28 +69,29 @@ class Splitting(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the passes for a failure probability of 1e-6 (or p_min); the number is
         not known in advance."""
+        # A level is a factor of ten.
         levels = min(6, math.ceil(-math.log10(self.p_min)))
         return 1 + self.repeats * self.particles * (1 + self.moves * levels), 0
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Combine the runs, image by image."""
         schedule = Schedule(self.particles, self.moves, self.p_min)
-        owners = [
-            (image, repeat) for image in range(len(batch.x)) for repeat in range(self.repeats)
-        ]
-        few = max(1, HELD_BYTES // (4 * self.particles * math.prod(batch.latent_shape)))
-        lanes = [
-            lane
-            for first in range(0, len(owners), few)
-            for lane in _runs(batch, owners[first : first + few], schedule)
-        ]
+        image_repeats = list(itertools.product(range(len(batch.x)), range(self.repeats)))
+        # 4 bytes for each value of a particle
+        lane_bytes = 4 * self.particles * math.prod(batch.latent_shape)
+        lanes_at_once = max(1, HELD_BYTES // lane_bytes)
+        lanes = list[Lane]()
+        for first in range(0, len(image_repeats), lanes_at_once):
+            lanes += _runs(batch, image_repeats[first : first + lanes_at_once], schedule)
         return [
-            _together(lanes[i : i + self.repeats], schedule)
+            _combined(lanes[i : i + self.repeats], schedule)
             for i in range(0, len(lanes), self.repeats)
         ]
 
 
-def _runs(batch: ImageBatch, owners: Sequence[tuple[int, int]], schedule: Schedule) -> list[Lane]:
+def _runs(
+    batch: ImageBatch, image_repeats: Sequence[tuple[int, int]], schedule: Schedule
+) -> list[Lane]:
     """Run splitting in lock-step, a lane for each image and repeat.
 
     score = max_{j != t} f_j - f_t, t the class of the clean image: a failure if it is >= 0 (for
@@ -98,16 +101,17 @@ def _runs(batch: ImageBatch, owners: Sequence[tuple[int, int]], schedule: Schedu
     """
     target = batch.predicted
     model = Objective(batch, batch.predicted, latent=True)
-    images = torch.tensor([image for image, _ in owners], device=batch.x.device)
+    images = torch.tensor([image for image, _ in image_repeats], device=batch.x.device)
 
     def judge(z: Tensor, lane: Tensor) -> tuple[Tensor, Tensor]:
         return _scores(model.logits(images[lane], z), target[images[lane]])
 
     def draw(lane: int, number: int, start: int) -> Iterator[Tensor]:
-        image, repeat = owners[lane]
+        # A stream for each repeat of each image: neighbours in the batch change nothing.
+        image, repeat = image_repeats[lane]
         return batch.normals(f"splitting {repeat}", image, number, start)
 
-    return split(judge, draw, len(owners), schedule)
+    return split(judge, draw, len(image_repeats), schedule)
 
 
 def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,12 +124,16 @@ def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     others = logits.scatter(1, target[:, None], -math.inf)
     best, winner = others.max(1)
     score = best - logits.gather(1, target[:, None])[:, 0]
-    score = torch.where((score == 0) & (target < winner), -torch.finfo(score.dtype).tiny, score)
+    just_below = -torch.finfo(score.dtype).tiny
+    target_is_first = (score == 0) & (target < winner)
+    score = torch.where(target_is_first, just_below, score)
     finite = logits.isfinite().all(1)
-    return torch.where(finite, score, math.inf), torch.where(finite, winner, -1)
+    score = torch.where(finite, score, math.inf)
+    winner = torch.where(finite, winner, -1)
+    return score, winner
 
 
-def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:
+def _combined(lanes: Sequence[Lane], schedule: Schedule) -> Result:
     """Combine the runs of one image.
 
     If all runs end at the first level: plain Monte Carlo with repeats * N draws and the exact
@@ -136,39 +144,39 @@ def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:
     if not measured:
         bound, why = _bound(lanes, schedule)
         note = f"{why}: an upper bound, not a value"
-        return _result(
-            lanes,
-            Estimate.measured(bound, (-math.inf, bound), "upper bound"),
-            None,
-            Interval(IntervalKind.UPPER_BOUND),
-            note,
-        )
+        estimate = Estimate.measured(bound, (-math.inf, bound), "upper bound")
+        return _result(lanes, estimate, None, Interval(IntervalKind.UPPER_BOUND), note)
     notes = []
-    if len(measured) < len(lanes):
+    unmeasured = len(lanes) - len(measured)
+    if unmeasured:
         notes.append(
-            f"{len(lanes) - len(measured)} of {len(lanes)} repeats saw no failure and enter with "
-            "their bound"
+            f"{unmeasured} of {len(lanes)} repeats saw no failure and enter with their bound"
         )
     if ties := sum(lane.ties for lane in lanes):
         notes.append(f"equal scores at {ties} levels: corrected")
     if all(lane.state == "measured" and len(lane.factors) == 1 for lane in lanes):
-        failed = sum(sum(lane.labels.values()) for lane in lanes)
-        draws = schedule.particles * len(lanes)
-        lower, upper = (math.log10(end) for end in clopper_pearson(failed, draws))
-        error = math.sqrt((1 - failed / draws) / failed) / LN10
-        estimate = Estimate.measured(math.log10(failed / draws), (lower, upper), "Clopper-Pearson")
-        return _result(
-            lanes, estimate, error, Interval(IntervalKind.CLOPPER_PEARSON), "; ".join(notes)
-        )
+        return _plain_monte_carlo(lanes, schedule, "; ".join(notes))
     logs = [lane.log_p for lane in lanes]
     mean = log_mean(logs, [lane.variance for lane in lanes])
     if mean.spread > FAR_APART:
+        factor = math.exp(max(logs) - min(logs))
         notes.append(
-            f"repeats differ by a factor of {math.exp(max(logs) - min(logs)):.2g}: more repeats "
-            "or particles would help"
+            f"repeats differ by a factor of {factor:.2g}: more repeats or particles would help"
         )
     interval = Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats")
     return _result(lanes, mean.estimate, mean.std_error, interval, "; ".join(notes))
+
+
+def _plain_monte_carlo(lanes: Sequence[Lane], schedule: Schedule, note: str) -> Result:
+    """The result of an image that failed in a tenth of the first copies of every run: all of them
+    are independent draws."""
+    failed = sum(sum(lane.labels.values()) for lane in lanes)
+    draws = schedule.particles * len(lanes)
+    lower, upper = (math.log10(end) for end in clopper_pearson(failed, draws))
+    estimate = Estimate.measured(math.log10(failed / draws), (lower, upper), "Clopper-Pearson")
+    # delta method: sqrt(p (1 - p) / n) / (p ln 10)
+    error = math.sqrt((1 - failed / draws) / failed) / LN10
+    return _result(lanes, estimate, error, Interval(IntervalKind.CLOPPER_PEARSON), note)
 
 
 def _result(
@@ -179,12 +187,13 @@ def _result(
     note: str,
 ) -> Result:
     """The result with value, ends, standard error and the runs' numbers."""
+    failures = sum((lane.labels for lane in lanes), Counter[int]())
     return Result(
         value=estimate.value,
         lower=estimate.lower,
         upper=estimate.upper,
         std_error=std_error,
-        flips_to=_most(sum((lane.labels for lane in lanes), Counter[int]())),
+        flips_to=_most_frequent(failures),
         forwards=1 + sum(lane.calls for lane in lanes),
         interval=interval,
         note=note,
@@ -193,35 +202,39 @@ def _result(
 
 
 def _bound(lanes: Sequence[Lane], schedule: Schedule) -> tuple[float, str]:
-    """The bound on log10 p if no run met a failure: the highest last level of the runs, where no
-    particle failed."""
+    """The bound on log10 p if no run met a failure, and its reason.
+
+    It is the highest last level of the runs, times the largest share of failures that may be unseen
+    among the particles there.
+    """
+    floor = math.log10(schedule.p_min)
     if all(lane.state == "below" for lane in lanes):
-        return math.log10(schedule.p_min), f"p < {schedule.p_min:g} in all {len(lanes)} repeats"
-    independent = (
-        schedule.particles
-        if all(not lane.factors for lane in lanes)
-        else schedule.particles - schedule.killed
-    )
+        return floor, f"p < {schedule.p_min:g} in all {len(lanes)} repeats"
+    # After a level only the survivors are independent: the others are their clones.
+    independent = schedule.particles - schedule.killed
+    if all(not lane.factors for lane in lanes):
+        independent = schedule.particles
+    # no failure among n draws: p <= 1 - .05^(1/n) with 95 % (Clopper-Pearson)
     unseen = math.log10(1 - 0.05 ** (1 / (independent * len(lanes))))
-    reached = max(
-        math.log10(schedule.p_min) if lane.state == "below" else lane.log_p / LN10 + unseen
-        for lane in lanes
-    )
-    return reached, "no further level, as all scores are equal"
+    bounds = [floor if lane.state == "below" else lane.log_p / LN10 + unseen for lane in lanes]
+    return max(bounds), "no further level, as all scores are equal"
 
 
-def _most(labels: Counter[int]) -> int | None:
-    """The most frequent class."""
-    known = [label for label in sorted(labels) if label >= 0]
-    return max(known, key=lambda label: labels[label]) if known else None
+def _most_frequent(classes: Counter[int]) -> int | None:
+    """The most frequent class, the first if several tie; -1, for non-finite logits, is none."""
+    known = [number for number in sorted(classes) if number >= 0]
+    return max(known, key=lambda number: classes[number]) if known else None
 
 
 def _numbers(lanes: Sequence[Lane]) -> dict[str, float]:
+    """The numbers of the row: levels, acceptance, log10 p of each repeat, and levels with ties."""
     numbers: dict[str, float] = {"levels": max(len(lane.factors) for lane in lanes)}
     proposed = sum(lane.proposed for lane in lanes)
     if proposed:
-        numbers["acceptance"] = round(sum(lane.accepted for lane in lanes) / proposed, 4)
-    numbers |= {f"log10_p_{i}": lane.log_p / LN10 for i, lane in enumerate(lanes)}
+        accepted = sum(lane.accepted for lane in lanes)
+        numbers["acceptance"] = round(accepted / proposed, 4)
+    for repeat, lane in enumerate(lanes):
+        numbers[f"log10_p_{repeat}"] = lane.log_p / LN10
     if ties := sum(lane.ties for lane in lanes):
         numbers["tied_levels"] = ties
     return numbers

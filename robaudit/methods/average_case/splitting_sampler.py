@@ -22,7 +22,11 @@ Draw = Callable[[int, int, int], Iterable[Tensor]]
 blocks (m, *shape)."""
 
 TARGET = 0.3
+"""The acceptance that the step adapts to."""
+# ln step rises by the acceptance of a move less the target: Robbins and Monro's rule
 _GAIN = 1.0
+# At the smallest step particles hardly move; at the largest, z' = .1 z + .995 xi is nearly a fresh
+# draw.
 _LEAST_STEP = 1e-3
 _MOST_STEP = 10.0
 
@@ -66,7 +70,9 @@ class Lane:
         accepted, proposed: moves at all levels.
         ties: number of levels where equal scores changed the number of survivors.
         calls: number of points scored.
-        labels: counts of the labels of the failing particles at the end.
+        labels: counts of the classes of the failing particles at the end.
+        step: s of the next move.
+        level: the current level.
     """
 
     state: Literal["running", "measured", "below", "stuck"] = "running"
@@ -86,6 +92,7 @@ class Lane:
         share = survivors / particles
         self.factors.append(share)
         self.log_p += math.log(share)
+        # delta method: Var(log f) = (1 - f) / (f N), and f N is the number of survivors
         self.variance += (1 - share) / survivors
 
 
@@ -113,43 +120,38 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane
         schedule: the parameters.
 
     Source: Cerou et al. 2012, Sequential Monte Carlo for rare event estimation; Webb et al. 2019
-        (networks); Brehier et al. 2016
-    (unbiasedness).
+        (networks); Brehier et al. 2016 (unbiasedness).
     """
     n = schedule.particles
     runs = [Lane() for _ in range(lanes)]
     active = list(range(lanes))
-    z = torch.stack([torch.cat(list(draw(lane, n, 0))) for lane in active])
+    z = torch.stack([torch.cat(list(draw(lane, n, 0))) for lane in active])  # (lanes, N, *shape)
     scores, labels = _judged(judge, z, active)
     for run in runs:
         run.calls += n
+    # Tied scores make levels that keep more than a tenth: a limit, so that a lane always ends.
     for number in range(schedule.most_levels * 10):
-        going = [
+        rows_to_go = [
             row
             for row, lane in enumerate(active)
             if _raise_level(runs[lane], scores[row], labels[row], schedule)
         ]
-        if not going:
+        if not rows_to_go:
             return runs
-        if len(going) < len(active):
-            z = z[going]
-            scores = scores[going]
-            labels = labels[going]
-            active = [active[row] for row in going]
+        if len(rows_to_go) < len(active):
+            z = z[rows_to_go]
+            scores = scores[rows_to_go]
+            labels = labels[rows_to_go]
+            active = [active[row] for row in rows_to_go]
+        # N draws at the start; then N for the clones and N for every move, at each level
         start = n * (1 + number * (schedule.moves + 1))
         for row, lane in enumerate(active):
-            _clone(z[row], scores[row], labels[row], runs[lane].level, partial(draw, lane), start)
+            draw_of_lane = partial(draw, lane)
+            level = runs[lane].level
+            _clone(z[row], scores[row], labels[row], level, draw_of_lane, start)
+        moving = [runs[lane] for lane in active]
         for move in range(1, schedule.moves + 1):
-            _move(
-                judge,
-                draw,
-                z,
-                scores,
-                labels,
-                [runs[lane] for lane in active],
-                active,
-                start + n * move,
-            )
+            _move(judge, draw, z, scores, labels, moving, active, start + n * move)
     for lane in active:
         runs[lane].state = "stuck"
     return runs
@@ -157,32 +159,35 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane
 
 def _judged(judge: Judge, z: Tensor, lanes: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Scores and labels of the particles of some lanes (lanes, N, *shape): (lanes, N)."""
-    lane = torch.tensor(lanes, device=z.device).repeat_interleave(z.shape[1])
+    n = z.shape[1]
+    lane = torch.tensor(lanes, device=z.device).repeat_interleave(n)
     scores, labels = judge(z.flatten(0, 1), lane)
-    return scores.view(-1, z.shape[1]), labels.view(-1, z.shape[1])
+    return scores.view(-1, n), labels.view(-1, n)
 
 
 def _raise_level(lane: Lane, scores: Tensor, labels: Tensor, schedule: Schedule) -> bool:
-    """Set the next level of the lane; False if it is done."""
+    """Set the next level of the lane; False if the lane is finished."""
     ordered = scores.sort().values
-    cut = float(ordered[schedule.killed - 1])
-    if cut >= 0:
+    level = float(ordered[schedule.killed - 1])
+    if level >= 0:
         failing = labels[scores >= 0].tolist()
         lane.factor(len(failing), len(scores))
         lane.state = "measured"
         lane.labels = Counter(failing)
         return False
-    above = int((scores > cut).sum())
-    if above == 0:
-        lower = ordered[ordered < cut]
+    survivors = int((scores > level).sum())
+    if survivors == 0:
+        # More than a tenth share the highest score: take the next lower score as the level.
+        lower = ordered[ordered < level]
         if not len(lower):
             lane.state = "stuck"
             return False
-        cut = float(lower[-1])
-        above = int((scores > cut).sum())
-    lane.ties += above != len(scores) - schedule.killed
-    lane.level = cut
-    lane.factor(above, len(scores))
+        level = float(lower[-1])
+        survivors = int((scores > level).sum())
+    lane.ties += survivors != len(scores) - schedule.killed
+    lane.level = level
+    lane.factor(survivors, len(scores))
+    # A sum of logarithms of .1 may miss log(p_min) by rounding.
     if lane.log_p < math.log(schedule.p_min) * (1 + 1e-12):
         lane.state = "below"
         return False
@@ -201,11 +206,12 @@ def _clone(
     the remainder at random."""
     survivors = (scores > level).nonzero()[:, 0]
     n = len(scores)
-    k = len(survivors)
-    if n % k:
-        first = torch.cat([block.flatten(1)[:, 0] for block in draw(k, start)])
-        survivors = survivors[first.argsort(stable=True)]
-    parents = survivors[torch.arange(n, device=z.device) % k]
+    number = len(survivors)
+    if n % number:
+        # Some have a clone more: the first in a random order, by one variable of a fresh draw each.
+        keys = torch.cat([block.flatten(1)[:, 0] for block in draw(number, start)])
+        survivors = survivors[keys.argsort(stable=True)]
+    parents = survivors[torch.arange(n, device=z.device) % number]
     for values in (z, scores, labels):
         values.copy_(values[parents])
 
@@ -220,23 +226,31 @@ def _move(
     lanes: Sequence[int],
     start: int,
 ) -> None:
-    """Move every particle of the lanes once."""
+    """Move every particle of the lanes once, in place.
+
+    Args:
+        judge: scores and labels.
+        draw: standard normal draws.
+        z, scores, labels: the particles (lanes, N, *shape), and of each (lanes, N).
+        runs: the state of each lane.
+        lanes: their numbers.
+        start: number of the first draw.
+    """
+    n = z.shape[1]
     proposal = torch.empty_like(z)
     for out, particles, lane, run in zip(proposal, z, lanes, runs, strict=True):
-        torch.add(
-            particles, torch.cat(list(draw(lane, len(particles), start))), alpha=run.step, out=out
-        ).mul_(1 / math.sqrt(1 + run.step**2))
-    new, label = _judged(judge, proposal, lanes)
-    accepted = (
-        new
-        > torch.tensor([run.level for run in runs], dtype=torch.float64, device=z.device)[:, None]
-    )
-    for old, other in ((z, proposal), (scores, new), (labels, label)):
-        old[accepted] = other[accepted]
-    for run, count in zip(runs, accepted.sum(1).tolist(), strict=True):
-        run.accepted += count
-        run.proposed += z.shape[1]
-        run.calls += z.shape[1]
-        run.step = min(
-            _MOST_STEP, max(_LEAST_STEP, run.step * math.exp(_GAIN * (count / z.shape[1] - TARGET)))
-        )
+        # pCN: z' = (z + s xi) / sqrt(1 + s^2) preserves N(0, I) (Cotter et al. 2013)
+        xi = torch.cat(list(draw(lane, len(particles), start)))
+        shrinkage = 1 / math.sqrt(1 + run.step**2)
+        torch.add(particles, xi, alpha=run.step, out=out).mul_(shrinkage)
+    new_scores, new_labels = _judged(judge, proposal, lanes)
+    levels = torch.tensor([run.level for run in runs], dtype=torch.float64, device=z.device)
+    accepted = new_scores > levels[:, None]
+    for old, new in ((z, proposal), (scores, new_scores), (labels, new_labels)):
+        old[accepted] = new[accepted]
+    for run, accepted_moves in zip(runs, accepted.sum(1).tolist(), strict=True):
+        run.accepted += accepted_moves
+        run.proposed += n
+        run.calls += n
+        step = run.step * math.exp(_GAIN * (accepted_moves / n - TARGET))
+        run.step = min(_MOST_STEP, max(_LEAST_STEP, step))

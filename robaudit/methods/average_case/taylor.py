@@ -34,23 +34,25 @@ class Taylor(FewClasses):
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, a differentiated pass, a backward pass per margin, and beyond 33 classes
         the passes that select."""
-        most = self.most(classes)
-        return 2 + (0 if most is None else SELECTING_FORWARDS), most or classes - 1
+        most = self.most_margins(classes)
+        if most is None:
+            return 2, classes - 1
+        return 2 + SELECTING_FORWARDS, most
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the
         link."""
-        tangent = batch.tangent(self.most(batch.classes))
+        tangent = batch.tangent(self.most_margins(batch.classes))
         selection = tangent.selection
-        (z, r) = standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
+        # Lemma 3.1 of Han et al.: z_i = c_i / (sigma |u_i|), R the correlations of the u_i . eps
+        z, r = standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
         p, _, notes = linked(self.link, z, r, selection, len(z))
         forwards, _ = self.passes(batch.classes)
-        rows = zip(
-            p.tolist(), batch.nearest(z, selection), selection.counts.tolist(), notes, strict=True
-        )
+        nearest = batch.nearest(z, selection)
+        rows = zip(p.tolist(), nearest, selection.counts.tolist(), notes, strict=True)
         return [
-            Result(value=v, flips_to=c, forwards=forwards, backwards=k, note=note)
-            for v, c, k, note in rows
+            Result(value=value, flips_to=flip, forwards=forwards, backwards=margins, note=note)
+            for value, flip, margins, note in rows
         ]
 
 

@@ -84,40 +84,31 @@ class AdversarialLoss(LossEstimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search, in groups of images that fit into memory."""
         target = self.targets(batch)
-        ball = batch.noise.ball(batch.level)
+        ball = batch.noise.ball(batch.level)  # None: a kind that fills no ball
+        # The random search holds latent variables, the ascent pixels.
         values = max(math.prod(batch.x.shape[1:]), math.prod(batch.latent_shape))
-        attacks = list[Attack]()
+        log_losses = list[Tensor]()
         classes = list[Tensor]()
         broken = list[Tensor]()
         for group in batch.groups(values * self.restarts):
             loss = Objective(batch, target[group], group, latent=ball is None)
-            attacks.append(
-                self._search(batch, loss, group)
-                if ball is None
-                else self._ascend(batch, loss, group, ball)
-            )
-            classes.append(
-                loss.logits(
-                    torch.arange(len(group), device=group.device), attacks[-1].points
-                ).argmax(1)
-            )
+            if ball is None:
+                attack = self._search(batch, loss, group)
+            else:
+                attack = self._ascend(batch, loss, group, ball)
+            # The class at the best point takes one more pass.
+            image = torch.arange(len(group), device=group.device)
+            classes.append(loss.logits(image, attack.points).argmax(1))
+            log_losses.append(attack.log_l)
             broken.append(loss.broken)
-        log_l = torch.where(
-            torch.cat(broken), torch.nan, torch.cat([attack.log_l for attack in attacks])
-        )
-        forwards, backwards = (
-            (2 + self.restarts * (self._moves + 1), 0)
-            if ball is None
-            else self.passes(batch.classes)
-        )
-        rows = zip(
-            log_l.exp().tolist(),
-            log_l.tolist(),
-            torch.cat(classes).tolist(),
-            batch.predicted.tolist(),
-            target.tolist(),
-            strict=True,
-        )
+        log_l = torch.where(torch.cat(broken), torch.nan, torch.cat(log_losses))
+        if ball is None:
+            forwards = 2 + self.restarts * (self._moves + 1)
+            backwards = 0
+        else:
+            forwards, backwards = self.passes(batch.classes)
+        columns = (log_l.exp(), log_l, torch.cat(classes), batch.predicted, target)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         return [
             Result(
                 value=value,
@@ -126,26 +117,25 @@ class AdversarialLoss(LossEstimator):
                 forwards=forwards,
                 backwards=backwards,
                 interval=self.interval,
-                loss=LossNorm(aim),
-                numbers={"log_loss": highest, "steps": self.steps, "restarts": self.restarts},
+                loss=LossNorm(target_class),
+                numbers={"log_loss": log_loss, "steps": self.steps, "restarts": self.restarts},
             )
-            for value, highest, reached, predicted, aim in rows
+            for value, log_loss, reached, predicted, target_class in rows
         ]
 
     def _ascend(self, batch: ImageBatch, loss: Objective, group: Tensor, ball: Ball) -> Attack:
         """Projected gradient ascent about the images of a group."""
         x = batch.x[group]
+        # (images, restarts, *pixels): the image itself, and then draws of the noise
         starts = x[:, None].repeat(1, self.restarts, *[1] * (x.ndim - 1))
-        for image, rows in zip(group.tolist(), starts[:, 1:], strict=True):
+        for image, draws in zip(group.tolist(), starts[:, 1:], strict=True):
+            pixels = batch.x[image : image + 1]
             done = 0
             for z in batch.normals(PURPOSE, image, self.restarts - 1):
-                rows[done : done + len(z)] = batch.noisy_pixels(
-                    batch.x[image : image + 1], [batch.ids[image]], z
-                )
+                draws[done : done + len(z)] = batch.noisy_pixels(pixels, [batch.ids[image]], z)
                 done += len(z)
-        return ascend(
-            loss.loss_slopes, x, starts, replace(ball, clipped=batch.noise.clip), self.steps
-        )
+        domain = replace(ball, clipped=batch.noise.clip)
+        return ascend(loss.loss_slopes, x, starts, domain, self.steps)
 
     def _search(self, batch: ImageBatch, loss: Objective, group: Tensor) -> Attack:
         """Chains with an inverse temperature that rises as the cube of the step number."""
@@ -153,10 +143,12 @@ class AdversarialLoss(LossEstimator):
         streams = Streams(batch, PURPOSE, chains, self._moves + 1, self._moves, group.tolist())
         walk = Walk.at(loss.losses, streams.normals(), chains)
         for step in range(self.steps):
+            # from 0, where moves are independent draws, to HOTTEST
+            t = HOTTEST * (step / max(1, self.steps - 1)) ** 3
             metropolis(
                 loss.losses,
                 walk,
-                HOTTEST * (step / max(1, self.steps - 1)) ** 3,
+                t,
                 self.moves,
                 streams.normals,
                 streams.uniforms,

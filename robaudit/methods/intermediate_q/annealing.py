@@ -30,18 +30,18 @@ Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 is not defined; gradients (rows, d)."""
 
 CONTROLS = 3
-# of the adaptation: log angle += rate (acceptance - target)
+"""Control variates of each state."""
+# Of the adaptation: log angle += rate (acceptance - target).
 _RATE = 1.0
 _TARGET = 0.8
-# angles of a trajectory
+# Angles of a trajectory. At a right angle and t = 0 the proposal is an independent draw.
 _SMALLEST = 1e-3
 _LARGEST = math.pi / 2
 _CORRECTED = (-3.0, 1.0)  # log of the factor of the angles on the way down, relative to the way up
-_MEMORY = 0.9  # of the running means over temperatures
+_MEMORY = 0.9  # of the running means over temperatures: about the last ten count
 _NEAR = 2  # temperatures on each side of an order that contribute to its centre
-# climbing takes 1/20 of the gradients of a way; radians per step
-_CLIMBING = 20
-_CLIMB = 0.25
+_CLIMBING = 20  # climbing takes 1/20 of the gradients of a way
+_CLIMB_ANGLE = 0.25  # radians per step of the climb
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,42 +115,47 @@ def anneal(
         orders: the temperatures whose centres are returned.
 
     Source: Rice et al., Robustness between the worst and average case, section 4.2, for Hamiltonian
-        path sampling; Neal 2001 for annealing;
-    the splitting, the two ways and the controls are robaudit's.
+        path sampling; Neal 2001 for annealing; the splitting, the two ways and the controls are
+        robaudit's.
     """
     z = normals()
+    n = len(temperatures)
     image = torch.arange(images, device=z.device).repeat_interleave(chains)
     downwards = temperatures[::-1]
-    chain = _Chains(
-        slopes,
-        normals,
-        uniforms,
-        image,
-        chains,
-        z,
-        [_around(downwards.index(q), len(downwards)) for q in orders],
+    near_orders = [_around(downwards.index(q), n) for q in orders]
+    all_chains = _Chains(slopes, normals, uniforms, image, chains, z, near_orders)
+    # At t = 0 nothing is rejected: begin with the angle of independent draws.
+    log_angle = z.new_full((images,), math.log(_LARGEST), dtype=torch.float64)
+    up, log_angles = all_chains.way(temperatures, steps, [log_angle] * n, absolute=True)
+    all_chains.climb(climbing_steps(n, steps))
+    # The way down starts from the angles that the way up has found for each temperature.
+    down, _ = all_chains.way(downwards, steps, log_angles[::-1], absolute=False)
+    down = Records(
+        log_loss=down.log_loss.flip(0),
+        controls=down.controls.flip(1),
+        acceptance=down.acceptance.flip(0),
     )
-    angle = z.new_full((images,), math.log(_LARGEST), dtype=torch.float64)
-    up, angles = chain.way(temperatures, steps, [angle] * len(temperatures), absolute=True)
-    climb = climbing_steps(len(temperatures), steps)
-    chain.climb(climb)
-    down, _ = chain.way(downwards, steps, angles[::-1], absolute=False)
-    down = Records(down.log_loss.flip(0), down.controls.flip(1), down.acceptance.flip(0))
-    return Annealed(
-        up, down, chain.centres, chain.highest, gradients_of(len(temperatures), steps, chains)
-    )
+    evaluations = gradients_of(n, steps, chains)
+    return Annealed(up, down, all_chains.centres, all_chains.highest, evaluations)
 
 
 def _around(place: int, n: int) -> list[int]:
     """The indices at most two away, the index itself first."""
-    return [
-        place,
-        *(i for i in range(max(0, place - _NEAR), min(n, place + _NEAR + 1)) if i != place),
-    ]
+    neighbours = range(max(0, place - _NEAR), min(n, place + _NEAR + 1))
+    return [place, *(i for i in neighbours if i != place)]
 
 
 class _Chains:
-    """All chains in lock-step; row = image * chains + chain."""
+    """All chains in lock-step; row = image * chains + chain.
+
+    Args:
+        slopes, normals, uniforms: as in :func:`anneal`.
+        image: the image of each row (rows,).
+        chains: of each image.
+        z: the first states (rows, d).
+        near: for each order, the indices on the way down that contribute to its centre, its own
+            first.
+    """
 
     def __init__(
         self,
@@ -167,29 +172,34 @@ class _Chains:
         self._uniforms = uniforms
         self._image = image
         self._chains = chains
+        images = len(image) // chains
+        # Running means of z and of grad log l over temperatures, then z and grad log l (4, rows,
+        # d): adjacent, so that the controls are one product.
         self._known = z.new_zeros(4, *z.shape)
-        """Running means of z and of grad log l over temperatures, then z and grad log l: adjacent,
-        for joint products."""
         self._means = self._known[:2]
         self._state = self._known[2:]
         self._near = near
-        self.centres = z.new_zeros(len(near), len(image) // chains, z.shape[1])
-        self.highest = torch.full(
-            (len(image) // chains,), -torch.inf, dtype=torch.float64, device=z.device
-        )
-        self._value = self._move_to(z)
+        self.centres = z.new_zeros(len(near), images, z.shape[1])
+        self.highest = torch.full((images,), -torch.inf, dtype=torch.float64, device=z.device)
+        self._log_loss = self._move_to(z)
 
     def way(
-        self, temperatures: Sequence[float], steps: int, angles: Sequence[Tensor], *, absolute: bool
+        self,
+        temperatures: Sequence[float],
+        steps: int,
+        log_angles: Sequence[Tensor],
+        *,
+        absolute: bool,
     ) -> tuple[Records, list[Tensor]]:
         """Move at each temperature in turn and record the states.
 
         Args:
             temperatures: in the order of the way.
             steps: leapfrog steps of each trajectory.
-            angles: log of the angle at each temperature (images,); if ``absolute`` only the first
-                is used, and adapts from there; otherwise an adapting factor multiplies the angles.
-            absolute: see ``angles``.
+            log_angles: log of the angle at each temperature (images,); if ``absolute`` only the
+                first is used, and adapts from there; otherwise an adapting factor multiplies the
+                angles.
+            absolute: see ``log_angles``; false on the way down, which also records the centres.
 
         Returns:
             The records in the order of the way, and the log of the angles used.
@@ -197,43 +207,52 @@ class _Chains:
         rows = len(self._image)
         n = len(temperatures)
         others_count = self._chains - 1
-        z, slope = self._state
+        bounds = (math.log(_SMALLEST), math.log(_LARGEST))
+        z, slope = self._state  # views: they follow the chains
         log_loss = torch.empty((n, rows), dtype=torch.float64, device=z.device)
         controls = torch.empty((CONTROLS, n, rows), dtype=torch.float64, device=z.device)
         acceptance = torch.empty((n, rows // self._chains), dtype=torch.float64, device=z.device)
         products = torch.empty_like(self._known[:CONTROLS])
         used: list[Tensor] = []
-        adapted = angles[0] if absolute else torch.zeros_like(angles[0])
+        # the log of the angle, or of its factor (images,)
+        adapted = log_angles[0] if absolute else torch.zeros_like(log_angles[0])
         others = self._others()
         self._means.copy_(others)
         for k, t in enumerate(temperatures):
-            angle = (adapted if absolute else angles[k] + adapted).clamp(
-                math.log(_SMALLEST), math.log(_LARGEST)
-            )
-            used.append(angle)
-            acceptance[k] = self._trajectory(t, angle.exp(), steps, others[1] * (t / others_count))
+            log_angle = adapted if absolute else log_angles[k] + adapted
+            log_angle = log_angle.clamp(*bounds)
+            used.append(log_angle)
+            # t times the mean gradient of the other chains: a centre that depended on the chain's
+            # own state would break detailed balance
+            centre = others[1] * (t / others_count)
+            acceptance[k] = self._trajectory(t, log_angle.exp(), steps, centre)
             adapted = adapted + _RATE * (acceptance[k] - _TARGET)
-            adapted = (
-                adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST))
-                if absolute
-                else adapted.clamp(*_CORRECTED)
-            )
-            log_loss[k] = self._value
+            adapted = adapted.clamp(*bounds) if absolute else adapted.clamp(*_CORRECTED)
+            log_loss[k] = self._log_loss
             if not absolute:
-                for centre, near in zip(self.centres, self._near, strict=True):
-                    if k in near:
-                        centre.add_(
-                            self._over_chains(slope),
-                            alpha=temperatures[near[0]] / (len(near) * self._chains),
-                        )
-            score = torch.sub(z, slope, alpha=t)  # the negative score
-            controls[:, k] = sums(torch.mul(self._known[:CONTROLS], score, out=products))
+                self._add_to_centres(k, temperatures)
+            negative_score = torch.sub(z, slope, alpha=t)  # z - t grad log l
+            # Products with the mean state, the mean gradient and z, all at once.
+            torch.mul(self._known[:CONTROLS], negative_score, out=products)
+            controls[:, k] = sums(products)
             others = self._others()
             self._means.lerp_(others, 1 - _MEMORY)
+        # The score has the other sign, and sums over the other chains become means. The third
+        # control is z . s + d: E[z . s] = -d by Stein's identity.
         controls[:2] /= -others_count
         controls[2] = z.shape[1] - controls[2]
         shape = (-1, self._chains)
-        return Records(log_loss.unflatten(1, shape), controls.unflatten(2, shape), acceptance), used
+        records = Records(log_loss.unflatten(1, shape), controls.unflatten(2, shape), acceptance)
+        return records, used
+
+    def _add_to_centres(self, k: int, temperatures: Sequence[float]) -> None:
+        """Add the gradients at the temperature of index k to the centres near it."""
+        _, slope = self._state
+        for centre, near in zip(self.centres, self._near, strict=True):
+            if k in near:
+                # q times the mean over temperatures and chains
+                weight = temperatures[near[0]] / (len(near) * self._chains)
+                centre.add_(self._over_chains(slope), alpha=weight)
 
     def climb(self, steps: int) -> None:
         """Turn every state towards its gradient step by step, without acceptance tests, at constant
@@ -242,14 +261,14 @@ class _Chains:
         for _ in range(steps):
             length = lengths(z)[:, None]
             steepness = lengths(slope)[:, None]
-            towards = slope * torch.where(
-                steepness > 0, length / steepness.clamp_min(1e-30), 0.0
-            ).to(z.dtype)
-            ahead = math.cos(_CLIMB) * z + math.sin(_CLIMB) * towards
+            # the gradient, scaled to the length of z
+            ratio = torch.where(steepness > 0, length / steepness.clamp_min(1e-30), 0.0)
+            towards = slope * ratio.to(z.dtype)
+            ahead = math.cos(_CLIMB_ANGLE) * z + math.sin(_CLIMB_ANGLE) * towards
+            # z and the gradient are not orthogonal: restore the length.
             turned = lengths(ahead)[:, None]
-            self._value = self._move_to(
-                ahead * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype)
-            )
+            restored = torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0)
+            self._log_loss = self._move_to(ahead * restored.to(z.dtype))
 
     def _trajectory(self, t: float, angle: Tensor, steps: int, centre: Tensor) -> Tensor:
         """Run a trajectory of every chain around a centre (rows, d); return the mean acceptance
@@ -262,56 +281,68 @@ class _Chains:
         start, start_slope = self._state
         cos, sin, half, to_z, to_p = self._coefficients(angle / steps, start)
         kick = half * t
-        drift = to_z * centre
-        push = to_p * centre
-        first = self._normals()
+        z_shift = to_z * centre
+        p_shift = to_p * centre
+        first_p = self._normals()
         z = start
-        value = self._value
+        log_loss = self._log_loss
         slope = start_slope
-        p = torch.addcmul(first, kick, slope)
+        p = torch.addcmul(first_p, kick, slope)
         for i in range(steps):
-            turned = torch.addcmul(drift, sin, p)
-            p = torch.addcmul(push, cos, p).addcmul_(sin, z, value=-1)
-            z = turned.addcmul_(cos, z)
-            value, slope = self._evaluated(z)
+            next_z = torch.addcmul(z_shift, sin, p)
+            p = torch.addcmul(p_shift, cos, p).addcmul_(sin, z, value=-1)
+            z = next_z.addcmul_(cos, z)
+            log_loss, slope = self._evaluated(z)
+            # Two half kicks meet between steps.
             p.addcmul_(kick, slope, value=1 if i == steps - 1 else 2)
-        lost = (
+        # -(H(end) - H(start)), H = |z|^2 / 2 + |p|^2 / 2 - t log l
+        squares = (
             torch.mul(z, z)
             .addcmul_(p, p)
             .addcmul_(start, start, value=-1)
-            .addcmul_(first, first, value=-1)
+            .addcmul_(first_p, first_p, value=-1)
         )
-        gained = sums(lost, torch.float64) / -2 + (t * (value - self._value) if t else 0.0)
-        probability = gained.clamp_max(0).exp().nan_to_num(0.0).where(value.isfinite(), 0.0)
+        # At t = 0 the loss does not count, even if it is infinite.
+        gained_loss = t * (log_loss - self._log_loss) if t else 0.0
+        gained = sums(squares, torch.float64) / -2 + gained_loss
+        probability = gained.clamp_max(0).exp().nan_to_num(0.0)
+        # A chain never goes where log l is not defined.
+        probability = probability.where(log_loss.isfinite(), 0.0)
         accepted = self._uniforms() < probability
         for old, new in ((start, z), (start_slope, slope)):
             torch.where(accepted[:, None], new, old, out=old)
-        self._value = torch.where(accepted, value, self._value)
+        self._log_loss = torch.where(accepted, log_loss, self._log_loss)
         return self._over_chains(probability) / self._chains
 
     def _coefficients(self, step: Tensor, like: Tensor) -> tuple[Tensor, ...]:
         """cos, sin, h, a and b of :meth:`_trajectory` for the steps of the images (images,), each
         (rows, 1)."""
+        # In float64: a cancels to the fourth power of the angle.
         table = []
         for angle in step.tolist():
             cos = math.cos(angle)
             sin = math.sin(angle)
             half = angle / 2
-            table.append((cos, sin, half, 1 - cos - half * sin, sin - half * cos - half))
+            a = 1 - cos - half * sin
+            b = sin - half * cos - half
+            table.append((cos, sin, half, a, b))
         sent = torch.tensor(table, dtype=like.dtype).to(like.device, non_blocking=True)
-        return sent.repeat_interleave(self._chains, 0).T.unsqueeze(2).unbind()
+        rows = sent.repeat_interleave(self._chains, 0)
+        return rows.T.unsqueeze(2).unbind()
 
     def _move_to(self, z: Tensor) -> Tensor:
         """Set the states to z; return log l (rows,)."""
-        value, slope = self._evaluated(z)
+        log_loss, slope = self._evaluated(z)
         self._state[0] = z
         self._state[1] = slope
-        return value
+        return log_loss
 
     def _evaluated(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        value, slope = self._slopes(self._image, z)
-        self.highest = torch.maximum(self.highest, value.view(-1, self._chains).amax(1))
-        return value, slope
+        """log l (rows,) and its gradient (rows, d) at z; keeps the highest loss."""
+        log_loss, slope = self._slopes(self._image, z)
+        highest = log_loss.view(-1, self._chains).amax(1)
+        self.highest = torch.maximum(self.highest, highest)
+        return log_loss, slope
 
     def _over_chains(self, x: Tensor) -> Tensor:
         """The sum over the chains of an image (images x chains, ...), one after the other."""
@@ -324,5 +355,6 @@ class _Chains:
     def _others(self) -> Tensor:
         """The sums of z and of grad log l over the *other* chains of the image (2, rows, d)."""
         rows = self._state.flatten(0, 1)
-        others: Tensor = self._over_chains(rows)[:, None] - rows.unflatten(0, (-1, self._chains))
+        by_chain = rows.unflatten(0, (-1, self._chains))
+        others: Tensor = self._over_chains(rows)[:, None] - by_chain
         return others.view_as(self._state)

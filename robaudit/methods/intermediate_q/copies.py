@@ -17,10 +17,10 @@ ENOUGH = 100.0
 1/10."""
 AT_ONCE = 50
 """Copies of an image that are drawn together."""
-_ROUNDING = 1e-6
-_RIDGE = 1e-10
+_ROUNDING = 1e-6  # smallest relative standard error of E[l^t]
+_RIDGE = 1e-10  # added to normalised products, so that nearly collinear controls can be solved for
 _SAME = 1e-9  # root mean square of p / m - 1 below which a control is only rounding
-_LEAST_FREE = 0.1  # of 1 - leverage
+_LEAST_FREE = 0.1  # of 1 - leverage: residuals grow at most tenfold
 _KNOWN = 10.0  # effective copies that suffice to judge a centre
 
 
@@ -32,8 +32,8 @@ class Copies:
         log_loss: log l (images, copies), float64.
         log_parts: log p / N(0, I) of the parts p (images, parts, copies), float64.
         sizes: number of copies of each part, in order.
-        about: ascending temperatures of the tilted distributions that all parts but the first stand
-            for, if any.
+        about: ascending temperatures whose tilted distributions the parts after the first are
+            centred at, if any.
     """
 
     log_loss: Tensor
@@ -45,25 +45,38 @@ class Copies:
     def log_density(self) -> Tensor:
         """log m / N(0, I) (images, copies)."""
         log_shares = self.log_parts.new_tensor(self.sizes).div_(sum(self.sizes)).log_()
-        weighed = self.log_parts + log_shares[:, None]
-        most = weighed.amax(1)
-        return most + torch.log(total(torch.exp(weighed - most[:, None]), 1))
+        log_terms = self.log_parts + log_shares[:, None]
+        # logsumexp, added in a fixed order
+        highest = log_terms.amax(1)
+        relative = torch.exp(log_terms - highest[:, None])
+        return highest + torch.log(total(relative, 1))
 
     def weights(self, t: float | Tensor, log_density: Tensor) -> tuple[Tensor, Tensor]:
         """l^t / m relative to its maximum (images, copies), and the log of the maximum
         (images,)."""
         log_weight = t * self.log_loss - log_density
+        # finite even if all losses are 0: no copy has a weight then
         highest = log_weight.amax(1, keepdim=True).clamp_min(-1e300)
         return torch.exp(log_weight - highest), highest[:, 0]
 
-    def tells(self, q: float, weights: Tensor) -> Tensor:
+    def effective_sizes(
+        self, temperatures: Sequence[float], log_density: Tensor
+    ) -> list[tuple[float, Tensor]]:
+        """Each temperature with the effective sample size of every image (images,) there."""
+        sizes = []
+        for t in temperatures:
+            weights, _ = self.weights(t, log_density)
+            sizes.append((t, effective_sample_size(weights)))
+        return sizes
+
+    def can_judge(self, q: float, weights: Tensor) -> Tensor:
         """Whether the copies suffice to judge the centres next to q (images,), bool."""
-        parts = weights.split(list(self.sizes), 1)[1:]
-        next_to = {
-            *[i for i, t in enumerate(self.about) if t <= q][-1:],
-            *[i for i, t in enumerate(self.about) if t >= q][:1],
-        }
-        return torch.stack([effective(parts[i]) >= _KNOWN for i in next_to]).any(0)
+        _, *parts = weights.split(list(self.sizes), 1)  # without the plain copies
+        below = [i for i, t in enumerate(self.about) if t <= q]
+        above = [i for i, t in enumerate(self.about) if t >= q]
+        neighbours = {*below[-1:], *above[:1]}
+        known = [effective_sample_size(parts[i]) >= _KNOWN for i in neighbours]
+        return torch.stack(known).any(0)
 
     def log_mass(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log E[l^t] at a temperature of each image (images,), its standard error, and the degrees
@@ -81,34 +94,60 @@ class Copies:
         log_density = self.log_density
         weight, highest = self.weights(t[:, None], log_density)
         n = weight.shape[1]
+        # p / m has mean 1 under m. The first part is N(0, I): given the others it adds nothing, as
+        # the parts' weighted sum is m itself.
         controls = torch.exp(self.log_parts[:, 1:] - log_density[:, None]) - 1
-        # (images, columns, copies)
-        columns = torch.cat([torch.ones_like(weight)[:, None], controls, weight[:, None]], 1)
+        # constant, controls, and last the target: (images, columns, copies)
+        constant = torch.ones_like(weight)
+        columns = torch.cat([constant[:, None], controls, weight[:, None]], 1)
         scale = (total(columns.square()) / n).sqrt()
-        columns = columns / torch.where(scale > _SAME, scale, torch.inf)[..., None]
+        # a column that is only rounding becomes 0
+        divisor = torch.where(scale > _SAME, scale, torch.inf)
+        columns = columns / divisor[..., None]
         known = columns[:, :-1].contiguous()
         target = columns[:, -1]
         products = gram(columns) / n
-        unit = torch.eye(known.shape[1], dtype=weight.dtype, device=weight.device)
-        lower, failed = cholesky(products[:, :-1, :-1] + _RIDGE * unit)
-        lower = torch.where(failed[:, None, None] == 0, lower, unit)
-        inverse = torch.stack(
-            [cholesky_solve(column.expand(len(lower), -1), lower) for column in unit], 2
-        )
-        # only the mean
-        inverse = torch.where(failed[:, None, None] == 0, inverse, unit[:1] * unit[:, :1])
+        inverse = _inverse(products[:, :-1, :-1])
         slopes = total(inverse * products[:, None, :-1, -1])
         residual = target - total(known * slopes[..., None], 1)
-        leverage = total(known * product(inverse, known), 1) / n
+        # The constant's coefficient is the mean of l^t / m at controls of 0.
         mass = slopes[:, 0] * scale[:, -1] / scale[:, 0]
-        rest = residual * scale[:, -1:] / (1 - leverage).clamp_min(_LEAST_FREE)
-        variance = torch.stack(
-            [variance_over(part, 1) * part.shape[1] for part in rest.split(list(self.sizes), 1)], 1
-        )
-        error = (total(variance).sqrt() / (n * mass)).nan_to_num(1.0).clamp_min(_ROUNDING)
-        square = (rest - total(rest)[:, None] / n).square()
-        fourth = (total(square.square()) / total(square).square()).nan_to_num(1.0)
-        return highest + torch.log(mass), error, 2 / (fourth - 1 / n)
+
+        # HC3 (MacKinnon and White 1985): residuals over 1 - leverage
+        leverage = total(known * product(inverse, known), 1) / n
+        free = (1 - leverage).clamp_min(_LEAST_FREE)
+        residual = residual * scale[:, -1:] / free
+        # The parts have fixed numbers of copies: their variances add up (stratified sampling).
+        by_part = residual.split(list(self.sizes), 1)
+        variances = [variance_over(part, 1) * part.shape[1] for part in by_part]
+        variance = total(torch.stack(variances, 1))
+        error = variance.sqrt() / (n * mass)
+        error = error.nan_to_num(1.0).clamp_min(_ROUNDING)
+
+        # The squared coefficient of variation of the mean of squares is sum s^2 / (sum s)^2 - 1/n.
+        mean_residual = total(residual)[:, None] / n
+        square = (residual - mean_residual).square()
+        share_of_squares = total(square.square()) / total(square).square()
+        degrees = 2 / (share_of_squares.nan_to_num(1.0) - 1 / n)
+        return highest + torch.log(mass), error, degrees
+
+
+def _inverse(products: Tensor) -> Tensor:
+    """The inverse of each matrix (images, columns, columns) whose first column is the constant's.
+
+    Where the columns are collinear it is the inverse for the constant alone, so that only the mean
+    is fitted.
+    """
+    unit = torch.eye(products.shape[1], dtype=products.dtype, device=products.device)
+    lower, failed = cholesky(products + _RIDGE * unit)
+    solvable = failed[:, None, None] == 0
+    lower = torch.where(solvable, lower, unit)
+    solutions = []
+    for column in unit:
+        solutions.append(cholesky_solve(column.expand(len(lower), -1), lower))
+    inverse = torch.stack(solutions, 2)
+    only_constant = unit[:1] * unit[:, :1]
+    return torch.where(solvable, inverse, only_constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +193,24 @@ def shifted(
 
     Source: Veach and Guibas 1995 (balance heuristic).
     """
-    of_image = centres.transpose(0, 1).contiguous().double()  # (images, centres, d)
-    image = torch.arange(len(of_image), device=centres.device).repeat_interleave(AT_ONCE)
-    half = total(of_image.square())[..., None] / 2
+    image_centres = centres.transpose(0, 1).contiguous().double()  # (images, centres, d)
+    image = torch.arange(len(image_centres), device=centres.device).repeat_interleave(AT_ONCE)
+    half_square = total(image_centres.square())[..., None] / 2
     losses = []
-    parts = []
+    log_parts = []
     for first in range(0, plain + len(about) * each, AT_ONCE):
-        z = normals()
-        flat = z.flatten(1).unflatten(0, (-1, AT_ONCE))
+        normal = normals()
+        z = normal.flatten(1).unflatten(0, (-1, AT_ONCE))  # (images, 50, d)
         if first >= plain:
-            flat = flat + centres[(first - plain) // each][:, None]
-        along = product(of_image, flat.double().transpose(1, 2)) - half
-        parts.append(torch.cat([along.new_zeros(len(along), 1, AT_ONCE), along], 1))
-        losses.append(values(image, flat.flatten(0, 1).unflatten(1, z.shape[1:])).view(-1, AT_ONCE))
-    return Copies(torch.cat(losses, 1), torch.cat(parts, 2), [plain, *[each] * len(about)], about)
+            z = z + centres[(first - plain) // each][:, None]
+        # log N(z; c, I) - log N(z; 0, I) = c . z - |c|^2 / 2, and 0 for the plain part
+        log_ratio = product(image_centres, z.double().transpose(1, 2)) - half_square
+        plain_ratio = log_ratio.new_zeros(len(log_ratio), 1, AT_ONCE)
+        log_parts.append(torch.cat([plain_ratio, log_ratio], 1))
+        points = z.flatten(0, 1).unflatten(1, normal.shape[1:])
+        losses.append(values(image, points).view(-1, AT_ONCE))
+    sizes = [plain, *[each] * len(about)]
+    return Copies(torch.cat(losses, 1), torch.cat(log_parts, 2), sizes, about)
 
 
 def starts(copies: Copies, temperatures: Sequence[float], orders: Sequence[float]) -> list[Start]:
@@ -181,22 +224,29 @@ def starts(copies: Copies, temperatures: Sequence[float], orders: Sequence[float
     """
     log_density = copies.log_density
     results = []
-    sizes = [(t, effective(copies.weights(t, log_density)[0])) for t in temperatures]
+    sizes = copies.effective_sizes(temperatures, log_density)
     for q in orders:
         weights, _ = copies.weights(q, log_density)
-        reached, ess = reach(
-            [*((t, size) for t, size in sizes if t < q), (q, effective(weights))], ENOUGH
-        )
-        known = (
-            copies.tells(q, weights) if copies.about else torch.ones_like(reached, dtype=torch.bool)
-        )
+        candidates = [(t, size) for t, size in sizes if t < q]
+        reached, ess = reach([*candidates, (q, effective_sample_size(weights))], ENOUGH)
+        if copies.about:
+            known = copies.can_judge(q, weights)
+        else:
+            known = torch.ones_like(reached, dtype=torch.bool)
         results.append(Start(reached, *copies.log_mass(reached), ess, known))
     return results
 
 
 def reach(sizes: Sequence[tuple[float, Tensor]], enough: float) -> tuple[Tensor, Tensor]:
-    """The last of ascending temperatures with a sufficient effective sample size (images,), or the
-    first; and that size."""
+    """The last of ascending temperatures with a sufficient effective sample size.
+
+    Args:
+        sizes: temperatures, each with the effective sample size of every image (images,).
+        enough: the size that suffices.
+
+    Returns:
+        The temperature of each image, the first if none suffices, and its size (images,) each.
+    """
     reached = torch.full_like(sizes[0][1], sizes[0][0])
     ess = sizes[0][1]
     for t, size in sizes:
@@ -205,6 +255,10 @@ def reach(sizes: Sequence[tuple[float, Tensor]], enough: float) -> tuple[Tensor,
     return reached, ess
 
 
-def effective(weights: Tensor) -> Tensor:
-    """The effective sample size (images,) of weights (images, copies)."""
-    return (total(weights).square() / total(weights.square())).nan_to_num(1.0)
+def effective_sample_size(weights: Tensor) -> Tensor:
+    """The effective sample size (sum w)^2 / sum w^2 (images,) of weights (images, copies).
+
+    Source: Kong 1992.
+    """
+    size = total(weights).square() / total(weights.square())
+    return size.nan_to_num(1.0)  # NaN if no copy has a weight

@@ -1,5 +1,5 @@
-"""Losses between the average and the worst case: by the order q of their norm, up to the attack,
-for the mean over images and the worst."""
+"""Losses between the average and the worst case: norms by their order q, up to the attack, for the
+mean over images and for the worst images."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from robaudit.stats.flags import Flag, flag, usual_threshold
 from robaudit.stats.summary import GroupSummary, Mean, summary_of
 
 MOST_WORST = 6
+"""Images listed as the worst."""
 ROUNDING = 1e-4
 """Relative tolerance of losses: more than passes with and without gradients differ by."""
 
@@ -50,7 +51,7 @@ class LossResult:
 
     @property
     def estimator(self) -> str:
-        """The label of its estimator."""
+        """The name of its estimator."""
         return ResultName.parse(self.name).estimator
 
     @property
@@ -109,12 +110,9 @@ def losses(
     Raises:
         RunError: the run has no such estimator or noise level.
     """
-    chosen = (
-        columns.finite
-        for columns in run.groups(estimators, levels).values()
-        if columns.key.quantity == LOSS.name
-    )
-    finite = {columns.key: columns for columns in chosen if len(columns)}
+    groups = _loss_groups(run, estimators, levels)
+    finite = {key: columns for key, columns in groups.items() if len(columns)}
+    # A run without losses needs no summary, which takes a while.
     summaries = {group.key: group for group in summary_of(run)} if finite else {}
     at_levels = []
     for at in from_weak_to_strong(key.at for key in finite):
@@ -125,14 +123,27 @@ def losses(
     return tuple(at_levels)
 
 
-def _orders(names: Sequence[str]) -> dict[str, list[tuple[float, str]]]:
-    """The results of finite order by estimator, with their q."""
-    of_q = {label: points for (label, part), points in series(names).items() if part is PartName.Q}
-    finite = {
-        label: [(q, name) for q, name in points if 0 < q < math.inf]
-        for label, points in of_q.items()
+def _loss_groups(
+    run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]
+) -> dict[GroupKey, Columns]:
+    """The finite losses of a run, by result and noise level."""
+    return {
+        columns.key: columns.finite
+        for columns in run.groups(estimators, levels).values()
+        if columns.key.quantity == LOSS.name
     }
-    return {label: points for label, points in finite.items() if points}
+
+
+def _orders(names: Sequence[str]) -> dict[str, list[tuple[float, str]]]:
+    """The results of finite order by estimator: (q, name of the result), by ascending q."""
+    orders = {}
+    for (estimator, part), points in series(names).items():
+        if part is not PartName.Q:
+            continue
+        finite = [(q, name) for q, name in points if 0 < q < math.inf]
+        if finite:
+            orders[estimator] = finite
+    return orders
 
 
 def _losses(
@@ -143,26 +154,22 @@ def _losses(
 ) -> Losses:
     """The losses at one noise level, from its results by name; ``orders``: from :func:`_orders`."""
     parts = {name: ResultName.parse(name).part for name in columns}
+    # A loss without an order is the maximum, as of an attack.
     limits = [name for name, part in parts.items() if part is None or part.number == math.inf]
-    ranks = max(orders, key=lambda label: orders[label][-1][0])
-    ranking = columns[orders[ranks][-1][1]]
+    # The largest q is nearest to the worst case; max takes the first estimator if several have it.
+    ranking_estimator = max(orders, key=lambda estimator: orders[estimator][-1][0])
+    _, ranking_name = orders[ranking_estimator][-1]
+    ranking = columns[ranking_name]
     worst = flag(ranking, below=usual_threshold(LOSS), bottom=most, quantity=LOSS).samples
-    attacks = np.full(len(ranking.ids), -np.inf)
-    for name in limits:
-        np.maximum.at(attacks, columns[name].place, columns[name].values)
-    attacked, beaten = (np.zeros(len(ranking.ids), dtype=np.bool_) for _ in range(2))
-    for norm in (columns[name] for points in orders.values() for _, name in points):
-        shared = attacks[norm.place] > -np.inf
-        attacked[norm.place[shared]] = True
-        beaten[norm.place[shared & (not_missed(norm) > attacks[norm.place] * (1 + ROUNDING))]] = (
-            True
-        )
+    norms = [columns[name] for points in orders.values() for _, name in points]
+    attacked, beaten = _attacks([columns[name] for name in limits], norms, len(ranking.ids))
 
     def result(q: float, name: str) -> LossResult:
         rows = columns[name]
         values = dict(zip(rows.names, rows.values.tolist(), strict=True))
-        open_ = rows.take(rows.is_open_above)
-        lowers = dict(zip(open_.names, open_.lowers.tolist(), strict=True))
+        # For rows without an upper end tables print "at least" the lower end.
+        unbounded = rows.take(rows.is_open_above)
+        lowers = dict(zip(unbounded.names, unbounded.lowers.tolist(), strict=True))
         return LossResult(
             q,
             summaries[rows.key],
@@ -170,16 +177,44 @@ def _losses(
             at_least=tuple(lowers.get(sample.id) for sample in worst),
         )
 
-    curves = {label: tuple(result(*point) for point in points) for label, points in orders.items()}
+    curves = {
+        estimator: tuple(result(q, name) for q, name in points)
+        for estimator, points in orders.items()
+    }
     return Losses(
         at=ranking.key.at,
         curves=curves,
         attacks=tuple(result(math.inf, name) for name in limits),
-        ranking=curves[ranks],
+        ranking=curves[ranking_estimator],
         worst=worst,
-        attacked=int(attacked.sum()),
-        beaten=int(beaten.sum()),
+        attacked=attacked,
+        beaten=beaten,
     )
+
+
+def _attacks(limits: Sequence[Columns], norms: Sequence[Columns], images: int) -> tuple[int, int]:
+    """Compare attacks with the norms of the same images.
+
+    Args:
+        limits: the results of attacks.
+        norms: results of finite order.
+        images: number of images of the run.
+
+    Returns:
+        The images with a value of an attack and of a norm, and how many of them show a larger loss
+        than all attacks.
+    """
+    largest = np.full(images, -np.inf)  # of all attacks; -inf without one
+    for limit in limits:
+        np.maximum.at(largest, limit.place, limit.values)
+    attacked = np.zeros(images, dtype=np.bool_)
+    beaten = np.zeros(images, dtype=np.bool_)
+    for norm in norms:
+        has_attack = largest[norm.place] > -np.inf
+        attacked[norm.place[has_attack]] = True
+        larger = not_missed(norm) > largest[norm.place] * (1 + ROUNDING)
+        beaten[norm.place[has_attack & larger]] = True
+    return int(attacked.sum()), int(beaten.sum())
 
 
 def loss_changes(
@@ -195,21 +230,21 @@ def loss_changes(
     Raises:
         RunError: a run has no such estimator or noise level.
     """
-    sides = [
-        {
-            columns.key: columns.finite
-            for columns in run.groups(estimators, levels).values()
-            if columns.key.quantity == LOSS.name
-        }
-        for run in (base, new)
-    ]
+    base_groups = _loss_groups(base, estimators, levels)
+    new_groups = _loss_groups(new, estimators, levels)
     changes: dict[GroupKey, PairedDifference] = {}
-    for key in sides[0]:
-        if key in sides[1] and (names := common_names([side[key] for side in sides])):
-            before, now = (side[key].of_images(names) for side in sides)
-            change = _paired_t(now.values - before.values)
-            known = not before.open_above and not now.open_above
-            changes[key] = change if known else change.without_interval()
+    for key, base_columns in base_groups.items():
+        if key not in new_groups:
+            continue
+        names = common_names([base_columns, new_groups[key]])
+        if not names:
+            continue
+        base_common = base_columns.of_images(names)
+        new_common = new_groups[key].of_images(names)
+        change = _paired_t(new_common.values - base_common.values)
+        if base_common.open_above or new_common.open_above:
+            change = change.without_interval()
+        changes[key] = change
     return changes
 
 
@@ -222,7 +257,10 @@ def _paired_t(changes: Floats) -> PairedDifference:
     if n < 2:
         return PairedDifference(Estimate(mean), None, n)
     error = float(changes.std(ddof=1)) / math.sqrt(n)
-    p = float(2.0 * stdtr(n - 1, -abs(mean) / error)) if error > 0.0 else float(mean == 0.0)
+    # If all pairs differ by the same, they differ by nothing, or certainly.
+    p = float(mean == 0.0)
+    if error > 0.0:
+        p = float(2.0 * stdtr(n - 1, -abs(mean) / error))
     bounds = mean_interval(changes, -math.inf, math.inf)
     return PairedDifference(Estimate.population(mean, bounds, "Student's t"), p, n)
 
@@ -230,11 +268,10 @@ def _paired_t(changes: Floats) -> PairedDifference:
 def not_missed(columns: Columns) -> Floats:
     """Losses that an attack should reach (n,): the largest that the estimator met, or the lower end
     of the norm if that is larger."""
+    # A row without a lower end stands for itself; one without a highest loss for its norm.
     norm = np.where(np.isnan(columns.lower), columns.values, columns.lower)
-    met = columns.highest
-    met = np.where(
-        columns.of_kind(IntervalKind.LOWER_BOUND),
-        columns.values,
-        np.where(np.isnan(met), norm, met),
-    )
+    highest = columns.highest
+    met = np.where(np.isnan(highest), norm, highest)
+    # A lower bound is a loss that was met.
+    met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, met)
     return np.maximum(norm, met)

@@ -20,7 +20,9 @@ Numbers = Callable[[], Tensor]
 """Random numbers for each row, new at every call: rows are images x chains, chains fastest."""
 
 TARGET = 0.3
+"""The acceptance that the angle adapts to."""
 GAIN = 0.5
+"""log angle rises by it times the acceptance of a rotation less the target."""
 LEAST_ANGLE = 1e-3
 MOST_COORDINATES = 64
 """With more coordinates, no single coordinate is replaced: it would change almost nothing."""
@@ -58,17 +60,11 @@ class Walk:
     def at(cls, values: Values, z: Tensor, chains: int) -> Walk:
         """Start chains at z (rows, *shape); the first moves are independent draws, as they should
         be if t starts at 0."""
-        angle = torch.full((len(z) // chains,), math.pi / 2, dtype=torch.float64, device=z.device)
-        walk = cls(
-            z.clone(),
-            z.new_empty(0, dtype=torch.float64),
-            angle,
-            z.clone(),
-            z.new_empty(0, dtype=torch.float64),
-        )
-        walk.log_l = values(walk.image, z)
-        walk.highest = walk.log_l.clone()
-        return walk
+        images = len(z) // chains
+        angle = torch.full((images,), math.pi / 2, dtype=torch.float64, device=z.device)
+        image = torch.arange(images, device=z.device).repeat_interleave(chains)
+        log_l = values(image, z)
+        return cls(z.clone(), log_l, angle, best=z.clone(), highest=log_l.clone())
 
 
 def metropolis(
@@ -110,26 +106,26 @@ def metropolis(
     for number in range(first, first + moves):
         rotates = number % 2 == 0 or coordinates > MOST_COORDINATES
         if rotates:
-            cos, sin = (
-                turn[image].to(walk.z.dtype).view(shape)
-                for turn in (walk.angle.cos(), walk.angle.sin())
-            )
-            proposal = cos * walk.z + sin * normals()
+            cos = walk.angle.cos()[image].to(walk.z.dtype)
+            sin = walk.angle.sin()[image].to(walk.z.dtype)
+            proposal = cos.view(shape) * walk.z + sin.view(shape) * normals()
         else:
+            # odd moves replace coordinate 0, 1, 2, ... in turn
             proposal = walk.z.clone()
             coordinate = number // 2 % coordinates
             proposal.flatten(1)[:, coordinate] = normals().flatten(1)[:, coordinate]
         log_l = values(image, proposal)
+        # At t = 0 the loss does not count, even if it is 0.
         gained = t * (log_l - walk.log_l) if t else torch.zeros_like(log_l)
         probability = gained.clamp_max(0.0).exp().nan_to_num(0.0)  # NaN: from l = 0 to l = 0
         accept = uniforms() < probability
+        # Rejected proposals count, too: they are points that the noise can make.
         higher = log_l > walk.highest
         walk.z = torch.where(accept.view(shape), proposal, walk.z)
         walk.log_l = torch.where(accept, log_l, walk.log_l)
         walk.best = torch.where(higher.view(shape), proposal, walk.best)
         walk.highest = torch.where(higher, log_l, walk.highest)
         if rotates:
-            raised = walk.angle * torch.exp(
-                GAIN * (mean_over(probability.view(images, chains), 1) - TARGET)
-            )
+            acceptance = mean_over(probability.view(images, chains), 1)
+            raised = walk.angle * torch.exp(GAIN * (acceptance - TARGET))
             walk.angle = raised.clamp(LEAST_ANGLE, math.pi / 2)

@@ -13,13 +13,17 @@ from robaudit.names import Part, PartName
 from robaudit.quantities import LOSS
 from robaudit.spec.fields import as_tuple
 
+# At 1e6 the norm of 2,000 copies is within 1e-5 of their maximum in log Z (log m / q), and at 1e-6
+# it is nearly their geometric mean.
 LEAST_Q = 1e-6
 MOST_Q = 1e6
 
 
 class LossEstimator(Estimator):
-    """An estimator of the cross-entropy l of an image under noise, in nats: 0 is certainty, lower
-    is more robust."""
+    """An estimator of the cross-entropy l of an image under noise, in nats.
+
+    0 is certainty; lower is more robust.
+    """
 
     quantity = LOSS
 
@@ -35,11 +39,12 @@ class LossEstimator(Estimator):
         return self.target == "label"
 
     def targets(self, batch: ImageBatch) -> Tensor:
-        """The class of each image (images,), int64."""
+        """The target class of each image (images,), int64."""
         return batch.labels if self.target == "label" else batch.predicted
 
 
 def _ascending(orders: tuple[float, ...]) -> tuple[float, ...]:
+    """The orders, sorted: their order in the spec changes no result."""
     if len(set(orders)) != len(orders):
         raise ValueError("give each q once")
     return tuple(sorted(orders))

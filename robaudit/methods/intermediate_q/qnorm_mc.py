@@ -17,10 +17,14 @@ from robaudit.results import LossNorm, Result
 from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 MOST = 0.02
-"""The largest share of a single copy in the sum of l^q with which the row has an upper end."""
+"""The largest share of a single copy in the sum of l^q with which the row has an upper end.
+
+Of the upper ends so given, .6 to 2.2 % are too low with 200 to 200,000 copies, of lognormal ends
+everywhere 21 to 39 % (docs/research/intermediate_q.md).
+"""
 UNSEEN = 2.0
-"""How many more copies as large as the largest the upper end counts."""
-_TWO_SIDED = 1.959963984540054
+"""Copies as large as the largest that the upper end adds to those seen."""
+_TWO_SIDED = 1.959963984540054  # Phi^-1(.975)
 
 
 class QNormMc(QNorm):
@@ -58,17 +62,19 @@ class QNormMc(QNorm):
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q from the same copies."""
         target = self.targets(batch)
-        log_loss = torch.empty(
-            (len(batch.x), self.draws), dtype=torch.float64, device=batch.x.device
-        )
+        shape = (len(batch.x), self.draws)
+        log_loss = torch.empty(shape, dtype=torch.float64, device=batch.x.device)
         for noisy, logits in batch.noisy_logits(self.draws):
-            log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
+            losses, _ = log_cross_entropy(logits, target[noisy.image])
+            log_loss[noisy.image, noisy.draw] = losses
         highest = log_loss.amax(1)
+        # for each q: log Z, effective sample size and largest share of each image
         norms = [torch.stack([*log_norm(log_loss, q)], dim=1).tolist() for q in self.q]
+        rows = zip(*norms, highest.tolist(), target.tolist(), strict=True)
         results = []
-        for *of_image, most, against in zip(*norms, highest.tolist(), target.tolist(), strict=True):
-            loss = LossNorm(against, math.exp(most))
-            by_order = zip(self.q, of_image, strict=True)
+        for *image_norms, log_highest, target_class in rows:
+            loss = LossNorm(target_class, math.exp(log_highest))
+            by_order = zip(self.q, image_norms, strict=True)
             results.append(tuple(self._result(q, *norm, loss=loss) for q, norm in by_order))
         return results
 
@@ -83,19 +89,25 @@ class QNormMc(QNorm):
             loss: target and maximum of the copies' losses.
         """
         value = math.exp(log_z)
+        # Delta method: the squared coefficient of variation of l^q is draws / ess - 1, its mean
+        # over the draws has 1 / ess - 1 / draws, and log Z is the logarithm of that mean over q.
         error = math.sqrt(max(0.0, 1 / ess - 1 / self.draws)) / q
         half_width = _TWO_SIDED * error
-        enough = largest <= MOST
+        # two more copies like the largest would raise the sum of l^q by so much, and log Z so far
+        unseen = math.log1p(UNSEEN * largest) / q
+        upper: float | None = math.exp(log_z + half_width + unseen)
+        std_error: float | None = value * error
         note = ""
         if largest > MOST:
+            upper = None
+            std_error = None
             share = f"{100 * largest:.0f} %"
             note = f"no upper end: one of {self.draws:,} copies carries {share} of the sum"
-        more = math.log1p(UNSEEN * largest) / q
         return Result(
             value=value,
             lower=math.exp(log_z - half_width),
-            upper=math.exp(log_z + half_width + more) if enough else None,
-            std_error=value * error if enough else None,
+            upper=upper,
+            std_error=std_error,
             forwards=1 + self.draws,
             interval=self.interval,
             note=note,

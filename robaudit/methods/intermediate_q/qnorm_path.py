@@ -31,25 +31,21 @@ from robaudit.results import LossNorm, Result
 
 _COPIES = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
 _NO_VALUE = Interval(IntervalKind.NO_VALUE)
-# chains go this far for any order: a distant region that decides q = 10 may attract them only at q
-# = 1000
+# Chains go this far for any order: a distant region that decides q = 10 may attract them only at
+# q = 1000 (docs/research/intermediate_q.md, "Plain copies do not know what they miss").
 _HIGHEST = 1000.0
 # temperatures, besides the highest, with copies around their tilted distributions
-_CENTRES = (
-    1.0,
-    10.0,
-    100.0,
-)
-_FEWEST = 1950  # copies
+_CENTRES = (1.0, 10.0, 100.0)
+_FEWEST_COPIES = 1950  # as many as the default chains take gradients, in whole lots of 50
 _FEW = 8  # normal variables, up to which copies adapt to where earlier copies had large weights
 _FAR = 0.25  # in log Z: a larger standard error, or half gap, gives no value
-_SHORT = (
+_TOO_FEW_COPIES = (
     "no value: too few copies meet the large losses that decide the norm, and there are no "
     "gradients to follow"
 )
 
 
-class _Run(NamedTuple):
+class _Sampled(NamedTuple):
     """A sampler's results for the images of a chunk.
 
     Attributes:
@@ -122,8 +118,9 @@ class QNormPath(QNorm):
 
     @property
     def _lots(self) -> int:
-        """Batches of copies."""
-        return max(_FEWEST, gradients_of(self.temperatures, self.steps, self.chains)) // AT_ONCE
+        """Lots of 50 copies."""
+        gradients = gradients_of(self.temperatures, self.steps, self.chains)
+        return max(_FEWEST_COPIES, gradients) // AT_ONCE
 
     @cached_property
     def _grid(self) -> tuple[float, ...]:
@@ -131,68 +128,69 @@ class QNormPath(QNorm):
 
     @cached_property
     def _centres(self) -> list[float]:
-        """Temperatures of the grid."""
-        return [
-            *(min(self._grid, key=lambda t: abs(t - wanted)) for wanted in _CENTRES),
-            self._grid[-1],
-        ]
+        """Temperatures of the grid whose tilted distributions get copies."""
+        nearest = [min(self._grid, key=lambda t: abs(t - wanted)) for wanted in _CENTRES]
+        return [*nearest, self._grid[-1]]
 
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q of every image."""
         target = self.targets(batch)
         loss = Objective(batch, target, latent=True)
-        follows = batch.noise.differentiable or batch.noise.guided
-        run = self._chains(batch, loss) if follows else self._copies(batch, loss)
+        has_chains = batch.noise.differentiable or batch.noise.guided
+        sampled = self._chains(batch, loss) if has_chains else self._copies(batch, loss)
+        # Plain copies in many variables may miss the large losses: such rows are approximate.
+        interval = self.interval if has_chains or _few(batch) else _COPIES
         broken = loss.broken.tolist()
-        most = run.highest.exp().tolist()
-        against = target.tolist()
-        results: list[list[Result]] = [[] for _ in against]
-        chains: list[dict[str, float]] = [{} for _ in against]
-        if run.acceptance is not None:
-            chains = [
-                {"last_acceptance": last, "smallest_acceptance": least}
-                for last, least in run.acceptance.T.tolist()
+        highest = sampled.highest.exp().tolist()
+        losses = [LossNorm(*row) for row in zip(target.tolist(), highest, strict=True)]
+        acceptances: list[dict[str, float]] = [{} for _ in losses]
+        if sampled.acceptance is not None:
+            acceptances = [
+                {"last_acceptance": last, "smallest_acceptance": smallest}
+                for last, smallest in sampled.acceptance.T.tolist()
             ]
-        for q, path in zip(self.q, run.estimates, strict=True):
+
+        results: list[list[Result]] = [[] for _ in losses]
+        for q, path in zip(self.q, sampled.estimates, strict=True):
             columns = (path.value, path.half_width, path.std_error, path.gap, path.begin, path.ess)
-            for image, numbers in enumerate(
-                zip(*(column.tolist() for column in columns), strict=True)
-            ):
-                log_z, half_width, std_error, gap, begin, ess = numbers
-                why = _refusal(std_error, gap) if follows else "" if begin == q else _SHORT
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            for image, (log_z, half_width, std_error, gap, begin, ess) in enumerate(rows):
+                if has_chains:
+                    why = _refusal(std_error, gap)
+                else:
+                    why = "" if begin == q else _TOO_FEW_COPIES
+                # Non-finite logits are another reason for a NaN.
+                no_value = bool(why) and not broken[image]
                 results[image].append(
                     Result(
                         value=math.nan if broken[image] or why else math.exp(log_z),
                         lower=None if why else math.exp(log_z - half_width),
                         upper=None if why else math.exp(log_z + half_width),
+                        # delta method: d exp(log Z) = Z d log Z
                         std_error=None if why else math.exp(log_z) * std_error,
-                        forwards=1 + run.forwards,
-                        backwards=run.backwards,
-                        interval=_NO_VALUE
-                        if why and not broken[image]
-                        else self.interval
-                        if follows or _few(batch)
-                        else _COPIES,
+                        forwards=1 + sampled.forwards,
+                        backwards=sampled.backwards,
+                        interval=_NO_VALUE if no_value else interval,
                         note=why,
-                        loss=LossNorm(against[image], most[image]),
+                        loss=losses[image],
                         numbers={
                             "log_value": log_z,
                             "log_std_error": std_error,
                             "annealing_gap": gap,
                             "copies_to": begin,
                             "ess": ess,
-                            **chains[image],
+                            **acceptances[image],
                         },
                     )
                 )
-        return [tuple(of_image) for of_image in results]
+        return [tuple(image_results) for image_results in results]
 
-    def _chains(self, batch: ImageBatch, loss: Objective) -> _Run:
+    def _chains(self, batch: ImageBatch, loss: Objective) -> _Sampled:
         """Sample by Hamiltonian chains, up and down, and copies."""
         shape = batch.latent_shape
-        streams = Streams(
-            batch, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures
-        )
+        # A momentum for each trajectory and the first states; a decision for each trajectory.
+        trajectories = 2 * self.temperatures
+        streams = Streams(batch, "qnorm_path", self.chains, 1 + trajectories, trajectories)
 
         def slopes(image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
             values, slope = loss.loss_slopes(image, z.unflatten(1, shape))
@@ -211,41 +209,44 @@ class QNormPath(QNorm):
             self.steps,
             self._centres,
         )
-        each = -(-self._lots // (2 * len(self._centres)))
-        plain = self._lots - each * len(self._centres)
-        fresh = Streams(batch, "qnorm_path copies", AT_ONCE, self._lots, 0).normals
+        # Half of the copies plain, the other half shared by the centres.
+        lots_per_centre = math.ceil(self._lots / (2 * len(self._centres)))
+        plain_lots = self._lots - lots_per_centre * len(self._centres)
         copies = shifted(
-            loss.losses, fresh, plain * AT_ONCE, each * AT_ONCE, annealed.centres, self._centres
+            loss.losses,
+            Streams(batch, "qnorm_path copies", AT_ONCE, self._lots, 0).normals,
+            plain_lots * AT_ONCE,
+            lots_per_centre * AT_ONCE,
+            annealed.centres,
+            self._centres,
         )
         begun = starts(copies, self._grid, self.q)
         acceptance = torch.stack([annealed.up.acceptance, annealed.down.acceptance])
-        return _Run(
+        last_acceptance = acceptance[:, -1].sum(0) / 2
+        return _Sampled(
+            # A guided kind has the gradient of an approximation: no control variates.
             path_estimates(annealed, self._grid, self.q, begun, exact=batch.noise.differentiable),
-            torch.stack([acceptance[:, -1].sum(0) / 2, acceptance.amin((0, 1))]),
-            torch.maximum(annealed.highest, copies.log_loss.amax(1)),
-            annealed.evaluations + self._lots * AT_ONCE,
-            annealed.evaluations,
+            acceptance=torch.stack([last_acceptance, acceptance.amin((0, 1))]),
+            highest=torch.maximum(annealed.highest, copies.log_loss.amax(1)),
+            forwards=annealed.evaluations + self._lots * AT_ONCE,
+            backwards=annealed.evaluations,
         )
 
-    def _copies(self, batch: ImageBatch, loss: Objective) -> _Run:
+    def _copies(self, batch: ImageBatch, loss: Objective) -> _Sampled:
         """Sample by copies alone, two for each gradient that chains would take."""
         lots = 2 * self._lots
         few = _few(batch)
-        values = math.prod(batch.latent_shape)
         streams = Streams(batch, "qnorm_path copies", AT_ONCE, lots, ROUNDS if few else 0)
         if few:
             copies = adapted(loss.losses, streams.normals, streams.uniforms, lots, self._grid)
         else:
-            copies = shifted(
-                loss.losses,
-                streams.normals,
-                lots * AT_ONCE,
-                0,
-                batch.x.new_empty(0, len(batch.x), values),
-                (),
-            )
+            no_centres = batch.x.new_empty(0, len(batch.x), math.prod(batch.latent_shape))
+            copies = shifted(loss.losses, streams.normals, lots * AT_ONCE, 0, no_centres, ())
         estimates = copies_estimates(self.q, starts(copies, self._grid, self.q))
-        return _Run(estimates, None, copies.log_loss.amax(1), lots * AT_ONCE, 0)
+        highest = copies.log_loss.amax(1)
+        return _Sampled(
+            estimates, acceptance=None, highest=highest, forwards=lots * AT_ONCE, backwards=0
+        )
 
 
 def _few(batch: ImageBatch) -> bool:
@@ -255,7 +256,8 @@ def _few(batch: ImageBatch) -> bool:
 
 
 def _refusal(std_error: float, gap: float) -> str:
-    """Why the chains give no value (they disagree or have not settled); usually ''."""
+    """Why the chains give no value: they disagree, or have not settled. '' if they give one."""
+    # written so that NaN is refused
     if not std_error <= _FAR:
         return f"no value: the chains disagree (standard error of log Z {std_error:.2g})"
     if not abs(gap) / 2 <= _FAR:

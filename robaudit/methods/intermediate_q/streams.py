@@ -12,11 +12,10 @@ from robaudit.numerics.normal import normal_cdf
 
 
 class Streams:
-    """Standard normal variables and decisions of several chains of each image; rows are images x
-    chains, chains fastest.
+    """Standard normal variables and decisions of several chains of each image.
 
-    They depend only on the image, the purpose and their index: neither the batch nor the other
-    images change them.
+    Rows are images x chains, chains fastest. The numbers depend only on the image, the purpose and
+    their index, not on the batch or other images.
 
     Args:
         batch: the chunk.
@@ -51,6 +50,7 @@ class Streams:
 
     def uniforms(self) -> Tensor:
         """Uniform numbers on [0, 1] (rows,), float64."""
+        # Phi of a normal variable is uniform: the generator of an image draws normal ones.
         return normal_cdf(torch.cat([next(numbers) for numbers in self._decisions]).double())
 
 
@@ -61,10 +61,13 @@ def _pieces(blocks: Iterator[Tensor], size: int) -> Iterator[Tensor]:
     for block in blocks:
         rest = block
         while len(rest):
-            parts.append(rest[:missing])
-            missing, rest = missing - len(parts[-1]), rest[missing:]
+            part = rest[:missing]
+            rest = rest[missing:]
+            parts.append(part)
+            missing -= len(part)
             if not missing:
-                yield parts[0] if len(parts) == 1 else torch.cat(parts)
+                # A piece inside a block is a view: most blocks need no copy.
+                yield part if len(parts) == 1 else torch.cat(parts)
                 parts = []
                 missing = size
     if parts:

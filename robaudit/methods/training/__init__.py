@@ -20,4 +20,5 @@ def __getattr__(name: str) -> Any:
     """Import a name when it is first used: the command's help needs none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'trainer' if name == 'train' else 'spec'}"), name)
+    module = "trainer" if name == "train" else "spec"
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -29,5 +29,8 @@ class GradientNorm(Objective):
         """The mean of both terms."""
         images = batch.images.detach().requires_grad_(True)
         losses = F.cross_entropy(batch.logits(images), batch.labels, reduction="none")
+        # The gradient of the sum is the gradient of each image's own loss. It stays in the graph,
+        # so that the penalty itself has a gradient with respect to the weights.
         (gradient,) = torch.autograd.grad(losses.sum(), images, create_graph=True)
-        return losses.mean() + self.weight * gradient.square().sum() / len(images)
+        penalty = gradient.square().sum() / len(images)
+        return losses.mean() + self.weight * penalty

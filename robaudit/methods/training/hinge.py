@@ -21,4 +21,5 @@ class Hinge(Objective):
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean of the sums."""
-        return (self.d - margins(batch.logits(), batch.labels)).relu().sum(1).mean()
+        shortfalls = (self.d - margins(batch.logits(), batch.labels)).relu()  # (n, classes - 1)
+        return shortfalls.sum(1).mean()

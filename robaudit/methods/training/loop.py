@@ -16,7 +16,7 @@ from robaudit.methods.training.spec import Recipe
 from robaudit.methods.training.training_objective import Batch, Objective
 from robaudit.progress import Listener
 
-_MOMENTUM = 0.9
+_MOMENTUM = 0.9  # of sgd
 
 
 def fit(
@@ -48,7 +48,7 @@ def fit(
     """
     listener = listener or Listener()
     total = len(images)
-    epoch_steps = -(-total // recipe.batch_size)
+    epoch_steps = math.ceil(total / recipe.batch_size)
     steps = recipe.epochs * epoch_steps
     optimizer = _optimizer(network, recipe)
     losses = list[float]()
@@ -56,24 +56,19 @@ def fit(
     network.train()
     with _own_randomness(images.device):
         for epoch in range(recipe.epochs):
-            listener.doing(
-                f"epoch {epoch + 1} of {recipe.epochs}"
-                + (f", loss {losses[-1]:.4g}" if losses else "")
-            )
-            running = torch.zeros((), dtype=torch.float64, device=images.device)
-            order = _order(recipe.seed, epoch, total, epoch_steps, images.device)
-            for step, chosen in enumerate(order, epoch * epoch_steps):
+            last_loss = f", loss {losses[-1]:.4g}" if losses else ""
+            listener.doing(f"epoch {epoch + 1} of {recipe.epochs}{last_loss}")
+            # On the device: reading it at each step would make the host wait.
+            loss_sum = torch.zeros((), dtype=torch.float64, device=images.device)
+            batches = _batches(recipe.seed, epoch, total, epoch_steps, images.device)
+            for step, chosen in enumerate(batches, epoch * epoch_steps):
                 _reseed(images.device, _seed(recipe.seed, "step", step))
-                loss = _step(
-                    Batch(network, images[chosen], labels[chosen]),
-                    objective,
-                    optimizer,
-                    _rate(recipe, step, steps),
-                )
-                running += loss * len(chosen)
+                batch = Batch(network, images[chosen], labels[chosen])
+                loss = _step(batch, objective, optimizer, _rate(recipe, step, steps))
+                loss_sum += loss * len(chosen)
                 listener.working((step + 1) / steps)
                 listener.advance(1)
-            losses.append(_finite(float(running), epoch) / total)
+            losses.append(_finite(float(loss_sum), epoch) / total)
     network.eval()
     return losses
 
@@ -84,6 +79,7 @@ def _step(
     """Take one step of the optimizer; the loss ()."""
     for group in optimizer.param_groups:
         group["lr"] = rate
+    # An objective passes the network many times: orthogonal weights are computed once a step.
     with parametrize.cached():
         loss = objective.loss(batch)
     optimizer.zero_grad(set_to_none=True)
@@ -102,31 +98,36 @@ def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 
 def _rate(recipe: Recipe, step: int, steps: int) -> float:
     """The learning rate of a step."""
-    return recipe.lr * (
-        0.5 + 0.5 * math.cos(math.pi * step / steps) if recipe.schedule == "cosine" else 1.0
-    )
+    if recipe.schedule == "cosine":
+        return recipe.lr * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+    return recipe.lr
 
 
-def _order(
+def _batches(
     seed: int, epoch: int, total: int, steps: int, device: torch.device
 ) -> tuple[Tensor, ...]:
     """The batches of an epoch, as image indices; their sizes differ by one at most."""
+    # A generator on the host gives every device the same order.
     generator = torch.Generator().manual_seed(_seed(seed, "epoch", epoch))
     return torch.randperm(total, generator=generator).to(device).tensor_split(steps)
 
 
 def _finite(loss: float, epoch: int) -> float:
+    """The loss.
+
+    Raises:
+        RobauditError: it is not finite.
+    """
     if not math.isfinite(loss):
         raise RobauditError(f"epoch {epoch + 1}", f"the loss is {loss}", "choose a smaller lr")
     return loss
 
 
-def _seed(seed: int, what: str, number: int) -> int:
+def _seed(seed: int, purpose: str, number: int) -> int:
     """A seed for torch, derived from the run's."""
-    return (
-        int.from_bytes(hashlib.sha256(f"{seed} {what} {number}".encode()).digest()[:8], "little")
-        >> 1
-    )
+    digest = hashlib.sha256(f"{seed} {purpose} {number}".encode()).digest()
+    # 63 bits: non-negative for any use as a signed integer
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def _reseed(device: torch.device, seed: int) -> None:

@@ -17,11 +17,14 @@ from robaudit.methods.training.network import Normalised
 from robaudit.methods.training.training_objective import Batch, Objective
 from robaudit.numerics.normal_moments import relu_moments
 
-_LEAST_VARIANCE = 1e-12
+_LEAST_VARIANCE = 1e-12  # before a ReLU: the gradient of a standard deviation of 0 is infinite
 
 
 class LogitMoments(NamedTuple):
-    """Mean and variance of each image's logits under noise (n, classes)."""
+    """Mean and variance of each image's logits, or of a layer's values, under noise.
+
+    Both are (n, classes), or (n, *shape) in a layer.
+    """
 
     mean: Tensor
     variance: Tensor
@@ -71,27 +74,32 @@ def logit_moments(network: nn.Module, images: Tensor, sigma: float) -> LogitMome
     return _through(network, LogitMoments(images, torch.full_like(images, sigma**2)))
 
 
-def _through(layer: nn.Module, x: LogitMoments) -> LogitMoments:
-    mean, variance = x
-    if isinstance(layer, nn.Sequential | Normalised):
+def _through(layer: nn.Module, before: LogitMoments) -> LogitMoments:
+    """The moments behind a layer.
+
+    Raises:
+        ModelError: they cannot be propagated through it.
+    """
+    mean, variance = before
+    if isinstance(layer, Normalised):
+        normalised = LogitMoments(layer.normalise(mean), variance / layer.std.square())
+        return _through(layer.network, normalised)
+    if isinstance(layer, nn.Sequential):
+        after = before
         for part in layer.children():
-            x = _through(
-                part,
-                x
-                if not isinstance(layer, Normalised)
-                else LogitMoments(layer.normalise(mean), variance / layer.std.square()),
-            )
-        return x
+            after = _through(part, after)
+        return after
     if isinstance(layer, nn.Flatten):
         return LogitMoments(layer(mean), layer(variance))
     if isinstance(layer, nn.Linear):
+        # Var(sum_j w_j x_j) = sum_j w_j^2 Var(x_j) for independent x_j (section 3.1)
         return LogitMoments(layer(mean), F.linear(variance, layer.weight.square()))
     if isinstance(layer, nn.ReLU):
-        return LogitMoments(*relu_moments(mean, variance.clamp_min(_LEAST_VARIANCE).sqrt()))
+        deviation = variance.clamp_min(_LEAST_VARIANCE).sqrt()
+        return LogitMoments(*relu_moments(mean, deviation))  # eqs. 16 and 17
     what = f"noise cannot be followed through its {type(layer).__name__} layer"
-    raise ModelError(
-        "objective", what, "choose a network of Flatten, Linear and ReLU, such as robaudit:mlp"
-    )
+    remedy = "choose a network of Flatten, Linear and ReLU, such as robaudit:mlp"
+    raise ModelError("objective", what, remedy)
 
 
 def ranked_others(logits: Tensor, labels: Tensor, most: int) -> tuple[Tensor, Tensor]:
@@ -101,10 +109,11 @@ def ranked_others(logits: Tensor, labels: Tensor, most: int) -> tuple[Tensor, Te
     return ranked.values, ranked.indices
 
 
-def of_label(values: Tensor, labels: Tensor) -> Tensor:
+def value_at_label(values: Tensor, labels: Tensor) -> Tensor:
     """The value at each image's label (n,)."""
     return values.gather(1, labels[:, None])[:, 0]
 
 
 SQRT2 = math.sqrt(2)
-"""The Lipschitz constant in l2 of the margin of a 1-Lipschitz network."""
+"""The Lipschitz constant in l2 of the margin of a 1-Lipschitz network: z_y - z_i is the inner
+product of the logits with e_y - e_i, of length sqrt(2)."""

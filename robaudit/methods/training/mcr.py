@@ -36,4 +36,5 @@ class Mcr(Objective):
     def loss(self, batch: Batch) -> Tensor:
         """The mean shortfall."""
         margin = margins(batch.logits(), batch.labels).amin(1)
-        return (self.d - margin / (SQRT2 * self.lipschitz)).relu().mean()
+        radius = margin / (SQRT2 * self.lipschitz)  # equation 10
+        return (self.d - radius).relu().mean()

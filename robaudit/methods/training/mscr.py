@@ -9,8 +9,8 @@ from robaudit.methods.training.margin_moments import (
     SQRT2,
     LogitMoments,
     SmoothedObjective,
-    of_label,
     ranked_others,
+    value_at_label,
 )
 from robaudit.numerics.normal_moments import mean_of_larger
 
@@ -41,11 +41,14 @@ class Mscr(SmoothedObjective):
 
     def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean shortfall."""
-        means, classes = ranked_others(logits.mean, labels, min(2, logits.mean.shape[1] - 1))
-        if classes.shape[1] == 2:
+        others = logits.mean.shape[1] - 1
+        means, classes = ranked_others(logits.mean, labels, min(2, others))
+        if others >= 2:
+            # equation 12, corrected: T^2 = s_1^2 + s_2^2 for independent logits
             spread = logits.variance.gather(1, classes).sum(1).sqrt()
             largest = mean_of_larger(means[:, 0], means[:, 1], spread)
         else:
             largest = means[:, 0]
-        margin = largest - of_label(logits.mean, labels)
-        return (self.d + margin / (SQRT2 * self.lipschitz)).relu().mean()
+        # SM of equation 6, negative where the label wins
+        negative_margin = largest - value_at_label(logits.mean, labels)
+        return (self.d + negative_margin / (SQRT2 * self.lipschitz)).relu().mean()

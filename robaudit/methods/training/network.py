@@ -1,5 +1,5 @@
-"""What a training spec names: a network with fresh weights, an objective with its options, and
-images in memory."""
+"""The parts of a training: a network with fresh weights, an objective with its options, and images
+in memory."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Normalised(nn.Module):
     def __init__(self, network: nn.Module, mean: Tensor, std: Tensor) -> None:
         super().__init__()
         self.network = network
+        # Not persistent: the weights' file is of the bare network, and the audit spec has them.
         self.register_buffer("mean", mean.view(-1, 1, 1), persistent=False)
         self.register_buffer("std", std.view(-1, 1, 1), persistent=False)
 
@@ -54,7 +55,8 @@ def model_section(spec: TrainingSpec, path: str | None = None) -> ModelSpec:
         path: the file of the weights.
     """
     keys = spec.network.model_dump(exclude={"orthogonal"})
-    return ModelSpec(path=path, **{key: value for key, value in keys.items() if value})
+    given = {key: value for key, value in keys.items() if value}
+    return ModelSpec(path=path, **given)
 
 
 def build_network(spec: TrainingSpec, *, trust: bool) -> tuple[nn.Module, nn.Module]:
@@ -66,14 +68,15 @@ def build_network(spec: TrainingSpec, *, trust: bool) -> tuple[nn.Module, nn.Mod
     """
     section = spec.network
     source = Source(model_section(spec), spec.origin.folder, trust=trust)
+    # Weights are drawn on the host: the same for every device.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
         bare = build_architecture(source, None)
         if section.orthogonal:
             orthogonalise(bare, spec.origin.place(("network", "orthogonal")))
-    return bare, Normalised(
-        bare, torch.tensor(section.mean), torch.tensor(section.std)
-    ) if section.mean else bare
+    if not section.mean:
+        return bare, bare
+    return bare, Normalised(bare, torch.tensor(section.mean), torch.tensor(section.std))
 
 
 def objective_class(name: str, where: str = "objective") -> type[Objective]:
@@ -96,11 +99,10 @@ def build_objective(spec: TrainingSpec) -> Objective:
     """
     place = ("objective", spec.objective.name)
     cls = objective_class(spec.objective.name, spec.origin.place(("objective",)))
+    context = {BASE_DIR: spec.origin.folder}
     with blaming(f"objective {spec.objective.name}", cls):
         try:
-            return cls.model_validate(
-                spec.objective.options, context={BASE_DIR: spec.origin.folder}
-            )
+            return cls.model_validate(spec.objective.options, context=context)
         except ValidationError as error:
             raise explain(error, spec.origin, place) from error
 
@@ -120,12 +122,10 @@ def read_images(
     for i in range(len(data)):
         sample = data[i]
         if sample.label is None:
-            raise DataError(
-                data.where,
-                f"sample {sample.id!r} has no label",
-                "training needs one for each image",
-            )
+            what = f"sample {sample.id!r} has no label"
+            raise DataError(data.where, what, "training needs one for each image")
         if images is None:
+            # The first image gives the shape; a list of images would need twice the memory.
             images = torch.empty((len(data), *sample.pixels.shape), dtype=torch.float32)
         images[i] = sample.pixels
         labels[i] = sample.label
@@ -134,37 +134,35 @@ def read_images(
     return images, labels
 
 
-def digest_of(images: Tensor, labels: Tensor) -> str:
+def data_digest(images: Tensor, labels: Tensor) -> str:
     """sha256 (hex) of images and labels."""
+    # The shape first: the same bytes in another shape are other images.
     digest = hashlib.sha256(str(tuple(images.shape)).encode())
     for values in (images, labels):
         digest.update(values.contiguous().numpy().data)
     return digest.hexdigest()
 
 
-def check_classes(network: nn.Module, images: Tensor, labels: Tensor, where: str) -> None:
+def check_fit(network: nn.Module, images: Tensor, labels: Tensor, where: str) -> None:
     """Refuse a network that does not fit the images or their labels.
 
     Raises:
         ModelError: the network cannot take the images, or has too few logits.
     """
+    remedy = "see architecture_options"
     try:
         with torch.no_grad():
             logits = network.eval()(images[:2])
     except (RuntimeError, ValueError, TypeError) as error:
         shape = " x ".join(map(str, images.shape[1:]))
-        raise ModelError(
-            where, f"cannot take images of {shape} ({error})", "see architecture_options"
-        ) from error
+        what = f"cannot take images of {shape} ({error})"
+        raise ModelError(where, what, remedy) from error
     classes = int(labels.max()) + 1
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < classes:
-        what = (
-            f"{logits.shape[1]} logits"
-            if isinstance(logits, Tensor) and logits.ndim == 2
-            else "no logits (n, classes)"
-        )
-        raise ModelError(
-            where,
-            f"the network gives {what}, and the labels have {classes} classes",
-            "see architecture_options",
-        )
+    if not isinstance(logits, Tensor) or logits.ndim != 2:
+        output = "no logits (n, classes)"
+    elif logits.shape[1] < classes:
+        output = f"{logits.shape[1]} logits"
+    else:
+        return
+    what = f"the network gives {output}, and the labels have {classes} classes"
+    raise ModelError(where, what, remedy)

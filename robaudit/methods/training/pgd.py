@@ -34,23 +34,21 @@ class Pgd(Objective):
     def loss(self, batch: Batch) -> Tensor:
         """The mean cross-entropy at the points of the attack."""
         x = batch.images
-        ball = Uniform(norm=self.norm)
-        z = torch.randn((len(x), *ball.latent_shape(shape_of(x))), dtype=x.dtype, device=x.device)
-        start = ball.noisy(x, z, self.eps, ids=[""] * len(x))
+        noise = Uniform(norm=self.norm)
+        latent_shape = noise.latent_shape(shape_of(x))
+        z = torch.randn((len(x), *latent_shape), dtype=x.dtype, device=x.device)
+        # One start at random in the ball, as in Madry et al.
+        start = noise.noisy(x, z, self.eps, ids=[""] * len(x))
+        ball = Ball(self.norm, self.eps, self.clip)
+
+        def slopes(image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+            """log l and its gradient with respect to the pixels."""
+            points = pixels.detach().requires_grad_(True)
+            log_loss = batch.log_loss(points, image)
+            (slope,) = torch.autograd.grad(log_loss.sum(), points)
+            return log_loss.detach(), slope
+
         with batch.searching():
-            ascent = ascend(
-                lambda image, pixels: _slopes(batch, image, pixels),
-                x,
-                start[:, None],
-                Ball(self.norm, self.eps, self.clip),
-                self.steps,
-            )
-        return batch.cross_entropy(ascent.points)
-
-
-def _slopes(batch: Batch, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """log l and its gradient with respect to the pixels."""
-    points = pixels.detach().requires_grad_(True)
-    value = batch.log_loss(points, image)
-    (slope,) = torch.autograd.grad(value.sum(), points)
-    return value.detach(), slope
+            attack = ascend(slopes, x, start[:, None], ball, self.steps)
+        # The points are constants: the weights are trained at them, not through the attack.
+        return batch.cross_entropy(attack.points)

@@ -28,8 +28,10 @@ class QNormMc(NoisyObjective):
     def loss(self, batch: Batch) -> Tensor:
         """The mean of Z_q over the images."""
         image = batch.rows(self.draws)
-        copies = batch.images[image]
-        log_loss = batch.log_loss(self.noisy(copies, self.normals(copies)), image).view(
-            -1, self.draws
-        )
-        return ((self.q * log_loss).logsumexp(1).sub(math.log(self.draws)) / self.q).exp().mean()
+        images = batch.images[image]
+        copies = self.noisy(images, self.normals(images))
+        log_loss = batch.log_loss(copies, image).view(-1, self.draws)  # (images, draws)
+        # equation 6: log Z = (log sum_i l_i^q - log m) / q
+        log_sum = (self.q * log_loss).logsumexp(1)
+        log_norm = log_sum.sub(math.log(self.draws)) / self.q
+        return log_norm.exp().mean()

@@ -15,5 +15,6 @@ class SmoothedCrossEntropy(SmoothedObjective):
     source = "Smoothed robustness analysis, section 3.5"
 
     def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
-        """The mean cross-entropy."""
+        """The mean cross-entropy of the mean logits; their variances do not enter."""
+        # -log softmax(mu)_y: section 3.5 (SC-SCE)
         return F.cross_entropy(logits.mean, labels)

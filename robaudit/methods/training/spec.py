@@ -24,6 +24,7 @@ from robaudit.spec.origin import Location, Origin
 from robaudit.spec.read import put, read_document, read_setting
 from robaudit.spec.validation_errors import explain
 
+# The audit spec is checked before there is a model: this one stands in for it.
 _PLACEHOLDER = {"path": "model.safetensors", "architecture": "robaudit:linear"}
 
 
@@ -63,6 +64,7 @@ class ObjectiveSpec(SpecSection):
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, value: object) -> object:
+        """``pgd`` and ``{pgd: {eps: 0.3}}`` become a name with options."""
         value = with_options(value)
         if not isinstance(value, dict):
             return value
@@ -150,14 +152,10 @@ class TrainingSpec(Recipe):
         Args:
             data: the digest of the images and labels.
         """
-        return digest(
-            {
-                "data": data,
-                **self.model_dump(
-                    mode="json", exclude={"name", "out", "device", "audit", "dataset"}
-                ),
-            }
-        )
+        # The images count by their digest: the same images from another place are the same data.
+        names_and_places = {"name", "out", "device", "audit", "dataset"}
+        spec = self.model_dump(mode="json", exclude=names_and_places)
+        return digest({"data": data, **spec})
 
     def audit_spec(self) -> AuditSpec:
         """The audit of the trained model, without its ``model`` section.
@@ -172,10 +170,12 @@ class TrainingSpec(Recipe):
             **self.audit,
         }
         if isinstance(self.dataset, BaseDatasetSpec) and "dataset" not in self.audit:
+            # validated again from its document, as the section of a file is
             document["dataset"] = self.dataset.model_dump(mode="json", exclude_unset=True)
         try:
             return AuditSpec.model_validate(document, context={BASE_DIR: self.origin.folder})
         except ValidationError as error:
+            # An error names entry i of the list of noises; the file may have written it otherwise.
             moved: dict[Location, Location] = {
                 ("audit", "noise", i): ("audit", "noise", *place)
                 for i, (place, _) in enumerate(noise_entries(self.audit.get("noise")))
@@ -201,7 +201,7 @@ def training_spec(document: Mapping[str, Any], origin: Origin | None = None) -> 
         raise explain(error, origin) from error
     spec._origin = origin
     refuse_unknown(OBJECTIVES, "objective", spec.objective.name, origin.place(("objective",)))
-    spec.audit_spec()
+    spec.audit_spec()  # a mistake in the audit shows before hours of training
     return spec
 
 
@@ -220,9 +220,8 @@ def load_training(
         SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named.
     """
     raw, lines = read_document(path)
-    for location, value in (
-        *(overrides or {}).items(),
-        *(read_setting(setting, "lr=0.01") for setting in settings),
-    ):
+    # All settings are read before anything is applied: a malformed one is reported first.
+    changes = [read_setting(setting, "lr=0.01") for setting in settings]
+    for location, value in [*(overrides or {}).items(), *changes]:
         put(raw, location, value)
     return training_spec(raw, Origin(str(path), path.resolve().parent, path.stem, lines))

@@ -21,8 +21,8 @@ from robaudit.methods.training.loop import fit
 from robaudit.methods.training.network import (
     build_network,
     build_objective,
-    check_classes,
-    digest_of,
+    check_fit,
+    data_digest,
     model_section,
     read_images,
 )
@@ -35,8 +35,8 @@ from robaudit.progress import Listener
 WEIGHTS = "model.safetensors"
 AUDIT = "audit.yaml"
 RECORD = "training.json"
-_IDENTITY = "identity"
-_ROWS = 1000
+_IDENTITY = "identity"  # key of the record
+_ROWS = 1000  # images of a pass that measures the accuracy
 
 
 def train(
@@ -64,50 +64,57 @@ def train(
             another training.
     """
     listener = listener or Listener()
-    where = pick_device(device or spec.device, "device")
-    folder = out or (
-        Path("models") / spec.title if spec.out is None else spec.origin.folder / expanded(spec.out)
-    )
+    torch_device = pick_device(device or spec.device, "device")
+    folder = out or _default_folder(spec)
     objective = build_objective(spec)
     audit = spec.audit_spec()
-    tasks_of(audit)  # what the audit would refuse, before the training
+    # what the audit would refuse, before the training
+    tasks_of(audit)
     refuse_beyond(audit)
     images, labels = read_images(spec.dataset, spec, listener, trust=trust)
-    identity = spec.identity(digest_of(images, labels))
+    identity = spec.identity(data_digest(images, labels))
     if _finished(folder, identity):
         listener.note(f"{folder / WEIGHTS} is there already")
         return folder
-    held_out = (
-        read_images(audit.dataset, spec, listener, trust=trust)
-        if "dataset" in spec.audit
-        else (images, labels)
-    )
+    audit_data = (images, labels)
+    if "dataset" in spec.audit:
+        audit_data = read_images(audit.dataset, spec, listener, trust=trust)
     bare, network = build_network(spec, trust=trust)
-    for data in ((images, labels), held_out):
-        check_classes(network, *data, spec.origin.place(("network",)))
+    for data in ((images, labels), audit_data):
+        check_fit(network, *data, spec.origin.place(("network",)))
     _prepare(folder)
     try:
-        losses = _fitted(
-            network.to(where), objective, images.to(where), labels.to(where), spec, listener
-        )
+        network = network.to(torch_device)
+        images = images.to(torch_device)
+        labels = labels.to(torch_device)
+        losses = _fitted(network, objective, images, labels, spec, listener)
     finally:
         listener.end()
-    share = accuracy(network, *held_out)
-    measured = {"loss": losses, "accuracy": share, "accuracy_on": len(held_out[1])}
+    _, audit_labels = audit_data
     record = {
         _IDENTITY: identity,
         "spec": spec.model_dump(mode="json"),
-        **measured,
+        "loss": losses,
+        "accuracy": accuracy(network, *audit_data),
+        "accuracy_on": len(audit_labels),
         "torch": torch.__version__,
     }
     write_atomically(folder / RECORD, json_bytes(record))
     write_atomically(folder / AUDIT, _audit_bytes(spec))
+    # Copies: safetensors refuses tensors that share memory.
     weights = {
         name: value.detach().cpu().clone().contiguous() for name, value in plain_state(bare).items()
     }
-    # last: it says that the training has ended
+    # The weights last: they say that the training has ended.
     write_atomically(folder / WEIGHTS, safetensors_bytes(weights))
     return folder
+
+
+def _default_folder(spec: TrainingSpec) -> Path:
+    """The folder of the results: the spec's, or models/<name> in the working folder."""
+    if spec.out is None:
+        return Path("models") / spec.title
+    return spec.origin.folder / expanded(spec.out)
 
 
 def _prepare(folder: Path) -> None:
@@ -115,9 +122,8 @@ def _prepare(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(
-            str(folder), f"cannot be made ({error.strerror})", "choose another folder with --out"
-        ) from error
+        what = f"cannot be made ({error.strerror})"
+        raise RunError(str(folder), what, "choose another folder with --out") from error
     remove_leftovers(folder)
 
 
@@ -133,14 +139,14 @@ def _fitted(
     loss of each epoch."""
     try:
         with blaming(f"objective {spec.objective.name}", type(objective)):
+            # Two images are enough to refuse a network that the objective cannot handle.
             objective.check(Batch(network, images[:2], labels[:2]))
             return fit(network, objective, images, labels, spec, listener)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        raise RobauditError(
-            "training", f"needs more memory than {images.device} has", "choose a smaller batch_size"
-        ) from error
+        what = f"needs more memory than {images.device} has"
+        raise RobauditError("training", what, "choose a smaller batch_size") from error
 
 
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
@@ -161,11 +167,8 @@ def _finished(folder: Path, identity: str) -> bool:
     if not path.exists():
         return False
     if read_json(folder / RECORD).get(_IDENTITY) != identity:
-        raise RunError(
-            str(path),
-            "is the result of another training",
-            "choose another folder with --out, or delete it",
-        )
+        what = "is the result of another training"
+        raise RunError(str(path), what, "choose another folder with --out, or delete it")
     return True
 
 
@@ -175,18 +178,18 @@ def _audit_bytes(spec: TrainingSpec) -> bytes:
     audit = spec.audit_spec()
     dataset = audit.dataset.model_dump(mode="json", exclude_unset=True)
     for key in ("path", "root"):
-        if (
-            isinstance(dataset.get(key), str)
-            and (path := spec.origin.folder / expanded(dataset[key])).exists()
-        ):
+        if not isinstance(dataset.get(key), str):
+            continue
+        path = spec.origin.folder / expanded(dataset[key])
+        if path.exists():
             dataset[key] = os.path.abspath(path)  # noqa: PTH100  links stay as they are
-    noise = [entry.model_dump(mode="json", exclude_unset=True) for entry in audit.noise]
     document: dict[str, Any] = {
+        "name": spec.title,
         "model": model_section(spec, WEIGHTS).model_dump(mode="json", exclude_unset=True),
         "dataset": dataset,
-        "noise": noise,
-        **{key: value for key, value in spec.audit.items() if key not in ("dataset", "noise")},
+        "noise": [entry.model_dump(mode="json", exclude_unset=True) for entry in audit.noise],
     }
-    return yaml.safe_dump(
-        {"name": spec.title, **document}, sort_keys=False, allow_unicode=True
-    ).encode()
+    for key, value in spec.audit.items():
+        if key not in ("dataset", "noise"):
+            document[key] = value
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()

@@ -24,7 +24,11 @@ from robaudit.spec.model import NoiseSpec
 
 
 class _LogCrossEntropy(torch.autograd.Function):
-    """log CE with a gradient that exists even where float32 CE is 0."""
+    """log CE with a gradient that exists even where float32 CE is 0.
+
+    :func:`robaudit.numerics.log_losses.log_cross_entropy` gives both; autograd would differentiate
+    through intermediate values that underflow.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
@@ -71,15 +75,23 @@ class Batch:
         return torch.arange(len(self.images), device=self.images.device).repeat_interleave(copies)
 
     def log_loss(self, pixels: Tensor, image: Tensor) -> Tensor:
-        """log CE of each row (rows,), float64, with a gradient that does not underflow; ``image``:
-        the image index of each row (rows,)."""
-        value: Tensor = _LogCrossEntropy.apply(self.logits(pixels), self.labels[image])
-        return value
+        """log CE of each row, with a gradient that does not underflow.
+
+        Args:
+            pixels: (rows, channels, height, width).
+            image: the image index of each row (rows,).
+
+        Returns:
+            (rows,), float64.
+        """
+        log_loss: Tensor = _LogCrossEntropy.apply(self.logits(pixels), self.labels[image])
+        return log_loss
 
     @contextmanager
     def searching(self) -> Iterator[None]:
         """Put the network in evaluation mode within the block: no dropout, and batch norms keep
         their statistics."""
+        # An attack or a chain must follow one fixed function.
         training = self.network.training
         self.network.eval()
         try:
@@ -130,11 +142,14 @@ class NoisyObjective(Objective):
     def _build(self, info: ValidationInfo) -> NoisyObjective:
         if len(self.noise.levels) != 1:
             raise ValueError(f"noise has {len(self.noise.levels)} levels; give one")
+        context = info.context or {}
         try:
-            (noise,) = build([self.noise], (info.context or {}).get(BASE_DIR, Path()))
+            (noise,) = build([self.noise], context.get(BASE_DIR, Path()))
         except SpecError as error:
+            # pydantic reports ValueErrors with their place in the spec
             raise ValueError(f"{error.where}: {error.what}; {error.remedy}") from error
         self._form = noise.noise
+        # Copies that are all the same make a norm over copies meaningless.
         if not noise.noise.random:
             raise ValueError(
                 f"noise: {self.noise.kind} does the same to an image every time; choose a kind "
@@ -154,5 +169,6 @@ class NoisyObjective(Objective):
     def noisy(self, images: Tensor, z: Tensor) -> Tensor:
         """A noisy copy of each image, from its normal variables."""
         (level,) = self.noise.levels
+        # Random kinds do not use the ids of samples.
         pixels = self._form.noisy(images, z, level, ids=[""] * len(images))
         return pixels.clamp(0.0, 1.0) if self.noise.clip else pixels

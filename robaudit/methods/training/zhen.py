@@ -8,15 +8,15 @@ from torch import Tensor
 from robaudit.methods.training.margin_moments import (
     LogitMoments,
     SmoothedObjective,
-    of_label,
     ranked_others,
+    value_at_label,
 )
 
 
 class Zhen(SmoothedObjective):
     """max(0, d - sigma (mu_y - mu_1) / sqrt(s_y^2 + s_1^2)); the mean over the batch.
 
-    mu and s^2 are the means and variances of the logits under Gaussian noise, class 1 has the
+    mu and s^2 are the means and variances of the logits under Gaussian noise; class 1 has the
     largest mean besides the label's.
     """
 
@@ -35,10 +35,9 @@ class Zhen(SmoothedObjective):
 
     def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean shortfall."""
-        (largest, other) = ranked_others(logits.mean, labels, 1)
-        spread = (of_label(logits.variance, labels) + logits.variance.gather(1, other)[:, 0]).sqrt()
-        return (
-            (self.d - self.sigma * (of_label(logits.mean, labels) - largest[:, 0]) / spread)
-            .relu()
-            .mean()
-        )
+        largest, other = ranked_others(logits.mean, labels, 1)  # (n, 1) each
+        other_variance = logits.variance.gather(1, other)[:, 0]
+        spread = (value_at_label(logits.variance, labels) + other_variance).sqrt()
+        margin = value_at_label(logits.mean, labels) - largest[:, 0]
+        radius = self.sigma * margin / spread  # equation 15
+        return (self.d - radius).relu().mean()
