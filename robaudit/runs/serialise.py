@@ -199,7 +199,9 @@ def _other(value: object) -> str:
     """A value of an unusual type: NumPy's numbers, or a subclass."""
     if isinstance(value, str):
         return _text(value)
-    return str(int(value)) if isinstance(value, Integral) else repr(float(value))  # type: ignore[arg-type]
+    if isinstance(value, Integral):
+        return str(int(value))
+    return repr(float(value))  # type: ignore[arg-type]
 
 
 def pieces(texts: Iterable[str], size: int = _PIECE) -> Iterator[str]:

@@ -104,15 +104,21 @@ _SKIPPED = (
 )
 # OR IGNORE: a row, once written, stays as it is.
 _INSERT_ROW = (
-    f"INSERT OR IGNORE INTO rows (flush, sample, task, row) VALUES (?, {_SAMPLE_ID}, ?, ?)"  # noqa: S608
+    "INSERT OR IGNORE INTO rows (flush, sample, task, row) "  # noqa: S608
+    f"VALUES (?, {_SAMPLE_ID}, ?, ?)"
 )
-_INSERT_SKIP = f"INSERT INTO skips (flush, sample, task, reason) VALUES (?, {_SAMPLE_ID}, ?, ?)"  # noqa: S608
+_INSERT_SKIP = (
+    "INSERT INTO skips (flush, sample, task, reason) "  # noqa: S608
+    f"VALUES (?, {_SAMPLE_ID}, ?, ?)"
+)
 _INSERT_TASK = (
-    f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+    f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) "  # noqa: S608
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _TASK_ID = f"SELECT id FROM tasks WHERE {_IS_TASK}"  # noqa: S608
 _INSERT_SESSION_TASK = (
-    f"INSERT INTO temp.session_tasks (task, number) SELECT id, ? FROM tasks WHERE {_IS_TASK}"  # noqa: S608
+    "INSERT INTO temp.session_tasks (task, number) "  # noqa: S608
+    f"SELECT id, ? FROM tasks WHERE {_IS_TASK}"
 )
 _LAST_FLUSH = "SELECT coalesce((SELECT flush FROM {table} ORDER BY id DESC LIMIT 1), 0)"
 _SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
@@ -533,7 +539,7 @@ class State:
         """
         with self._sqlite_and_value_errors():
             query = (
-                f"SELECT DISTINCT {name_column}, {entry_column} FROM tasks "  # noqa: S608  constants
+                f"SELECT DISTINCT {name_column}, {entry_column} FROM tasks "  # noqa: S608
                 f"WHERE {entry_column} NOT NULL"
             )
             for name, text in self._db.execute(query).fetchall():
