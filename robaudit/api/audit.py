@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from robaudit.auditing.audit import Kept
+    from robaudit.auditing.audit import SharedSetup
     from robaudit.datasets.dataset import Dataset
     from robaudit.datasets.in_memory import Layout
     from robaudit.runs import run as stored
@@ -188,7 +188,7 @@ def audit(
         wanted: AuditSpec,
         folder: Path | None,
         until: UntilDecided | None = None,
-        kept: Kept | None = None,
+        setup: SharedSetup | None = None,
     ) -> stored.Run:
         return run_audit(
             wanted,
@@ -203,7 +203,7 @@ def audit(
             trust=trust,
             ray_address=ray_address,
             until=until,
-            kept=kept,
+            setup=setup,
         )
 
     asked = parsed(spec.gates, "gates")

@@ -32,7 +32,7 @@ from robaudit.cli.options import (
 from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
-    from robaudit.auditing.audit import Kept
+    from robaudit.auditing.audit import SharedSetup
     from robaudit.auditing.until import Audit
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.runs.info import UntilDecided
@@ -386,7 +386,7 @@ def estimate(
         wanted: AuditSpec,
         folder: Path | None,
         until: UntilDecided | None = None,
-        kept: Kept | None = None,
+        setup: SharedSetup | None = None,
     ) -> Run:
         with Reporter(quiet=quiet) as reporter:
             return audit(
@@ -402,7 +402,7 @@ def estimate(
                 ray_address=ray_address,
                 budget=seconds,
                 until=until,
-                kept=kept,
+                setup=setup,
             )
 
     from robaudit.gates.sources import refuse_beyond

@@ -71,7 +71,7 @@ for each."""
 
 _TABLES = ("tasks", "samples", "rows", "skips", "seconds")
 _TASK = "noise, level_name, level, estimator"
-# SQLite stores these statements, and _prepare compares them with the stored ones letter by letter:
+# SQLite stores these statements, and _check_tables compares them with the stored ones to the letter:
 # whoever changes a character here raises _VERSION. Columns without a type keep values as given.
 # `entry` is the spec's entry of the estimator, `form` that of the noise.
 _SCHEMA = f"""
