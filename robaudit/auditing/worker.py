@@ -178,7 +178,7 @@ class RayWorker:
 @contextmanager
 def _explaining() -> Iterator[None]:
     """Turn everything that a local audit reports in one line into an error that can be sent."""
-    # SystemExit would end the actor, and Ray would start it again.
+    # SystemExit would end the process of the actor, and nobody would read the reason.
     try:
         yield
     except SystemExit:
