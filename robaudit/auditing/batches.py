@@ -103,6 +103,7 @@ def _logits(model: LogitModel, x: Tensor) -> Tensor:
 def _gradients(model: LogitModel, x: Tensor) -> Tensor:
     """The gradient of the margin between the two largest logits: (rows, pixels)."""
     nearest = _logits(model, x).topk(2, dim=1).indices
+    # Copies, because autograd takes no tensors that were made in inference mode.
     return margin_gradients(model, x, nearest[:, 0].clone(), nearest[:, 1:].clone())[2][:, 0]
 
 
@@ -121,7 +122,7 @@ def _difference(model: LogitModel, x: Tensor, sizes: Sequence[int], values: _Val
             if not is_out_of_memory(error):
                 raise
             break  # the run will make do with smaller batches
-        # Masked classes have infinite logits, whose difference is NaN or infinite.
+        # Logits that are not finite have no difference; the input check reports them.
         largest = max(largest, float(differences.nan_to_num(0.0, 0.0).max()))
     return largest / spread if spread else 0.0
 
