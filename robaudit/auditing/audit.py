@@ -115,6 +115,7 @@ def audit(
         raise RunError(f"on_error={on_error!r}", "is neither 'stop' nor 'skip'", "give one of them")
     if isinstance(spec, str | Path):
         spec = load_spec(Path(spec))
+    # A network in memory has no files that could fill in what the spec leaves out.
     if model is None:
         spec = filled(spec)
     if ray_address == "":
@@ -273,14 +274,7 @@ def _carry_out(
     spec = audit.spec
     data = audit.data
     tasks = audit.tasks
-    # `old` was read before the lock was taken.
-    now = folder.info() if folder.exists else None
-    if now != old:
-        raise RunError(
-            str(folder.path),
-            "was changed by another robaudit while this one was starting",
-            "run the command again",
-        )
+    _refuse_changed_run(folder, old)
     if old is not None:
         refuse_other_gates(folder.path, old, spec.gates)
     # Only under the lock: without it they may be files that a live process is writing.
@@ -293,7 +287,9 @@ def _carry_out(
         fixed_estimators = estimators if until is None else {}
         refuse_other_results(state, noises, fixed_estimators, str(folder.path))
         refuse_other_data(state, audit, old, extend=extend)
-        by_name = {name: estimators[task.label] for task in tasks for _, name in task.names}
+        by_name: dict[str, Any] = {}  # by the names of the results
+        for task in tasks:
+            by_name.update((name, estimators[task.label]) for _, name in task.names)
         info = first_info(
             audit,
             noise_files=noise_files,
@@ -314,16 +310,10 @@ def _carry_out(
         images = lacking(state, tasks)
         if isinstance(audit, PreparedAudit) and any(images):
             _announce_time(audit, images, log)
-        complete = old is not None and old.complete
-        finished = (
-            old is not None
-            and complete
-            and old.identity == info.identity
-            and folder.outputs_intact(old)
-        )
-        if not complete:
+        finished = old is not None and _is_finished(old, info, folder)
+        if old is None or not old.complete:
             folder.write_info(info)  # before the first row
-        elif old is not None and state.unfinished:
+        elif state.unfinished:
             # From here on the state grows, so run.json must not have its digest any more. The old
             # outputs keep theirs, and stay readable.
             folder.write_info(_without_digest_of_state(old))
@@ -336,10 +326,8 @@ def _carry_out(
             if state.unfinished or not finished:
                 log.doing("writing the results")
                 return finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
-    if old is not None and (list(spec.gates), spec.title) != (old.gates, old.name):
-        # Gates and title change nothing that was computed.
-        changed_spec = {**old.spec, "name": spec.name, "gates": list(spec.gates)}
-        folder.write_info(old.model_copy(update={"name": spec.title, "spec": changed_spec}))
+    if old is not None:
+        _update_title_and_gates(folder, old, spec)
     log.note(
         f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an "
         "earlier run and were not checked: "
@@ -347,6 +335,37 @@ def _carry_out(
         "that is there already"
     )
     return read_run(folder.path)
+
+
+def _refuse_changed_run(folder: RunFolder, old: RunInfo | None) -> None:
+    """Refuse to continue if run.json is not the one that was read before the lock was taken.
+
+    Raises:
+        RunError: another process has written it meanwhile.
+    """
+    now = folder.info() if folder.exists else None
+    if now != old:
+        raise RunError(
+            str(folder.path),
+            "was changed by another robaudit while this one was starting",
+            "run the command again",
+        )
+
+
+def _is_finished(old: RunInfo, info: RunInfo, folder: RunFolder) -> bool:
+    """Whether a run is complete for the current spec, and its outputs are those in run.json."""
+    if not old.complete or old.identity != info.identity:
+        return False
+    return folder.outputs_intact(old)
+
+
+def _update_title_and_gates(folder: RunFolder, old: RunInfo, spec: AuditSpec) -> None:
+    """Write the spec's title and gates to run.json, if they differ. They change nothing that was
+    computed."""
+    if (list(spec.gates), spec.title) == (old.gates, old.name):
+        return
+    changed_spec = {**old.spec, "name": spec.name, "gates": list(spec.gates)}
+    folder.write_info(old.model_copy(update={"name": spec.title, "spec": changed_spec}))
 
 
 def _without_digest_of_state(info: RunInfo) -> RunInfo:

@@ -98,14 +98,7 @@ def check_input(
     # Transformers' networks say what they were trained for.
     config = getattr(model.network, "config", None)
     refuse_other_tasks(getattr(config, "problem_type", None), model.name)
-    samples: list[Sample] = []
-    seen: dict[str, tuple[str, int | None]] = {}
-    for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
-        # Digests are those of the pixels as they were read, before any conversion.
-        seen[sample.id] = (image_digest(sample), sample.label)
-        samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
-        if len(samples) >= _number_checked(sample):
-            break
+    samples, seen = _first_samples(model, dataset, skip_bad=skip_bad)
     x = torch.stack([sample.pixels for sample in samples]).to(model.device)
     pixels = float(x.min()), float(x.max())
     # Before the first pass: pixels on another scale make all that follows meaningless.
@@ -149,6 +142,22 @@ def check_input(
         # A few images show whether gradients exist, and whether they vanish.
         warnings += _gradient_warnings(model, usable[:_GRADIENT_IMAGES])
     return InputCheck(classes, int(known.sum()), int(correct.sum()), tuple(warnings), seen, pixels)
+
+
+def _first_samples(
+    model: LogitModel, dataset: Dataset, *, skip_bad: bool
+) -> tuple[list[Sample], dict[str, tuple[str, int | None]]]:
+    """The samples that are checked, in the model's precision; pixel digest and label of each, by
+    id."""
+    samples: list[Sample] = []
+    seen: dict[str, tuple[str, int | None]] = {}
+    for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
+        # Digests are those of the pixels as they were read, before any conversion.
+        seen[sample.id] = (image_digest(sample), sample.label)
+        samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
+        if len(samples) >= _number_checked(sample):
+            break
+    return samples, seen
 
 
 def _number_checked(sample: Sample) -> int:
@@ -256,7 +265,8 @@ def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[F
     logits = logits[:, (logits > NEVER).any(0)]  # without the classes that the network masks
     spread = float((logits - logits[0]).abs().max())
     same_logits = spread <= _SAME * float(logits.abs().max())
-    if images > 1 and same_logits and bool((x != x[0]).any()):
+    different_images = images > 1 and bool((x != x[0]).any())
+    if different_images and same_logits:
         remedy = "look for a layer without its weights, or a wrong mean, std or scale"
         yield (
             f"{model.name}: its logits are the same for all {images} images that were checked; "

@@ -158,6 +158,9 @@ class RayWorkers:
         SpecError: the workers are not of one kind.
     """
 
+    # This process calls the workers and never waits for one of them: whichever answers gets its
+    # next chunk. Lost ones prepare again while the others compute.
+
     def __init__(
         self,
         ray: Any,
@@ -425,13 +428,7 @@ def ray_workers(
             needs["GPU"] = gpus
         with _placed(ray, len(device_names), needs, listener) as (placement, share, number):
             device_names = device_names[:number]
-            # Put into the object store once; each node fetches it once, for all of its workers.
-            try:
-                sent = ray.put(replace(request, share=share, model=_on_cpu(request.model)))
-            except (TypeError, AttributeError, pickle.PicklingError) as error:
-                raise _unsendable(
-                    error, "define its class in a module, without locks and open files"
-                ) from error
+            sent = _sent(ray, replace(request, share=share, model=_on_cpu(request.model)))
             options = {
                 "num_cpus": threads,
                 "num_gpus": gpus,
@@ -446,17 +443,31 @@ def ray_workers(
             ]
             reports = _reports(ray, actors, sent, request.spec, listener)
             workers = RayWorkers(ray, actors, sent, request.spec, reports, data)
-            # All workers have checked the same model and data: one says it.
+            # All workers have checked the same model and data: the first one's messages stand for
+            # all.
             for is_warning, text in reports[0].told:
                 (listener.warn if is_warning else listener.note)(text)
-            listener.note(
-                f"{len(device_names)} workers: {_places(reports, device_names if devices else ())}"
-            )
+            places = _places(reports, device_names if devices else ())
+            listener.note(f"{len(device_names)} workers: {places}")
             if devices:
                 model_of_device = workers.info.device.partition(" ")[2]
                 device = f"{','.join(device_names)} {model_of_device}"
                 workers.info = workers.info.model_copy(update={"device": device})
             yield workers
+
+
+def _sent(ray: Any, request: Request) -> Any:
+    """The request in Ray's object store: each node fetches it once, for all of its workers.
+
+    Raises:
+        ModelError: the model or the data in memory cannot be pickled.
+    """
+    try:
+        return ray.put(request)
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise _unsendable(
+            error, "define its class in a module, without locks and open files"
+        ) from error
 
 
 def _places(reports: Sequence[Report], device_names: Sequence[str]) -> str:
