@@ -268,8 +268,8 @@ def _carry_out(
 
     The run.json of a complete run stays until the outputs of its extension are written.
 
-    The steps are in an order that a kill at any point leaves a folder which the same command takes
-    up again, and which no reader mistakes for a complete run.
+    The steps are in this order so that a kill at any point leaves a folder that the same command
+    continues, and in which readers find a whole run or none.
     """
     spec = audit.spec
     data = audit.data
@@ -287,9 +287,9 @@ def _carry_out(
         fixed_estimators = estimators if until is None else {}
         refuse_other_results(state, noises, fixed_estimators, str(folder.path))
         refuse_other_data(state, audit, old, extend=extend)
-        by_name: dict[str, Any] = {}  # by the names of the results
+        entries_by_result: dict[str, Any] = {}
         for task in tasks:
-            by_name.update((name, estimators[task.label]) for _, name in task.names)
+            entries_by_result.update((name, estimators[task.label]) for _, name in task.names)
         info = first_info(
             audit,
             noise_files=noise_files,
@@ -305,8 +305,8 @@ def _carry_out(
             folder.write_info(info)
             old = None
         if until is not None:
-            state.forget_others(by_name)
-        state.begin(data, task_names(tasks), by_name, noises)
+            state.forget_others(entries_by_result)
+        state.begin(data, task_names(tasks), entries_by_result, noises)
         images = lacking(state, tasks)
         if isinstance(audit, PreparedAudit) and any(images):
             _announce_time(audit, images, log)

@@ -79,6 +79,7 @@ class OpenedAudit:
 
     def again(self, spec: AuditSpec) -> Self:
         """The same audit with other numbers of draws."""
+        # Nothing that was checked depends on them.
         return replace(self, spec=spec, tasks=tasks_of(spec))
 
 
@@ -352,6 +353,7 @@ def check_noises(noises: Sequence[NoiseProcess], image: torch.Tensor, dataset: D
     """
     for noise in noises:
         try:
+            # A new iterator for each noise: most read no label, and none reads a pixel.
             noise.check(shape_of(image), _labels_of(dataset))
         except SpecError as error:
             raise SpecError(
@@ -399,6 +401,7 @@ def on_stream(engine: Engine, noises: Sequence[NoiseProcess], seed: int, stream:
         seed: the run's seed.
         stream: the name of the stream.
     """
+    # A shallow copy: the model, which takes the memory, is the same.
     other = copy(engine)
     other.noises = _sources(noises, seed, engine.model, stream)
     return other

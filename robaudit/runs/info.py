@@ -211,7 +211,7 @@ class Session(_Part):
     command: Plain | None
     device: Plain
     robaudit: Plain
-    workers: Whole = 1
+    workers: Whole = 1  # unset, and so omitted, with a single worker
 
 
 class UntilDecided(_Part):
@@ -234,6 +234,7 @@ class UntilDecided(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> UntilDecided:
+        # The error was split over the possible analyses alone.
         if not set(self.draws) <= set(self.possible):
             raise ValueError("an analysis took place that was not possible")
         return self
@@ -303,6 +304,7 @@ class RunInfo(Measured, _FromSpec):
     sessions: list[Session] = []
     until_decided: UntilDecided | None = None
     finished: Plain = ""
+    # Required of a complete run, see _OF_A_COMPLETE_RUN; the defaults are those of a running one.
     quantities: list[QuantityInfo] = []
     clean_accuracy: ShareInfo | None = None
     noisy_accuracy: list[NoisyAccuracyInfo] = []

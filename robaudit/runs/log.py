@@ -71,6 +71,7 @@ class Logged(Listener):
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:
         """Record in the log that Ctrl-C or SIGTERM ended the block."""
+        # Other ends are errors, which the command prints, or a kill, which leaves no line.
         try:
             yield
         except (KeyboardInterrupt, SystemExit) as error:

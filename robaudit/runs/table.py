@@ -106,8 +106,8 @@ class Columns:
         split: antithetic pairs that disagree; NaN where copies are independent.
         hits, label_draws: votes for the label, and the noisy copies behind them (0 without a label
             or votes).
-        label_split: as ``split``, for the votes for the label; unknown where that is not the
-            predicted class: then as if the copies of all pairs agreed, which has the largest
+        label_split: antithetic pairs that disagree about the label. Unknown where the label is not
+            the predicted class: then as if the copies of all pairs agreed, which has the largest
             variance.
         certified_class, alpha, largest, asked: of certificates
             (:class:`robaudit.results.Certificate`); NaN where a row does not say, as in the columns
@@ -125,6 +125,7 @@ class Columns:
     intervals: tuple[Interval, ...]
     place: Ints
     interval: Ints
+    # Each column from here on says how its number is read from a row: see _READ.
     label: Ints = field(metadata=_class_column(lambda row: row.label))
     predicted: Ints = field(metadata=_class_column(lambda row: row.predicted))
     judged: Mask = field(metadata=_bool_column(lambda row: row.correct is not None))
@@ -142,6 +143,7 @@ class Columns:
     hits: Ints = field(metadata=_int_column(_label_votes))
     label_draws: Ints = field(metadata=_int_column(_label_draws))
     label_split: Floats = field(metadata=_float_column(_label_split))
+    # Numbers of typed parts, which few estimators give.
     certified_class: Floats = field(metadata=_float_column(lambda row: row.certified_class))
     highest: Floats = field(metadata=_float_column(lambda row: row.loss and row.loss.highest))
     difficulty: Floats = field(
@@ -466,6 +468,7 @@ class Columns:
         return voted
 
 
+# A new column is stated once, in Columns: building and selecting columns follow this mapping.
 _READ: Mapping[str, Mapping[str, Any]] = {
     column.name: column.metadata for column in fields(Columns) if "read" in column.metadata
 }
