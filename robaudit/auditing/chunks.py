@@ -117,7 +117,7 @@ def steps(
     if refused:
         batch = batch.select(torch.tensor(finite, device=x.device))
     predicted: list[int] = batch.predicted.tolist()
-    # Before the digests, which are no work of the network: speeds are derived from these seconds.
+    # Before the digests, which are no work of the network.
     seconds = time.perf_counter() - started
     clean = [
         Clean(sample.id, sample.label, predicted_class, image_digest(sample))

@@ -182,8 +182,8 @@ class RayWorkers:
         self.info = reports[0].info.model_copy(update={"rows": worst})
         self.seen = reports[0].seen
         self._members = [
-            _Member(f"worker {number} on {report.host}", *actor, report.images)
-            for number, (report, actor) in enumerate(zip(reports, actors, strict=True))
+            _Member(f"worker {number} on {report.host}", actor, device, report.images)
+            for number, (report, (actor, device)) in enumerate(zip(reports, actors, strict=True))
         ]
         for member, report in zip(self._members, reports, strict=True):
             self._check(member.name, report)

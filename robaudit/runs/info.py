@@ -304,7 +304,7 @@ class RunInfo(Measured, _FromSpec):
     sessions: list[Session] = []
     until_decided: UntilDecided | None = None
     finished: Plain = ""
-    # Required of a complete run, see _OF_A_COMPLETE_RUN; the defaults are those of a running one.
+    # Most of these are required of a complete run: see _OF_A_COMPLETE_RUN.
     quantities: list[QuantityInfo] = []
     clean_accuracy: ShareInfo | None = None
     noisy_accuracy: list[NoisyAccuracyInfo] = []

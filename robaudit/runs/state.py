@@ -71,9 +71,9 @@ for each."""
 
 _TABLES = ("tasks", "samples", "rows", "skips", "seconds")
 _TASK = "noise, level_name, level, estimator"
-# SQLite stores these statements, and _check_tables compares them with the stored ones to the letter:
-# whoever changes a character here raises _VERSION. Columns without a type keep values as given.
-# `entry` is the spec's entry of the estimator, `form` that of the noise.
+# SQLite stores these statements, and _check_tables compares the stored ones to the letter: whoever
+# changes a character here raises _VERSION. Columns without a type keep values as given. `entry` is
+# the spec's entry of the estimator, `form` its entry of the noise.
 _SCHEMA = f"""
 CREATE TABLE tasks (
     id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form,
@@ -238,8 +238,8 @@ class State:
             if path is None:
                 database = ":memory:"
             else:
-                # Before SQLite sees the path: opening a pipe would block, and a hot journal is
-                # played back, and deleted, by the first statement.
+                # Before SQLite sees the path: opening a pipe would block, and the first statement
+                # plays back a journal that is there, and deletes it.
                 _refuse_unexpected_files(path)
                 # mode=rw never creates the file: create() does, with its own safe flags.
                 database = f"file:{quote(os.fsencode(path.absolute()))}?mode=rw"
@@ -311,11 +311,9 @@ class State:
                 for row in new.rows
             )
             self._db.executemany(_INSERT_ROW, rows)
-            skips = [
-                (flush, skip.sample_id, skip.task and task_ids[skip.task], skip.reason)
-                for skip in new.skipped
-            ]
-            self._db.executemany(_INSERT_SKIP, skips)
+            for skip in new.skipped:
+                task_id = None if skip.task is None else task_ids[skip.task]
+                self._db.execute(_INSERT_SKIP, (flush, skip.sample_id, task_id, skip.reason))
             self._db.executemany(
                 "INSERT INTO seconds (flush, step, seconds) VALUES (?, ?, ?)",
                 [(flush, step, spent) for step, spent in new.seconds.items()],
