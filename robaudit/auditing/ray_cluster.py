@@ -428,7 +428,7 @@ def ray_workers(
             needs["GPU"] = gpus
         with _placed(ray, len(device_names), needs, listener) as (placement, share, number):
             device_names = device_names[:number]
-            sent = _sent(ray, replace(request, share=share, model=_on_cpu(request.model)))
+            sent = _sent(ray, replace(request, share=share))
             options = {
                 "num_cpus": threads,
                 "num_gpus": gpus,
@@ -462,8 +462,9 @@ def _sent(ray: Any, request: Request) -> Any:
     Raises:
         ModelError: the model or the data in memory cannot be pickled.
     """
+    # A network on CUDA is copied first, which fails for the same objects.
     try:
-        return ray.put(request)
+        return ray.put(replace(request, model=_on_cpu(request.model)))
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise _unsendable(
             error, "define its class in a module, without locks and open files"
@@ -471,7 +472,7 @@ def _sent(ray: Any, request: Request) -> Any:
 
 
 def _places(reports: Sequence[Report], device_names: Sequence[str]) -> str:
-    """Where the workers are: their devices on one machine, else how many are on which machine."""
+    """The places of the workers: their devices on one machine, or the number on each machine."""
     if device_names:
         return ", ".join(device_names)
     device = device_type(reports[0].info.device)
